@@ -120,8 +120,15 @@ export { EventResidency } from './residency/event-residency.js';
 export type { IndexedTokens, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
 export type { EngineReport } from './residency/prediction-record.js';
-export type { HeldPrompt, HeldSpan, PromptSlotsOptions, SlotReuse, SlotUse } from './residency/prompt-slots.js';
-export { OperationBudget, PromptSlots, takeSpans } from './residency/prompt-slots.js';
+export type {
+  HeldPrompt,
+  HeldSpan,
+  OperationBudget,
+  PromptSlotsOptions,
+  SlotReuse,
+  SlotUse,
+} from './residency/prompt-slots.js';
+export { PromptSlots, takeSpans } from './residency/prompt-slots.js';
 export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './residency/view.js';
 export type { Route, RouteCandidate } from './route/cache-pressure.js';
 export { CachePressure, expectedReuse } from './route/cache-pressure.js';

@@ -142,6 +142,7 @@ export { estimate, mean, percentile } from './statistics.js';
 export { timeLeft } from './time-left.js';
 export type { CatalogueEntry, CreateWorkloadOptions, LengthsName } from './workloads/catalogue.js';
 export { createWorkload, LENGTHS_NAMES, RAGBOOST_LENGTHS, WORKLOAD_CATALOGUE } from './workloads/catalogue.js';
+export { AGENT_TOKENS, type AgentChoice, chainOfAgents } from './workloads/chain-of-agents.js';
 export type { HeadlineOptions } from './workloads/headline.js';
 export { headlineTrace } from './workloads/headline.js';
 export { MersenneTwister } from './workloads/mersenne-twister.js';

@@ -1,6 +1,14 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { createWorkload, meanAdjacentJaccard, WORKLOAD_CATALOGUE } from '../src/index.js';
+import {
+  AGENT_TOKENS,
+  chainOfAgents,
+  createWorkload,
+  labDocument,
+  meanAdjacentJaccard,
+  simulate,
+  WORKLOAD_CATALOGUE,
+} from '../src/index.js';
 
 /** The papers' traces for seed 42: mean adjacent Jaccard, some requests, and the hash of all as compact JSON. */
 const EXPECTED = [
@@ -178,6 +186,59 @@ describe.each(WORKLOAD_CATALOGUE.map(({ name }) => name))('the workload %s', (na
 
   it('changes with the seed, but for the recorded one', () => {
     expect(JSON.stringify(documentsOf(name, 7)) === JSON.stringify(documentsOf(name, 8))).toBe(name === 'tf-idf');
+  });
+});
+
+describe('a chain of agents', () => {
+  const choices = ['chain-of-agents', 'chain-of-agents-routed'];
+
+  it.each(choices)('%s: every document of a question has an agent of its own, and a manager answers', (name) => {
+    for (const lengths of ['equal', 'unequal'] as const) {
+      const { requests } = createWorkload(name, { seed: 5, lengths });
+      const questions = documentsOf(name, 5);
+      expect(requests).toHaveLength(questions.length * 16);
+      for (const [number, asked] of questions.entries()) {
+        const chain = requests.slice(16 * number, 16 * number + 16);
+        const read = chain.flatMap(({ documents }) => documents.map(({ id }) => Number(id.slice(4))));
+        expect(read).toEqual(asked);
+        const agents = chain.map(({ history }) => history![0]!.key);
+        expect(new Set(agents).size).toBe(16);
+        expect(agents.at(-1)).toBe('manager');
+        expect(agents.every((agent) => agent === 'manager' || Number(agent.slice(6)) < 15)).toBe(true);
+        // Only the first agent has nothing to go on.
+        const [first, ...others] = chain.map(({ question }) => question.tokens);
+        expect(new Set(others)).toEqual(new Set([first! + AGENT_TOKENS.finding]));
+      }
+      expect(new Set(requests.map(({ question }) => question.key)).size).toBe(requests.length);
+      expect(createWorkload(name, { seed: 5, lengths })).toEqual({ name, preamble: expect.anything(), requests });
+    }
+  });
+
+  it('finds more where agents read what they read before', () => {
+    const [byRank, routed] = choices.map((name) =>
+      simulate(createWorkload(name, { seed: 5 }), 'retrieval').reduce((sum, { cachedTokens }) => sum + cachedTokens, 0),
+    );
+    expect(routed).toBeGreaterThan(1.2 * byRank!);
+  });
+
+  it('takes questions without documents, with more of them than agents, and keeps who asked when', () => {
+    const documents = Array.from({ length: 40 }, (_, number) => labDocument(`d${number}`, 10));
+    const question = { key: 'q', tokens: 3 };
+    const preamble = { key: 'p', tokens: 1 };
+    const asked = [documents, [], documents.toReversed()].map((each, arrivalMs) => ({
+      ...{ documents: each, question, session: 's', arrivalMs },
+    }));
+    const { requests } = chainOfAgents({ name: 'w', preamble, requests: asked }, 'read-before');
+    expect(requests).toHaveLength(41 + 1 + 41);
+    expect(requests[41]).toEqual({
+      ...asked[1],
+      question: { key: 'question 1', tokens: 3 },
+      history: expect.anything(),
+    });
+    const agentOf = (at: number) => requests[at]!.history![0]!.key;
+    // The same document again, the last one first: the same agent.
+    expect(agentOf(42)).toBe(agentOf(39));
+    expect(requests.every(({ session }) => session === 's')).toBe(true);
   });
 });
 

@@ -11,7 +11,13 @@ import {
   type Workload,
 } from '@warmpath/lab';
 import { concurrencyTable, retrievalLatencyTable } from './ragcache-plus-plus-batches.js';
-import type { PaperTable, ReproducedRow, ReproducedTable, ReproduceOptions } from './reproduction.js';
+import {
+  ENGINE_MODELS,
+  type PaperTable,
+  type ReproducedRow,
+  type ReproducedTable,
+  type ReproduceOptions,
+} from './reproduction.js';
 import {
   countedTtft,
   gain,
@@ -79,6 +85,7 @@ function headlineTable(configuration: 'A' | 'B'): ReproducedTable {
     : headlineRows(headline(), CONFIGURATION_B);
   return {
     title: `Table 3, configuration ${configuration}, ${isA ? 'RTX 4060 Ti, 100' : 'RTX 4090, 200'} requests`,
+    model: isA ? ENGINE_MODELS.vllmOnRtx4060Ti : ENGINE_MODELS.vllmOnRtx4090,
     rows,
     notes: [
       `Fast% by Eq. 2 (0.6 of the cold median) is: ${fastByDefinition}. The published figures follow from another rule, 0.6 of the median of the same strategy's first five requests, which are warm; ours above do, too. «Sorting posts a higher hit rate» is an artefact of that rule.`,
@@ -101,6 +108,7 @@ function baselineTable(): ReproducedTable {
   const workload = headline();
   return {
     title: 'Table 4: ordering baselines, configuration B',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: rows.map(([strategy, p50, average]) => ({
       label: strategy,
       figures: ttftFigures(countedTtft(workload, strategy), { p50, average }),
@@ -122,6 +130,7 @@ function depthTable(): ReproducedTable {
   ] as const;
   return {
     title: 'Table 5, RTX 4090D: sweep over k, 100 requests',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: rows.map(([k, jaccard, retrieval, optimized]) => {
       const workload = createWorkload(`k-${k}`, { seed: SEED });
       const p50 = (strategy: Strategy) => percentile(countedTtft(workload, strategy), 0.5);
@@ -146,6 +155,7 @@ function depthTable(): ReproducedTable {
 function overlapFigure(): ReproducedTable {
   return {
     title: 'Figure 4: gain of optimized over retrieval order by overlap',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: ['0.0', '0.2', '0.4', '0.6', '0.8'].map((overlap) => {
       const workload = createWorkload(`overlap-${overlap}`, { seed: SEED });
       const p50 = (strategy: Strategy) => percentile(countedTtft(workload, strategy), 0.5);
@@ -191,6 +201,7 @@ function publicDataTable({ nqOpen }: ReproduceOptions): ReproducedTable {
   const withoutOverlap = { name: 'Jaccard', paper: 0, ours: meanAdjacentJaccard(fresh.requests), places: 3 };
   return {
     title: 'Table 6: public data, gain of optimized over retrieval order',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: [
       {
         label: 'HotpotQA, 5 of its own passages',
@@ -224,6 +235,7 @@ export function overheadTable(name: string): ReproducedTable {
   ];
   return {
     title: `${name}: microseconds to order the documents of a request, and what is left to compute`,
+    model: `time to order: this machine's clock, no engine; the rest: ${ENGINE_MODELS.vllmOnRtx4090}`,
     rows: [
       { label: 'APC+Retr.', figures: figures('APC+Retrieval', [4, 58.6, 55.5]) },
       { label: 'APC+Opt.', figures: figures('APC+Optimized', [22.2, 41.4, 52.5]) },
@@ -244,6 +256,7 @@ export function throughputTable(name: string): ReproducedTable {
   const workload = headline();
   return {
     title: `${name}: requests a second one after another, 50 tokens of answer`,
+    model: `${ENGINE_MODELS.vllmOnRtx4090}; ${DECODE_MS} ms a token to decode`,
     rows: rows.map(([strategy, published]) => {
       const ttft = mean(serveWith(workload, strategy).map(({ ttftMs }) => ttftMs));
       const ours = 1_000 / (ttft + (ANSWER_TOKENS - 1) * DECODE_MS);
@@ -266,6 +279,7 @@ function tfIdfTable(): ReproducedTable {
   const workload = toWorkload('tf-idf', tfIdfTrace(), { ...PAPER_LENGTHS, documents: TF_IDF_PASSAGE });
   return {
     title: 'Table 10: TF-IDF, 200 requests, 1,000 passages',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: rows.map(([strategy, p50, p95, average]) => ({
       label: strategy,
       figures: ttftFigures(countedTtft(workload, strategy), { p50, p95, average }),
@@ -287,6 +301,7 @@ export function savingTable(name: string): ReproducedTable {
   const cold = percentile(countedTtft(workload, 'No Cache'), 0.5);
   return {
     title: `${name}: share of the prefill time saved, headline`,
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: rows.map(([strategy, p50, average, p95, benefit]) => {
       const outcomes = serveWith(workload, strategy).slice(WARM_UP);
       const saved = outcomes.map(({ ttftMs }) => gain(cold, ttftMs));

@@ -52,6 +52,7 @@ const BLOCK = 16;
 export function contextIndexTable({ seeds }: ReproduceOptions): ReproducedTable {
   return {
     title: 'The context index online, beside the ordering policies: what is cached',
+    model: 'vLLM: blocks of 16 tokens with room for all, or for as many as the row says, one prompt at a time; no time',
     rows: [
       ...UNLIMITED.map((name) => ({ label: name, figures: unlimitedFigures(name, seeds) })),
       ...LIMITED.map(([name, blocks]) => ({

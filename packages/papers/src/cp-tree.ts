@@ -15,7 +15,7 @@ import {
   toWorkload,
   type Workload,
 } from '@warmpath/lab';
-import type { PaperTable, ReproducedTable, ReproduceOptions } from './reproduction.js';
+import { ENGINE_MODELS, type PaperTable, type ReproducedTable, type ReproduceOptions } from './reproduction.js';
 
 /** Keeps the draws of lengths apart from those of the trace of the same seed. */
 const LENGTHS_SEED = 2 ** 33;
@@ -79,6 +79,7 @@ function observationsTable({ seeds }: ReproduceOptions): ReproducedTable {
   });
   return {
     title: 'Key observations: chunks that come back',
+    model: 'vLLM: blocks of 16 tokens, with room for all, one prompt at a time; what comes back without any cache',
     rows: [
       percent(
         'shared with prior requests',
@@ -118,6 +119,7 @@ function evaluationTable({ seeds }: ReproduceOptions): ReproducedTable {
   });
   return {
     title: 'Evaluation: TTFT of vLLM over theirs, «1.2–1.6 × across evaluated workloads»',
+    model: `single questions: ${ENGINE_MODELS.vllmOnRtx4090}; conversations: SGLang's radix tree instead, the same time`,
     rows: [
       row('single questions, hotness', ordered('hotness')),
       row('single questions, hotness and the tree', ordered('hotness-tree')),

@@ -13,7 +13,7 @@ const WIDTH = 100;
  * A paper's table beside ours as Markdown: each figure of the paper, ours and the difference, then the notes. What does
  * not fit 100 columns goes on below, under the same labels.
  */
-export function markdownOf({ title, rows, notes }: ReproducedTable): string {
+export function markdownOf({ title, model, rows, notes }: ReproducedTable): string {
   const labels = ['', ...rows.map(({ label }) => label)];
   const tables: (readonly string[])[][] = [[labels]];
   let width = widthOf([labels]);
@@ -28,6 +28,8 @@ export function markdownOf({ title, rows, notes }: ReproducedTable): string {
   }
   return [
     `## ${title}`,
+    '',
+    `Engine model: ${model}.`,
     '',
     ...tables.flatMap((columns) => [...linesOf(columns), '']),
     ...notes.map((note) => `- ${note}`),

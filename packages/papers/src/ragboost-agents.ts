@@ -1,5 +1,8 @@
 import { type Document, hintTokens } from '@warmpath/core';
 import {
+  AGENT_TOKENS,
+  type AgentChoice,
+  chainOfAgents,
   createWorkload,
   type Estimate,
   estimate,
@@ -7,67 +10,17 @@ import {
   SglangRadixCache,
   simulate,
   type Workload,
-  type WorkloadRequest,
 } from '@warmpath/lab';
 import type { PaperTable, ReproducedTable, ReproduceOptions } from './reproduction.js';
 
-/** Agents of one answer, each of which reads one document (§7.1). */
-const AGENTS = 15;
-/** Tokens of what makes an agent that agent, and of what it tells the next; the paper gives neither. */
-const ROLE = 120;
-const SUMMARY = 100;
 /** KV memory beside a model of 8B on one H100, in tokens of 128 KiB. */
 const ROOM = 480_000;
-
-/** Which agent reads the document of each rank. */
-type AssignAgents = (documents: readonly Document[]) => readonly number[];
 
 /** RAGBoost's agents, and where hints stand. Takes some ten seconds. */
 export const AGENT_TABLES: readonly PaperTable[] = [
   { name: 'chain-of-agents', reproduce: chainTable },
   { name: 'hint-position', reproduce: hintPositionTable },
 ];
-
-/**
- * Chain of agents: every document of a question is read by an agent of its own, which is told what the one before it
- * found; a manager answers. So a question is sixteen prompts: role, document, question and what was found so far.
- */
-function chainOfAgents({ requests, ...workload }: Workload, assign: AssignAgents): Workload {
-  const chained = requests.flatMap(({ documents, question }, number): WorkloadRequest[] => [
-    ...assign(documents).map((agent, rank) => ({
-      documents: [documents[rank]!],
-      history: [{ key: `agent ${agent}`, tokens: ROLE }],
-      question: { key: `question ${number} after ${rank}`, tokens: question.tokens + (rank > 0 ? SUMMARY : 0) },
-    })),
-    {
-      documents: [],
-      history: [{ key: 'manager', tokens: ROLE }],
-      question: { key: `question ${number}`, tokens: question.tokens + SUMMARY },
-    },
-  ]);
-  return { ...workload, requests: chained };
-}
-
-/** The agent that read a document last reads it again, if no other document has it now; else the next free one does. */
-function agentsThatKnow(): AssignAgents {
-  const last = new Map<string, number>();
-  return (documents) => {
-    const free = new Set(Array.from({ length: AGENTS }, (_, agent) => agent));
-    const agents = documents.map(({ key }) => {
-      const agent = last.get(key);
-      return agent !== undefined && free.delete(agent) ? agent : -1;
-    });
-    for (const [rank, { key }] of documents.entries()) {
-      if (agents[rank] === -1) {
-        const [next] = free;
-        agents[rank] = next!;
-        free.delete(next!);
-      }
-      last.set(key, agents[rank]!);
-    }
-    return agents;
-  };
-}
 
 const sumOf = (outcomes: readonly ServedOutcome[], of: (outcome: ServedOutcome) => number) =>
   outcomes.reduce((sum, outcome) => sum + of(outcome), 0);
@@ -76,16 +29,16 @@ function chainTable({ seeds, requests }: ReproduceOptions): ReproducedTable {
   const runs = seeds.map((seed) => {
     const all = createWorkload('multi-session-multihoprag', { seed });
     const workload = { ...all, requests: all.requests.slice(0, requests) };
-    const serve = (assign: AssignAgents) => {
-      const outcomes = simulate(chainOfAgents(workload, assign), 'retrieval', {
+    const serve = (reader: AgentChoice) => {
+      const outcomes = simulate(chainOfAgents(workload, reader), 'retrieval', {
         cache: new SglangRadixCache({ tokens: ROOM }),
       });
       const prompt = sumOf(outcomes, ({ promptTokens }) => promptTokens);
       const cached = sumOf(outcomes, ({ cachedTokens }) => cachedTokens);
       return { hit: (100 * cached) / prompt, uncached: prompt - cached };
     };
-    const byRank = serve((documents) => documents.map((_, rank) => rank));
-    const knowing = serve(agentsThatKnow());
+    const byRank = serve('rank');
+    const knowing = serve('read-before');
     return { byRank, knowing, gain: byRank.uncached / knowing.uncached };
   });
   const figures = {
@@ -99,6 +52,7 @@ function chainTable({ seeds, requests }: ReproduceOptions): ReproducedTable {
   });
   return {
     title: 'Chain of agents, 15 agents, MultihopRAG: documents sent to the agent that read them before',
+    model: `SGLang: a radix tree to the token, room for ${ROOM.toLocaleString('en-US')} tokens, one prompt at a time; no time, tokens alone`,
     rows: (
       [
         ['Qwen3-4B', 1.8],
@@ -113,7 +67,7 @@ function chainTable({ seeds, requests }: ReproduceOptions): ReproducedTable {
       ],
     })),
     notes: [
-      `The paper's traces of agents are not published. Ours: the questions of the multi-session workload, one document an agent, roles of ${ROLE} tokens, findings of ${SUMMARY} that are told to the next agent, and ${ROOM.toLocaleString('en-US')} tokens of room. The gain is that of tokens to prefill, of all agents and the manager.`,
+      `The paper's traces of agents are not published. Ours: the questions of the multi-session workload, one document an agent, roles of ${AGENT_TOKENS.role} tokens, findings of ${AGENT_TOKENS.finding} that are told to the next agent, and ${ROOM.toLocaleString('en-US')} tokens of room. The gain is that of tokens to prefill, of all agents and the manager.`,
       'Before, the agent of a rank reads the document of that rank. Agents differ by their role, which stands in front of the document: with one role for all, every document ever read is found without any routing.',
     ],
   };
@@ -139,6 +93,7 @@ function hintPositionTable({ seeds }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: 'Where the order hint stands: percent of the prompt found cached, `exact`, MultihopRAG, k = 15',
+    model: 'SGLang: a radix tree to the token, with room for all, one prompt at a time; no time, tokens alone',
     rows: rows.map(([label, { mean: ours, se }]) => ({
       label,
       figures: [{ name: 'cached %', paper: undefined, ours, se }],

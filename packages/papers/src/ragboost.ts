@@ -62,6 +62,9 @@ function figure(name: string, paper: number | undefined, { mean: ours, se }: Est
 }
 
 const radix = (tokens: number) => () => new SglangRadixCache({ tokens });
+const ofRoom = (...tokens: readonly number[]) =>
+  `room for ${tokens.map((each) => each.toLocaleString('en-US')).join(' or ')} tokens, one prompt at a time; no time, tokens alone`;
+const radixModel = (tokens: number) => `SGLang: a radix tree to the token, ${ofRoom(tokens)}`;
 const vllm = (tokens: number) => () => new VllmBlockCache({ blocks: Math.floor(tokens / 16) });
 
 const sessions = (name: SessionsName, seed: number) => createWorkload(`multi-session-${name}`, { seed });
@@ -110,6 +113,7 @@ function reorderingTable({ seeds }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: '§3.2: cache hits after reordering a trace that is known whole',
+    model: radixModel(ROOM.H100),
     rows: rows.map(([name, hits]) => {
       const planBy = (method: 'context-index' | 'combined') =>
         over(seeds, (seed) => {
@@ -152,6 +156,7 @@ function multiSessionTable({ seeds }: ReproduceOptions): ReproducedTable {
   );
   return {
     title: 'Table 1: multi-session, prefill throughput of RAGBoost over RadixCache',
+    model: radixModel(ROOM.H100),
     rows: rows.map(([name, label, before, after]) => ({
       label,
       figures: [figure('gain ×', after / before, gains.get(name)!, 2)],
@@ -179,6 +184,7 @@ function multiTurnTable({ seeds }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: 'Table 2 (a): multi-turn, TTFT of RadixCache over RAGBoost',
+    model: radixModel(SINGLE_H100_ROOM),
     rows: rows.map(([label, before, after]) => ({
       label,
       figures: [figure('gain ×', before / after, gain, 2)],
@@ -202,6 +208,7 @@ function hybridTable({ seeds }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: 'Table 2 (b): conversations at the same time, TTFT of RadixCache over RAGBoost (Qwen3-4B)',
+    model: radixModel(SINGLE_H100_ROOM),
     rows: rows.map(([atOnce, before, after]) => ({
       label: `${atOnce} sessions`,
       figures: [figure('gain ×', before / after, hybridGain(atOnce, seeds), 2)],
@@ -232,6 +239,7 @@ function breakdownFigure({ seeds }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: 'Figure 7: cache hits by component, MultihopRAG, k = 15',
+    model: `SGLang's radix tree and vLLM's blocks of 16 tokens, by row; ${ofRoom(ROOM.H100)}`,
     rows: rows.map(([label, cache, [baseline, ordered, scheduled]]) => {
       const { retrieval, inOrder, onSchedule } = breakdown(cache, seeds);
       return {
@@ -272,6 +280,7 @@ function depthFigure({ seeds }: ReproduceOptions): ReproducedTable {
   const published: Readonly<Record<number, readonly [number, number]>> = { 3: [1.5, 1.3], 15: [2, 1.6] };
   return {
     title: 'Figure 8: gain in prefill throughput by k',
+    model: radixModel(ROOM.A6000),
     rows: [3, 5, 10, 15].map((k) => ({
       label: `k = ${k}`,
       figures: [
@@ -295,6 +304,7 @@ function cacheSizeTable({ seeds }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: '§7.2: cache hits by memory, MultihopRAG, k = 15',
+    model: `SGLang's radix tree and vLLM's blocks of 16 tokens, by row; ${ofRoom(ROOM.A6000, ROOM.H100)}`,
     rows: rows.map(([label, cache, plain, boosted]) => {
       const { retrieval, onSchedule } = breakdown(cache, seeds);
       return {
@@ -325,6 +335,7 @@ function windowTable({ seeds }: ReproduceOptions): ReproducedTable {
   const whole = seeds.map((seed) => serve(plannedSessions('multihoprag', seed, SCHEDULED), { cache }).hit);
   return {
     title: '§7.2: prompts visible at a time, MultihopRAG, k = 15',
+    model: radixModel(ROOM.H100),
     rows: [64, 128, 256, 512].map((window) => {
       const hits = seeds.map((seed) => serve(plannedByWindow(sessions('multihoprag', seed), window), { cache }).hit);
       return {

@@ -11,7 +11,13 @@ import {
   simulateServer,
   type Workload,
 } from '@warmpath/lab';
-import type { PaperTable, ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
+import {
+  ENGINE_MODELS,
+  type PaperTable,
+  type ReproducedFigure,
+  type ReproducedTable,
+  type ReproduceOptions,
+} from './reproduction.js';
 import { gain, SEED } from './strategies.js';
 
 /** Batches at the start that the paper does not count. */
@@ -78,6 +84,7 @@ export function concurrencyTable(name = 'Table 8'): ReproducedTable {
   const workload = createWorkload('headline', { seed: SEED });
   return {
     title: `${name}, RTX 4090: concurrent load, headline`,
+    model: ENGINE_MODELS.vllmInBatches,
     rows: TABLE_8.map(([batch, none, retrieval, optimized]) => {
       const average = (strategy: Omit<BatchStrategy, 'batch'>) =>
         mean(perRequest(runBatches(workload, { ...strategy, batch }), batch));
@@ -114,6 +121,7 @@ export function retrievalLatencyTable(): ReproducedTable {
   const workload = createWorkload('headline', { seed: SEED });
   return {
     title: 'Table 12, RTX 4090: retrieval latency 10 to 50 ms, headline',
+    model: ENGINE_MODELS.vllmInBatches,
     rows: RETRIEVAL_LATENCY.map(([retrievalMs, batch, retrieval, optimized]) => {
       const runs = {
         retrieval: runBatches(workload, { policy: 'retrieval', batch, retrievalMs }),
@@ -160,6 +168,7 @@ function batchesTable({ seeds }: ReproduceOptions): ReproducedTable {
   ].flatMap((each) => SHARING.map((sharing) => ({ ...each, sharing })));
   return {
     title: 'Batches: percent of documents that are reused',
+    model: ENGINE_MODELS.vllmInBatches,
     rows: STRATEGIES.map(({ label, knowsMates, ...strategy }) => ({
       label,
       figures: settings.map(({ workload, batch, sharing: { name, ...sharing } }): ReproducedFigure => {

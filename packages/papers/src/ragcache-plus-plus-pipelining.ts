@@ -1,5 +1,5 @@
 import { createWorkload, mean, percentile, RTX_4090, VllmBlockCache } from '@warmpath/lab';
-import type { PaperTable, ReproducedFigure, ReproducedTable } from './reproduction.js';
+import { ENGINE_MODELS, type PaperTable, type ReproducedFigure, type ReproducedTable } from './reproduction.js';
 import { countedTtft, gain, SEED } from './strategies.js';
 
 /** Milliseconds of retrieval; one after the other, and the system prompt beside retrieval. */
@@ -34,6 +34,7 @@ function projectionTable(): ReproducedTable {
   const warm = RTX_4090.prefillMs(preamble.tokens, prompt - preamble.tokens);
   return {
     title: 'Table 5, RTX 4090: a cold start, retrieval beside the system prompt, projected',
+    model: `no cache but the system prompt; ${ENGINE_MODELS.rtx4090}`,
     rows: TABLE_5.map(([retrieval, serial, pipelined]) => {
       const theirs = {
         serial: retrieval + MEASURED.cold,
@@ -76,6 +77,7 @@ function wallClockTable(): ReproducedTable {
   const again = mean(resentTtft(workload));
   return {
     title: 'Table 6, RTX 4090: the same, measured by the clock',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: TABLE_6.map(([retrieval, serial, pipelined]) => {
       const ours = { serial: retrieval + full, pipelined: Math.max(retrieval, system) + again };
       return {

@@ -1,5 +1,11 @@
 import { createWorkload, type Estimate, estimate, percentile, simulate, VllmBlockCache } from '@warmpath/lab';
-import type { PaperTable, ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
+import {
+  ENGINE_MODELS,
+  type PaperTable,
+  type ReproducedFigure,
+  type ReproducedTable,
+  type ReproduceOptions,
+} from './reproduction.js';
 import { countedTtft, gain, SEED, WARM_UP } from './strategies.js';
 
 /** RAGCache++'s checks of robustness: other traces, and less memory. Takes seconds. */
@@ -35,6 +41,7 @@ function seedsTable({ seeds: more }: ReproduceOptions): ReproducedTable {
   ] as const;
   return {
     title: '§4.2, RTX 4090: the median over independent traces',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: rows.map(([label, seeds, [p50, saved, share]]) => {
       const runs = seeds.map(medians);
       return {
@@ -68,6 +75,7 @@ function memoryTable({ seeds }: ReproduceOptions): ReproducedTable {
   }));
   return {
     title: '§4.6, RTX 4090: gain under cache pressure, headline',
+    model: `vLLM: blocks of 16 tokens, as many as the row says, the least recently used gone first, one prompt at a time; ${ENGINE_MODELS.rtx4090}`,
     rows: [...sweep, ...small].map(({ label, paper, tokens }) => {
       const runs = seeds.map((seed) => underPressure(seed, tokens));
       return {

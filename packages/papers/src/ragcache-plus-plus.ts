@@ -1,5 +1,5 @@
 import { createWorkload, mean, meanAdjacentJaccard, percentile, RTX_4060_TI } from '@warmpath/lab';
-import type { PaperTable, ReproducedTable } from './reproduction.js';
+import { ENGINE_MODELS, type PaperTable, type ReproducedTable } from './reproduction.js';
 import { countedTtft, gain, type HeadlineRow, headlineRows, SEED, type Strategy, ttftFigures } from './strategies.js';
 
 type PaperRow = readonly [strategy: Strategy, ...figures: number[]];
@@ -47,6 +47,7 @@ function headlineTable(): ReproducedTable {
   const { rows, fastByDefinition } = headlineRows(createWorkload('headline', { seed: SEED }), TABLE_1);
   return {
     title: 'Table 1, RTX 4090: headline, 200 requests, k = 5',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows,
     notes: [
       "Fast% follows the published code: a request is fast below 0.6 of the median of the same strategy's first five requests, which are warm already. " +
@@ -61,6 +62,7 @@ function baselineTable(): ReproducedTable {
   const workload = createWorkload('headline', { seed: SEED });
   return {
     title: 'Table 9, RTX 4090: ordering baselines on the headline trace',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: TABLE_9.map(([strategy, p50, average]) => ({
       label: strategy,
       figures: ttftFigures(countedTtft(workload, strategy), { p50, average }),
@@ -76,6 +78,7 @@ function geospatialTable(): ReproducedTable {
   const workload = createWorkload('geospatial', { seed: SEED });
   return {
     title: 'Table 10, RTX 4090: geospatial, 200 requests',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: TABLE_10.map(([strategy, p50, p95, average]) => ({
       label: strategy,
       figures: ttftFigures(countedTtft(workload, strategy), { p50, p95, average }),
@@ -89,6 +92,7 @@ function geospatialTable(): ReproducedTable {
 function overlapTable(): ReproducedTable {
   return {
     title: 'Table 12, RTX 4060 Ti: sweep over the overlap',
+    model: ENGINE_MODELS.vllmOnRtx4060Ti,
     rows: TABLE_12.map(([overlap, jaccard, retrieval, optimized]) => {
       const workload = createWorkload(`overlap-${overlap}`, { seed: SEED });
       const p50 = (strategy: Strategy) => percentile(countedTtft(workload, strategy, RTX_4060_TI), 0.5);
@@ -121,6 +125,7 @@ function trueZeroTable(): ReproducedTable {
   };
   return {
     title: '§4.4, RTX 4090: true zero overlap between adjacent requests',
+    model: ENGINE_MODELS.vllmOnRtx4090,
     rows: [
       {
         label: 'greedy over retrieval order',

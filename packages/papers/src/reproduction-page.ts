@@ -28,11 +28,11 @@ function finding(paper: string, tables: readonly ReproducedTable[]): string {
   return `Of ${compared.length} figures of ${paper}, the simulator comes within a tenth of ${near.length}; the notes say what stands between the others.`;
 }
 
-function tableSection({ title, rows, notes }: ReproducedTable): ReportSection {
+function tableSection({ title, model, rows, notes }: ReproducedTable): ReportSection {
   const names = [...new Set(rows.flatMap(({ figures }) => figures.map(({ name }) => name)))];
   return {
     heading: title,
-    text: [],
+    text: [`Engine model: ${model}.`],
     figures: [
       {
         charts: names.map((name) => chartOf(name, rows)),

@@ -1,5 +1,21 @@
 import type { Workload } from '@warmpath/lab';
 
+const RTX_4090 = '20 ms and 0.092 ms a token to prefill (fitted to an RTX 4090)';
+const A10G = "times of a 7B model on an A10G, inferred from the paper's text";
+const VLLM = 'vLLM: blocks of 16 tokens with room for all';
+
+/** What stands for engines in more than one table, in plain words. */
+export const ENGINE_MODELS = {
+  none: "none: this machine's clock",
+  rtx4090: RTX_4090,
+  a10g: A10G,
+  vllmOnRtx4090: `${VLLM}, one prompt at a time; ${RTX_4090}`,
+  vllmOnRtx4060Ti: `${VLLM}, one prompt at a time; two latency parameters fitted to an RTX 4060 Ti`,
+  vllmInBatches: `${VLLM}, a batch of the row's size a step; ${RTX_4090}`,
+  ragCacheServer: `RAGCache's tree of whole documents over device and host, batches of 4; ${A10G}, and its copies`,
+  threeServers: `vLLM without a cache, SGLang's radix tree on the device, RAGCache's tree over device and host, batches of 4; ${A10G}, and its copies`,
+} as const;
+
 /** What a paper says of a figure where it gives no single number: from one to another, both included. */
 export type PaperRange = readonly [least: number, most: number];
 
@@ -26,6 +42,8 @@ export interface ReproducedRow {
 /** One table of a paper beside ours, and what stands between the two. */
 export interface ReproducedTable {
   readonly title: string;
+  /** What stands for the engine: the rules of its cache, and what computing takes. */
+  readonly model: string;
   readonly rows: readonly ReproducedRow[];
   readonly notes: readonly string[];
 }

@@ -43,6 +43,7 @@ describe('npm run papers', () => {
     const { stdout } = await runPapers(['ragcache++', 'table-1', '--json']);
     const { paper, tables } = JSON.parse(stdout);
     expect(paper).toBe('ragcache++');
+    expect(tables[0].model).toContain('vLLM: blocks of 16 tokens');
     expect(tables[0].rows[1].figures[0]).toEqual({ name: 'p50 ms', paper: 59.6, ours: expect.closeTo(59.4, 1) });
   });
 

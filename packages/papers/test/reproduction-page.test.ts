@@ -20,7 +20,7 @@ describe('the page of a reproduction', () => {
   it('counts the figures that come within a tenth', () => {
     const figures = (ours: number) => [{ name: 'p50 ms', paper: 100, ours }];
     const rows = [100, 109.9, 90.1, 111].map((ours) => ({ label: `row ${ours}`, figures: figures(ours) }));
-    const page = reproductionPage('a paper', [{ title: 'Table 1', rows, notes: [] }]);
+    const page = reproductionPage('a paper', [{ title: 'Table 1', model: 'a model', rows, notes: [] }]);
     expect(page.finding).toContain('Of 4 figures of a paper, the simulator comes within a tenth of 3');
   });
 

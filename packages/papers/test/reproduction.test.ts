@@ -15,6 +15,13 @@ function ours(table: string, row: string, figure: string): number {
 }
 
 describe('RAGCache++', () => {
+  it('says of every table on which engine model it rests', () => {
+    for (const table of tables) {
+      expect(table.model, table.title).toMatch(/vLLM|no cache|this machine's clock/);
+      expect(markdownOf(table)).toContain(`## ${table.title}\n\nEngine model: ${table.model}.\n`);
+    }
+  });
+
   it.each([
     ['APC+Retrieval', 59.4, 54.3, 12.3],
     ['APC+Sorted', 78.5, 73.1, 25.6],
@@ -200,7 +207,7 @@ describe('a figure beside a range', () => {
 
   it('is printed with both ends', () => {
     const rows = [1.5, 2.5].map((ours) => ({ label: `${ours}`, figures: [figure(ours, [1.2, 2])] }));
-    expect(markdownOf({ title: 't', rows, notes: [] })).toMatch(
+    expect(markdownOf({ title: 't', model: 'm', rows, notes: [] })).toMatch(
       /1\.2–2\.0 \| +1\.5 \| within \|\n.*1\.2–2\.0 \| +2\.5 \| +\+0\.5 \|/,
     );
   });

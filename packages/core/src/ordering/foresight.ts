@@ -1,4 +1,4 @@
-import { OperationBudget } from '../residency/prompt-slots.js';
+import { CountedBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { CachedPaths } from './cached-paths.js';
@@ -37,7 +37,7 @@ export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIO
       );
       const order =
         rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
-      const budget = new OperationBudget(Math.max(0, maxOperations - path.operations));
+      const budget = new CountedBudget(Math.max(0, maxOperations - path.operations));
       const ordering = isPriced
         ? { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 }
         : { order, cachedDocuments: path.order.length, cachedTokens: path.tokens, laterTokens: 0 };

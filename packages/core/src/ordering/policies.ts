@@ -1,5 +1,5 @@
 import type { Document } from '../document.js';
-import { OperationBudget } from '../residency/prompt-slots.js';
+import { CountedBudget } from '../residency/prompt-slots.js';
 import type { HotnessView, ResidencyView } from '../residency/view.js';
 import {
   BEST_PATH_MAX_OPERATIONS,
@@ -121,7 +121,7 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
   }
   if (rule?.priceOf !== undefined) path.length = kept;
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
-  const budget = new OperationBudget(Math.max(0, operationsLeft));
+  const budget = new CountedBudget(Math.max(0, operationsLeft));
   const ordering =
     rule?.priceOf === undefined && view.slots === undefined
       ? { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 }

@@ -1,4 +1,4 @@
-import { OperationBudget } from '../residency/prompt-slots.js';
+import { CountedBudget, type OperationBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView, SlotsView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS, preambleNode, residentPreambleTokens } from '../tree/best-path.js';
 import { ConstraintRule, isFree, type OrderConstraints } from './placement.js';
@@ -89,7 +89,7 @@ function inSlots(
   order: readonly number[],
   { documents, preamble }: Context,
   slots: SlotsView,
-  budget = new OperationBudget(BEST_PATH_MAX_OPERATIONS),
+  budget: OperationBudget = new CountedBudget(BEST_PATH_MAX_OPERATIONS),
 ): Ordering {
   const arranged = order.map((rank) => documents[rank]!);
   const cachedTokens = slots.predict(arranged, preamble, budget);

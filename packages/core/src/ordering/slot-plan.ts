@@ -1,4 +1,4 @@
-import { OperationBudget } from '../residency/prompt-slots.js';
+import { CountedBudget, type OperationBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView, SlotsView } from '../residency/view.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering } from './policy.js';
@@ -57,7 +57,7 @@ export class SlotPlanner {
     const { documents } = context;
     const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
     const count = documents.length;
-    const budget = new OperationBudget(maxOperations);
+    const budget = new CountedBudget(maxOperations);
     const unmoved = withCachedPrefix(retrievalOrder(count), context, view, budget);
     const completed = (start: readonly number[]) =>
       rule === undefined ? followedByRetrievalOrder(start, count) : rule.complete(start);
@@ -65,7 +65,7 @@ export class SlotPlanner {
       .share(SEARCH_PART, (part) => this.#predicted(context, view, { slots, rule, completed }, part))
       .sort((a, b) => b.ordering.cachedTokens - a.ordering.cachedTokens)
       .slice(0, MAX_STARTS);
-    const steps = new OperationBudget(maxOperations);
+    const steps = new CountedBudget(maxOperations);
     const isSmall = count > 1 && count <= MAX_DOCUMENTS;
     const isWeighed = isSmall && this.#weigh(context, view, { leastKept: slots.leastKept, rule }, steps);
     const laterOf = (order: readonly number[]) => (isWeighed ? LATER * this.#worthOf(order) : 0);

@@ -50,7 +50,20 @@ export interface SlotUse extends SlotReuse {
 }
 
 /** Operations that one decision may take: spans compared, and look-ups, which count 8. */
-export class OperationBudget {
+export interface OperationBudget {
+  readonly left: number;
+  /** Whether more were asked for than were left; nothing more is given then. */
+  readonly isExceeded: boolean;
+  /** The same, or more than a share had. */
+  readonly isCutShort: boolean;
+  /** Takes so many, if they are left. */
+  take(operations: number): boolean;
+  /** What `work` answers, which may take this part of what is left. */
+  share<Answer>(part: number, work: (share: OperationBudget) => Answer): Answer;
+}
+
+/** A budget of so many. */
+export class CountedBudget implements OperationBudget {
   #left: number;
   #isExceeded = false;
   #isCutShort = false;
@@ -63,17 +76,14 @@ export class OperationBudget {
     return this.#left;
   }
 
-  /** Whether more were asked for than were left; nothing more is given then. */
   get isExceeded(): boolean {
     return this.#isExceeded;
   }
 
-  /** The same, or more than a share had. */
   get isCutShort(): boolean {
     return this.#isExceeded || this.#isCutShort;
   }
 
-  /** Takes so many, if they are left. */
   take(operations: number): boolean {
     if (operations > this.#left) this.#isExceeded = true;
     if (this.#isExceeded) return false;
@@ -81,9 +91,8 @@ export class OperationBudget {
     return true;
   }
 
-  /** What `work` answers, which may take this part of what is left. */
   share<Answer>(part: number, work: (share: OperationBudget) => Answer): Answer {
-    const share = new OperationBudget(part * this.#left);
+    const share = new CountedBudget(part * this.#left);
     const given = share.left;
     const answer = work(share);
     this.#left -= given - share.left;

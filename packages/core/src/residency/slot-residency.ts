@@ -6,10 +6,11 @@ import type { CachedPath, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
 import { BLOCK_SLACK, type EngineReport, MissedPredictions } from './prediction-record.js';
 import {
+  CountedBudget,
   type HeldPrompt,
   type HeldSpan,
   LOAD_FROM,
-  OperationBudget,
+  type OperationBudget,
   type PromptSlots,
   type SlotUse,
 } from './prompt-slots.js';
@@ -118,7 +119,7 @@ export class SlotResidency implements SlotsView {
     rule: PlacementRule | undefined,
     maxOperations: number = BEST_PATH_MAX_OPERATIONS,
   ): CachedPath {
-    const budget = new OperationBudget(maxOperations);
+    const budget = new CountedBudget(maxOperations);
     let best = { order: [] as readonly number[], tokens: this.predict(documents, preamble, budget) };
     let most = best.tokens;
     for (const order of budget.share(STARTS_PART, (part) => this.starts(documents, preamble, rule, part))) {

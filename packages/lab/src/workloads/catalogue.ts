@@ -1,4 +1,5 @@
 import { nearestName, WarmpathError } from '@warmpath/core';
+import { type AgentChoice, chainOfAgents } from './chain-of-agents.js';
 import { geospatialTrace } from './geospatial.js';
 import { headlineTrace } from './headline.js';
 import { mixedTrace } from './mixed.js';
@@ -24,6 +25,8 @@ export interface CatalogueEntry {
   readonly lengths?: WorkloadLengths;
   /** The same trace for the same seed, on every machine. */
   trace(seed: number): Trace;
+  /** What becomes of the trace's requests, where they are more than documents and a question. */
+  readonly shape?: (workload: Workload) => Workload;
   /** The workload where lengths are its own; else it is made from trace and lengths. */
   workload?(seed: number): Workload;
 }
@@ -53,6 +56,13 @@ const DEPTHS = [3, 5, 7, 10] as const;
 
 /** Two documents a request, an hour at 0.8 requests a second (RAGCache §7). */
 const RAGCACHE_HOUR = { k: 2, requests: 2_880 } as const;
+
+/** Questions to agents: sixteen prompts each. */
+const AGENT_QUESTIONS = 200;
+const AGENT_CHOICES = [
+  ['chain-of-agents', 'rank', 'the agent of its rank'],
+  ['chain-of-agents-routed', 'read-before', 'the agent that read it before'],
+] as const satisfies readonly (readonly [name: string, choice: AgentChoice, description: string])[];
 
 /** Every workload that `createWorkload` knows, papers' first. */
 export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
@@ -152,6 +162,13 @@ export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
     lengths: RAGBOOST_LENGTHS,
     trace: (seed) => multiTurnTrace(seed, { ...RAGBOOST_TURNS, atOnce: 32 }),
   },
+  ...AGENT_CHOICES.map(([name, choice, description]) => ({
+    name,
+    description: `RAGBoost §7.1: 200 questions to 15 agents, each reads a document and tells the next; ${description}`,
+    lengths: RAGBOOST_LENGTHS,
+    trace: (seed: number) => multiSessionTrace(seed, { ...RAGBOOST_SESSIONS.multihoprag, requests: AGENT_QUESTIONS }),
+    shape: (workload: Workload) => chainOfAgents(workload, choice),
+  })),
 ];
 
 /**
@@ -165,7 +182,8 @@ export function createWorkload(name: string, options: CreateWorkloadOptions): Wo
   const { lengths = PAPER_LENGTHS } = entry;
   const documents =
     options.lengths === 'unequal' ? { least: 64, most: 512, seed: LENGTHS_SEED + seed } : lengths.documents;
-  return toWorkload(name, entry.trace(seed), { ...lengths, documents });
+  const workload = toWorkload(name, entry.trace(seed), { ...lengths, documents });
+  return entry.shape?.(workload) ?? workload;
 }
 
 function unknownWorkload(name: string): WarmpathError {

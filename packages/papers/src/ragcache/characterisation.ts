@@ -1,5 +1,5 @@
 import { estimate, mean, RAGCACHE_DATASETS, type RagCacheDatasetName, ragCacheWorkload } from '@warmpath/lab';
-import type { ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
+import { ENGINE_MODELS, type ReproducedRow, type ReproducedTable, type ReproduceOptions } from '../reproduction.js';
 import { DATASETS } from './serving.js';
 import { A10G, hostCopyOf } from './testbed.js';
 
@@ -28,6 +28,7 @@ export function prefillTable(): ReproducedTable {
   });
   return {
     title: 'Figs. 3 and 7: prefill of Llama2-7B on an A10G, by what of the prompt is cached',
+    model: `no cache rules: prefill behind a prefix that is held; ${ENGINE_MODELS.a10g}`,
     rows,
     notes: [
       'No evidence: speed of the device and of its host copies are fitted to these very figures. The text gives the largest ratios and "one second above 4,000 tokens"; the rest is drawings.',
@@ -39,6 +40,7 @@ export function prefillTable(): ReproducedTable {
 export function retrievalPatternTable({ seeds, requests = REQUESTS }: ReproduceOptions): ReproducedTable {
   return {
     title: 'Figs. 4 and 5: length of documents, and how few of them most requests are for (top-1)',
+    model: 'none: what requests ask for, before any engine',
     rows: DATASETS.map((dataset): ReproducedRow => {
       const workloads = seeds.map((seed) => ragCacheWorkload(seed, { dataset, k: 1, requests }));
       const lengths = estimate(

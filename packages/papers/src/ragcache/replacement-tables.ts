@@ -8,12 +8,13 @@ import {
   TieredTree,
   type Workload,
 } from '@warmpath/lab';
-import type {
-  PaperRange,
-  ReproducedFigure,
-  ReproducedRow,
-  ReproducedTable,
-  ReproduceOptions,
+import {
+  ENGINE_MODELS,
+  type PaperRange,
+  type ReproducedFigure,
+  type ReproducedRow,
+  type ReproducedTable,
+  type ReproduceOptions,
 } from '../reproduction.js';
 import { DATASETS, HOST_GIB, ragCache, serve } from './serving.js';
 import { A10G, DEVICE_GIB, MOST_DOCUMENT_TOKENS, tokensOf } from './testbed.js';
@@ -58,10 +59,14 @@ const FIGURE_20: Readonly<Partial<Record<string, PaperRange>>> = {
   LFU: [1.06, 1.75],
 };
 
+/** Hit rates alone: what is cached, and no time but in what PGDSF weighs. */
+const TIERED = `RAGCache's tree of whole documents over device and host, one prompt at a time; PGDSF weighs ${ENGINE_MODELS.a10g}`;
+
 /** Fig. 20: hit rates by replacement policy, on shuffled questions. */
 export function hitRateTable(options: ReproduceOptions): ReproducedTable {
   return {
     title: 'Fig. 20: hit rate of PGDSF, and how many times that of others, by host memory (Mistral-7B, top-2)',
+    model: TIERED,
     rows: hitRateRows(options, 0, FIGURE_20),
     notes: [
       'The paper gives ranges: 1.02 to 1.32 times GDSF, 1.06 to 1.62 times LRU, 1.06 to 1.75 times LFU.',
@@ -77,6 +82,7 @@ export function hitRateTable(options: ReproduceOptions): ReproducedTable {
 export function driftingHitRateTable(options: ReproduceOptions): ReproducedTable {
   return {
     title: 'Fig. 20 with drift: at every tenth request, a popular document changes places with any other',
+    model: TIERED,
     rows: hitRateRows(options, 0.1, {}),
     notes: [
       'Not in the paper, whose questions are shuffled. Where popularity changes, counts that never age hold on to what is over: LFU falls behind, and the clock of PGDSF pays.',
@@ -110,6 +116,7 @@ export function replacementTtftTable({ seeds, requests = REQUESTS }: ReproduceOp
   return {
     title:
       'Table 2: mean TTFT by replacement policy and host memory (Mistral-7B, top-2, 0.8 requests a second, batches of 4)',
+    model: ENGINE_MODELS.ragCacheServer,
     rows,
     notes: [
       `Documents are cut to ${MOST_DOCUMENT_TOKENS} tokens: at full length the paper's rate is beyond the device by its own Fig. 3.`,

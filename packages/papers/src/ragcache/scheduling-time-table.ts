@@ -7,7 +7,7 @@ import {
   type Workload,
   type WorkloadRequest,
 } from '@warmpath/lab';
-import type { ReproducedTable, ReproduceOptions } from '../reproduction.js';
+import { ENGINE_MODELS, type ReproducedTable, type ReproduceOptions } from '../reproduction.js';
 import { A10G, DEVICE_GIB, MOST_DOCUMENT_TOKENS, tokensOf } from './testbed.js';
 
 const REQUESTS = 1_440;
@@ -28,6 +28,7 @@ export function schedulingTimeTable({ seeds, requests = REQUESTS }: ReproduceOpt
   const { mean: ours, se } = estimate(times);
   return {
     title: '§7.5: milliseconds of scheduling a request (MMLU, Mistral-7B, 192 GiB of host memory)',
+    model: ENGINE_MODELS.none,
     rows: [{ label: 'mean', figures: [{ name: 'ms', paper: 0.89, ours, se, places: 4 }] }],
     notes: [
       `Measured on this machine: choosing among ${WAITING} waiting requests, each looked up in the tree, the tree's eviction, insertion and update, and ${STAGES} stages of speculation.`,

@@ -6,7 +6,13 @@ import {
   ragCacheWorkload,
   type Workload,
 } from '@warmpath/lab';
-import type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
+import {
+  ENGINE_MODELS,
+  type ReproducedFigure,
+  type ReproducedRow,
+  type ReproducedTable,
+  type ReproduceOptions,
+} from '../reproduction.js';
 import { DATASETS, ragCache } from './serving.js';
 import { type Search, SpeculationRun } from './speculation-run.js';
 import { MOST_DOCUMENT_TOKENS } from './testbed.js';
@@ -88,6 +94,7 @@ export function speculationTable({ seeds, requests = REQUESTS }: ReproduceOption
   return {
     title:
       'Table 3 and Fig. 22: search without overlap, and TTFT, with dynamic speculative pipelining (Mistral-7B, top-2, 0.1/s)',
+    model: `RAGCache's tree of whole documents over device and host, iterations of 512 tokens, one prompt at a time; ${ENGINE_MODELS.a10g}`,
     rows,
     notes: [
       'How long a search takes is taken from the paper; when it finds its final documents from Fig. 8 for MMLU, and for Natural Questions from this very table, so that its times are no evidence.',
