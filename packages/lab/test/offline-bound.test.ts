@@ -311,6 +311,20 @@ describe('CostShares', () => {
     expect(shared.high).toBeLessThan(pairs.low + 0.6 * (pairs.high - pairs.low));
   });
 
+  it('brings it, with the search, to within three points, counted in steps and rounds', () => {
+    const workload = createWorkload('zipf', { seed: 42 });
+    const { sets, weights, totalTokens } = distinctContexts({ ...workload, requests: workload.requests.slice(0, 60) });
+    const search = new TrieSearch(sets, weights);
+    const steps = 6_000;
+    for (let step = 0; step < steps; step++) search.step(400 * 0.1 ** (step / steps));
+    const shares = new CostShares(SharedSubsets.of(sets, weights)!);
+    let least = 0;
+    for (let round = 0; round < 120 && !shares.isDone; round++) least = Math.max(least, shares.round(search.least));
+    const width = (search.least - least) / totalTokens;
+    expect(width).toBeGreaterThanOrEqual(0);
+    expect(width).toBeLessThan(0.03);
+  });
+
   it('is not asked about sets that are too large', () => {
     const wide = [Array.from({ length: 17 }, (_, document) => document), [0, 1]];
     expect(SharedSubsets.of(wide, Array(17).fill(1))).toBeUndefined();
