@@ -1,8 +1,8 @@
 /**
- * Times `arrange` on a tree that was served to be slow: a quarter of a million nodes, all of documents that the request
- * holds, and no path that holds them all, so that a search could go on everywhere and finds no reason to stop. The
- * budget of operations ends it; what is left is checked against 2 ms. The same before an engine that keeps whole prompts
- * in slots: as many saved prompts as the gateway follows, which all begin as the request does and go on apart.
+ * Times `arrange` on a tree that was served to be slow: a quarter of a million nodes, all of documents that the
+ * request holds, and no path that holds them all, so that a search could go on everywhere and finds no reason to stop.
+ * The budget of operations ends it; what is left is checked against 2 ms. The same before an engine that keeps whole
+ * prompts in slots: as many saved prompts as the gateway follows, which all begin as the request does and go on apart.
  *
  * What is timed is the CPU that the main thread itself takes, which is what holds up the event loop: neither what other
  * processes do nor V8's own threads count. Each call is made three times, thousands of calls apart. The least of the

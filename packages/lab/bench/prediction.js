@@ -2,12 +2,14 @@
  * What knowing the next turn of a conversation would be worth to an order, and what of it the past can tell: the trials
  * of docs/research/foresight.md («What did not help»), made again by one command.
  *
- *   npm run bench:prediction -w packages/lab -- [--data <folder with mtrag-un and mooncake>] [--seeds 4001..4006] [--json]
+ *   npm run bench:prediction -w packages/lab -- [--data <folder>] [--seeds 4001..4006] [--json]
+ *
+ * The folder holds mtrag-un and mooncake.
  *
  * `foresight` is told of nobody, of the next turn of the request's own conversation (which nobody can know), or of the
  * request that a predictor expects there. The predictor sees what was served, and no more: which documents the
- * conversation had in its last turns (recency), which of them stayed from turn to turn so far, by rank and by turns in a
- * row (topic continuity), and which documents followed which (co-occurrence). All its tables are bounded.
+ * conversation had in its last turns (recency), which of them stayed from turn to turn so far, by rank and by turns in
+ * a row (topic continuity), and which documents followed which (co-occurrence). All its tables are bounded.
  *
  * Its two settings (how likely a document must be to be told, and the weight of co-occurrence) are chosen on the tuning
  * seeds, or the first half of MTRAG's conversations; figures are of the test seeds, or the other half. Points of the

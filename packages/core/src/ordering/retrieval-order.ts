@@ -58,8 +58,8 @@ function mostDesired(place: number, state: Placing): number {
 }
 
 /**
- * Completes an order to an `Ordering`: how far the view holds it as a path behind the preamble. O(k) expected; where the
- * engine keeps prompts in slots, what a look at them takes, within `budget` (default: 65,536 operations).
+ * Completes an order to an `Ordering`: how far the view holds it as a path behind the preamble. O(k) expected; where
+ * the engine keeps prompts in slots, what a look at them takes, within `budget` (default: 65,536 operations).
  */
 export function withCachedPrefix(
   order: readonly number[],

@@ -40,9 +40,9 @@ interface StartSearch {
  * Up to 8 documents what stands behind a start is the best by that count (a dynamic programme over sets, with the hint
  * left out of it). Cost: O(starts × k² + k 2^k + recent requests × 2^k) and up to 64 look-ups in the slots.
  *
- * `maxOperations` bounds what is looked up in the slots, and once more the steps of the programme. Starts that it leaves
- * no room for are not weighed; without room for the programme, what stands behind a start keeps its retrieval order; and
- * where nothing fits, so do all documents.
+ * `maxOperations` bounds what is looked up in the slots, and once more the steps of the programme. Starts that it
+ * leaves no room for are not weighed; without room for the programme, what stands behind a start keeps its retrieval
+ * order; and where nothing fits, so do all documents.
  */
 export class SlotPlanner {
   readonly #masks = new Int32Array(MAX_RECENT);
