@@ -4,16 +4,20 @@ import { reportFailure } from './failure.js';
 import { createProgram } from './program.js';
 import { Terminal } from './terminal.js';
 
-// `warmpath … | head` ends the command as it ends any other.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(EXIT_CODES.brokenPipe);
-  throw error;
-});
 // Known before parsing, because a command line that cannot be parsed must fail in JSON too.
 const terminal = new Terminal(process, {
   json: process.argv.includes('--json'),
   environment: process.env,
 });
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (terminal.isServer) return;
+  // `warmpath … | head` ends the command as it ends any other.
+  if (error.code === 'EPIPE') process.exit(EXIT_CODES.brokenPipe);
+  process.stderr.write(`error: standard output cannot be written: ${error.message}\n`);
+  process.exit(EXIT_CODES.failure);
+});
+// There is no other place to say it.
+process.stderr.on('error', () => {});
 const context = createContext(terminal);
 try {
   const program = await createProgram(context);

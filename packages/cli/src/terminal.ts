@@ -15,6 +15,7 @@ export class Terminal {
   readonly isWatched: boolean;
   /** Whether a progress bar has a screen to be drawn on. */
   readonly showsProgress: boolean;
+  #isServer = false;
   readonly #stdout: NodeJS.WriteStream;
   readonly #stderr: NodeJS.WriteStream;
 
@@ -30,6 +31,16 @@ export class Terminal {
     // https://no-color.org: set, and not empty.
     this.style = createColors(this.isWatched && !noColor && kind !== 'dumb');
     this.showsProgress = streams.stderr.isTTY === true && !this.json && kind !== 'dumb';
+  }
+
+  /** Whether the command goes on where nothing takes its output. */
+  get isServer(): boolean {
+    return this.#isServer;
+  }
+
+  /** From now on the command serves others, who need it whether or not its output is read. */
+  serves(): void {
+    this.#isServer = true;
   }
 
   /** Characters of a line of standard output, where it is a terminal that says so; without end otherwise. */

@@ -1,11 +1,15 @@
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { engineFlags } from '@warmpath/engine';
-import { describe, expect, it } from 'vitest';
-import { runCli, startCli } from './run-cli.js';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { freePort } from '../../../test/free-port.js';
+import { startFakeEngine } from './fake-engine.js';
+import { MAIN, runCli, startCli } from './run-cli.js';
 
 const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config', 'hash-key'];
 const ESCAPE = '\u001b';
@@ -89,6 +93,56 @@ describe('warmpath', () => {
     const cli = startCli(['lab', 'run', '--help']);
     cli.process.stdout!.destroy();
     expect(await cli.ended).toMatchObject({ code: 141, stderr: '' });
+  });
+
+  describe.skipIf(process.platform !== 'linux')('where the disk of its output is full', () => {
+    /** Starts the command with both outputs on a full disk. */
+    async function startOnFullDisk(args: readonly string[]): Promise<ChildProcess> {
+      const full = await open('/dev/full', 'w');
+      const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', full.fd, full.fd] });
+      onTestFinished(async () => {
+        child.kill('SIGKILL');
+        await full.close();
+      });
+      return child;
+    }
+
+    it('ends with a failure', async () => {
+      const [code] = (await once(await startOnFullDisk(['lab', 'run', '--help']), 'exit')) as [number];
+      expect(code).toBe(1);
+    });
+
+    it('says so where it can', async () => {
+      const full = await open('/dev/full', 'w');
+      const child = spawn(process.execPath, [MAIN, '--help'], { stdio: ['ignore', full.fd, 'pipe'] });
+      const [said, [code]] = await Promise.all([text(child.stderr!), once(child, 'exit')]);
+      await full.close();
+      expect([code, said]).toEqual([1, expect.stringContaining('standard output cannot be written: ENOSPC')]);
+    });
+
+    it.each([[[]], [['--json']]])('serves on and ends as asked: %j', async (options) => {
+      const engine = await startFakeEngine();
+      onTestFinished(() => engine.close());
+      const port = await freePort();
+      const url = `http://127.0.0.1:${port}`;
+      const child = await startOnFullDisk(['serve', '--engine', engine.url, '--port', String(port), ...options]);
+      const ended = once(child, 'exit');
+      const isReady = () =>
+        fetch(`${url}/readyz`).then(
+          ({ ok }) => ok,
+          () => false,
+        );
+      while (!(await isReady())) expect(child.exitCode).toBe(null);
+      for (let i = 0; i < 50; i++) {
+        const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'Hello' }] });
+        const headers = { 'content-type': 'application/json' };
+        const reply = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body });
+        await reply.text();
+        expect(reply.status).toBe(200);
+      }
+      child.kill('SIGTERM');
+      expect(await ended).toEqual([0, null]);
+    });
   });
 
   it('wants the variable that --key-env names to be set', async () => {

@@ -23,9 +23,10 @@ const EXIT_USAGE = 2;
 type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'> &
   Partial<Pick<EngineServer, 'decoding'>>;
 
+/** A parent that goes meanwhile hears no more of it; what then ends the process is the disconnection. */
 function tell(message: ChildMessage): void {
   if (process.connected) {
-    process.send?.(message);
+    process.send?.(message, undefined, undefined, () => undefined);
   }
 }
 
@@ -92,6 +93,12 @@ async function runChild(start: (message: StartMessage, hooks: WorkerHooks) => Pr
 /** The entry point as the command `warmpath-engine`: every option of the schema is a flag. */
 async function runCommand(args: string[]): Promise<void> {
   const json = process.stdout.isTTY !== true;
+  let isServer = false;
+  // An engine serves on where nobody reads what it says, or a disk is full; a result that is lost is a failure.
+  process.stdout.on('error', () => {
+    if (!isServer) process.exitCode = 1;
+  });
+  process.stderr.on('error', () => undefined);
   try {
     const line = parseCommandLine(args);
     if (line.help) {
@@ -107,6 +114,7 @@ async function runCommand(args: string[]): Promise<void> {
       const { runProfileCommand } = await import('./profile/profile-engine.js');
       await runProfileCommand(line.options);
     } else {
+      isServer = true;
       await runEngineCommand(line.options);
     }
   } catch (error) {

@@ -25,6 +25,7 @@ import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { servedRequest } from './observe/served-request.js';
 import { recordOf } from './operate/explain/request-log.js';
+import { logDestination } from './operate/log-destination.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
 import { healthRoutes } from './routes/health.js';
@@ -96,7 +97,7 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     logController: new LogController({ disableRequestLogging: true }),
-    logger: { level: log.level, base: null },
+    logger: { level: log.level, base: null, stream: logDestination() },
     // Every line carries the request id itself; a child logger per request would cost more than the line.
     childLoggerFactory: (logger) => logger,
     clientErrorHandler: (error, socket) => {

@@ -35,6 +35,7 @@ import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog } from './operate/explain/request-log.js';
+import { logDestination } from './operate/log-destination.js';
 import { Metrics } from './operate/metrics.js';
 import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
 import { PlanJobs } from './plan/plan-jobs.js';
@@ -241,6 +242,7 @@ async function assemble(
     workers: () => parts.pool,
     load: () => shedder.load,
     isShedding: () => shedder.reason !== undefined,
+    logLinesLost: () => logDestination().linesLost,
     memoryBytes,
     memory: {
       bodies: () => bodies.bytes,

@@ -1,25 +1,28 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { once } from 'node:events';
+import { open } from 'node:fs/promises';
+import { Agent } from 'node:http';
 import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { FakeEngine } from './fake-engine.js';
-import { chat, closing, send } from './harness.js';
+import { chat, closing, metricOf, send } from './harness.js';
 
 const BUILT = new URL('../dist/index.js', import.meta.url).href;
 
-/** The built gateway in a process of its own, whose standard output is its log. */
-async function logged(engineUrl: string, level: string) {
+/** The built gateway in a process of its own, whose standard output is its log: a pipe, or where it is told to go. */
+async function logged(engineUrl: string, level: string, output: 'pipe' | number = 'pipe') {
   const config = { server: { port: 0 }, upstream: { url: engineUrl }, log: { level } };
   const script = `import { startGateway } from ${JSON.stringify(BUILT)};
     const gateway = await startGateway(${JSON.stringify(config)});
     process.send(gateway.url);
     process.on('disconnect', () => gateway.close());`;
   const child: ChildProcess = spawn(process.execPath, ['--input-type=module', '-e', script], {
-    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    stdio: ['ignore', output, 'inherit', 'ipc'],
   });
   const lines: string[] = [];
-  const reader = createInterface({ input: child.stdout! }).on('line', (line) => lines.push(line));
+  const reader = createInterface({ input: child.stdout ?? Readable.from([]) }).on('line', (line) => lines.push(line));
   const [url] = (await once(child, 'message')) as [string];
   const stop = async () => {
     const ended = Promise.all([once(child, 'exit'), once(reader, 'close')]);
@@ -27,7 +30,18 @@ async function logged(engineUrl: string, level: string) {
     await ended;
     return lines;
   };
-  return { url, stop };
+  return { url, stop, child };
+}
+
+/** Asks until no more lines may wait, all of which are answered. */
+async function untilLinesAreLost(url: string): Promise<void> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 8 });
+  const options = { agent, headers: { 'x-request-id': 'r'.repeat(100) } };
+  while ((await metricOf({ url }, 'warmpath_log_lines_lost_total')) === 0) {
+    const replies = await Promise.all(Array.from({ length: 500 }, () => send(`${url}/nothing`, undefined, options)));
+    expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([404]));
+  }
+  agent.destroy();
 }
 
 describe('the log', () => {
@@ -70,5 +84,26 @@ describe('the log', () => {
     const { url, stop } = await logged(engine.url, 'error');
     await send(`${url}/v1/models`);
     expect(await stop()).toEqual([]);
+  });
+
+  it.skipIf(process.platform !== 'linux')('costs no answer and no orderly end where its disk is full', async () => {
+    const engine = closing(await FakeEngine.start());
+    const full = closing(await open('/dev/full', 'w'));
+    const { url, child } = await logged(engine.url, 'trace', full.fd);
+    await untilLinesAreLost(url);
+    expect((await send(`${url}/v1/chat/completions`, chat())).status).toBe(200);
+    const ended = once(child, 'exit');
+    child.disconnect();
+    expect(await ended).toEqual([0, null]);
+  });
+
+  it('does not keep its process from ending where its reader has stalled', async () => {
+    const engine = closing(await FakeEngine.start());
+    const { url, child } = await logged(engine.url, 'trace');
+    child.stdout!.pause();
+    await untilLinesAreLost(url);
+    const ended = once(child, 'exit');
+    child.disconnect();
+    expect(await ended).toEqual([0, null]);
   });
 });

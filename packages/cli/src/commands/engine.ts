@@ -50,6 +50,7 @@ async function engine(settings: EngineOptions, { terminal }: CommandContext, sig
     onCrash: ({ message }) => terminal.note(message),
     signal,
   }).finally(() => start.stop());
+  terminal.serves();
   const { name, notice, contextTokens } = server.model;
   terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });
   terminal.line(`The engine serves ${name} at ${server.url}.`);

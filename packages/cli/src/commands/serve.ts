@@ -85,6 +85,7 @@ async function serve(
   const reload = (): void => void reloadConfig(gateway, read, terminal);
   if (options.config !== undefined) process.on('SIGHUP', reload);
   try {
+    terminal.serves();
     const engines = addresses.map(withoutCredentials);
     terminal.data({ url: gateway.url, engine: engines[0], engines, metrics: `${gateway.url}/metrics` });
     terminal.line(`The gateway listens at ${gateway.url} in front of ${engines.join(', ')}.`);

@@ -116,6 +116,7 @@ const EXAMPLE = {
 };
 
 function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: SupervisedEngine): void {
+  terminal.serves();
   const { name, notice } = engine.model;
   const metrics = `${gateway.url}/metrics`;
   terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });

@@ -29,6 +29,8 @@ export interface GaugeSources {
   readonly workers: () => WorkerFigures | undefined;
   readonly load: () => { readonly delayMs: number; readonly heapBytes: number; readonly heapLimitBytes: number };
   readonly isShedding: () => boolean;
+  /** Lines of the log that could not be written. */
+  readonly logLinesLost: () => number;
 }
 
 /** Figures of the processes that relay. */
@@ -169,6 +171,7 @@ export class Metrics {
     this.#readMemory(sources);
     this.#readProcesses(sources.workers);
     this.#readLoad(sources);
+    this.#readTotal('log_lines_lost_total', 'Lines of the log that could not be written.', sources.logLinesLost);
   }
 
   get contentType(): string {

@@ -1,0 +1,98 @@
+import { write, writeSync } from 'node:fs';
+
+/** Characters of lines that wait to be written; what comes on top of them is lost. */
+const MOST_WAITING = 1_048_576;
+/** Milliseconds until what could not be written is tried again. */
+const RETRY_MS = 20;
+/** How often a reader that is late is waited for when the process ends. */
+const LAST_TRIES = 25;
+
+/**
+ * Where lines of the log go: a file descriptor, written to in the order of the lines and without holding up anything
+ * else. Where it takes none (the disk is full, nobody reads), lines wait for it up to a bound, and what exceeds that is
+ * lost and counted: a log never ends or slows the process that writes it.
+ */
+export class LogDestination {
+  readonly #descriptor: number;
+  /** What is being written, or could not be. */
+  #batch: Buffer = Buffer.alloc(0);
+  #lines: string[] = [];
+  #waiting = 0;
+  #isWriting = false;
+  #retry: NodeJS.Timeout | undefined;
+  #lost = 0;
+
+  constructor(descriptor: number) {
+    this.#descriptor = descriptor;
+    process.once('exit', () => this.#writeRest());
+  }
+
+  /** Lines that were lost since the start. */
+  get linesLost(): number {
+    return this.#lost;
+  }
+
+  write(line: string): void {
+    if (this.#waiting + line.length > MOST_WAITING) {
+      this.#lost++;
+      return;
+    }
+    this.#lines.push(line);
+    this.#waiting += line.length;
+    if (!this.#isWriting && this.#retry === undefined) this.#writeNext();
+  }
+
+  #writeNext(): void {
+    this.#take();
+    if (this.#batch.length === 0) return;
+    this.#isWriting = true;
+    write(this.#descriptor, this.#batch, (error, written) => {
+      this.#isWriting = false;
+      if (error === null) {
+        this.#batch = this.#batch.subarray(written);
+        this.#writeNext();
+        return;
+      }
+      this.#retry = setTimeout(() => {
+        this.#retry = undefined;
+        this.#writeNext();
+      }, RETRY_MS).unref();
+    });
+  }
+
+  /** A line that was written in part comes first. */
+  #take(): void {
+    if (this.#batch.length > 0 || this.#lines.length === 0) return;
+    this.#batch = Buffer.from(this.#lines.join(''));
+    this.#lines = [];
+    this.#waiting = 0;
+  }
+
+  /** The process ends: a reader that is late gets a moment, everything else one try. */
+  #writeRest(): void {
+    // The batch is on its way already.
+    if (this.#isWriting) this.#batch = Buffer.alloc(0);
+    const pause = new Int32Array(new SharedArrayBuffer(4));
+    for (let tries = 0; tries < LAST_TRIES; ) {
+      this.#take();
+      if (this.#batch.length === 0) return;
+      try {
+        this.#batch = this.#batch.subarray(writeSync(this.#descriptor, this.#batch));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return;
+        tries++;
+        Atomics.wait(pause, 0, 0, RETRY_MS);
+      }
+    }
+  }
+}
+
+/** One for the process: lines of two gateways must not be written into each other. */
+let standardOutput: LogDestination | undefined;
+
+/** The standard output of this process. */
+export function logDestination(): LogDestination {
+  // Node makes a pipe non-blocking when it is first asked for: a reader that stalls must not hold a thread, nor the end.
+  standardOutput ??= new LogDestination((process.stdout as { readonly fd?: number }).fd ?? 1);
+  return standardOutput;
+}
