@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { checkConfig, describeMetrics } from '@warmpath/gateway';
+import { checkConfig, describeMetrics, resolveConfig } from '@warmpath/gateway';
 import { Copy, DockerfileParser, type Instruction } from 'dockerfile-ast';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -170,6 +170,14 @@ describe('the Helm chart', () => {
   it('writes a configuration that the gateway takes', () => {
     const text = at(render()['ConfigMap'], 'data')! as Record<string, string>;
     expect(checkConfig(text['warmpath.yaml']!, {}).problems).toEqual([]);
+  });
+
+  it('leaves pods the time to end', () => {
+    const text = at(render()['ConfigMap'], 'data')! as Record<string, string>;
+    const { drainDelayMs, drainMs } = resolveConfig(parse(text['warmpath.yaml']!) as never).server;
+    const graceSeconds = at(render()['Deployment'], 'spec.template.spec.terminationGracePeriodSeconds') as number;
+    expect(drainDelayMs).toBeGreaterThan(0);
+    expect(1_000 * graceSeconds).toBeGreaterThan(drainDelayMs + drainMs);
   });
 
   it('starts other pods for another configuration', () => {

@@ -87,6 +87,8 @@ export interface Gateway {
   engineChanged?: EngineParts['changed'];
   /** Writes into the log that requests are refused because of what the process has to do, and that none is any more. */
   sheddingChanged?: LoadShedderParts['changed'];
-  /** True once shutdown has begun. */
+  /** True once shutdown has begun: not ready, and connections end with their answers. */
+  leaving: boolean;
+  /** True once requests are refused because of it, `server.drainDelayMs` later. */
   draining: boolean;
 }

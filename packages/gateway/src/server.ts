@@ -134,7 +134,7 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   });
   // Relayed answers are written past this, and decide at their head likewise.
   app.addHook('onSend', (_request, reply, _payload, done) => {
-    if (gateway.draining) reply.header('connection', 'close');
+    if (gateway.leaving) reply.header('connection', 'close');
     done();
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {

@@ -53,7 +53,8 @@ export interface RunningGateway {
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
   /**
-   * Stops: no new requests, warm-ups aborted, answers in flight finished within `server.drainMs` or cut.
+   * Stops: not ready for `server.drainDelayMs`; then no new requests, warm-ups aborted, answers in flight finished within
+   * `server.drainMs` or cut.
    * Resolves when every connection is closed; safe to call twice.
    */
   close(): Promise<void>;
@@ -338,6 +339,7 @@ async function assemble(
     now,
     unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
     onRequest: parts.onRequest,
+    leaving: false,
     draining: false,
   };
   return gateway;
@@ -348,6 +350,10 @@ async function shutDown(
   gateway: Gateway,
   { admin, workers }: { readonly admin: AdminServer | undefined; readonly workers: WorkerPool | undefined },
 ): Promise<void> {
+  gateway.leaving = true;
+  const { drainDelayMs } = gateway.config.server;
+  // Whoever chooses among gateways learns that this one goes while it still answers.
+  if (drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
   gateway.draining = true;
   gateway.shedder.close();
   gateway.warmups.close();

@@ -1,9 +1,9 @@
 import { EventEmitter, once } from 'node:events';
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { CHAT_RESPONSE, CHAT_STREAM, startStream } from './fake-engine.js';
-import { chat, openRequest, send, stand } from './harness.js';
+import { chat, errorOf, openRequest, send, stand } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 
@@ -23,6 +23,57 @@ describe('close', () => {
     await expect(send(`${gateway.url}/healthz`)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
     finish();
     expect(await answer).toMatchObject({ text: CHAT_STREAM, broken: false });
+    await closed;
+    agent.destroy();
+  });
+
+  it.each([0, 1])('is not ready before it refuses, with %i workers', async (workers) => {
+    let finish = () => {};
+    const drainDelayMs = 3_000;
+    const { engine, gateway } = await stand(undefined, { server: { drainDelayMs } }, { workers });
+    const agent = new Agent({ keepAlive: true });
+    const ask = (path: string, body?: object) => send(gateway.url + path, body, { agent });
+    const before = await ask('/readyz');
+    expect([before.status, before.headers.connection]).toEqual([200, 'keep-alive']);
+    let delayIsOver = () => {};
+    const timer = vi.spyOn(globalThis, 'setTimeout').mockImplementationOnce(((over: () => void, ms: number) => {
+      expect(ms).toBe(drainDelayMs);
+      delayIsOver = over;
+    }) as never);
+    const closed = gateway.close();
+    timer.mockRestore();
+    // The first one goes through the connection that was open before, the others through new ones.
+    const during = [
+      await ask(PATH, chat()),
+      await ask('/readyz'),
+      await ask('/healthz'),
+      await ask(PATH, chat(undefined, { stream: true })),
+      await ask('/v1/models'),
+      await ask(PATH, chat([{ id: 3 }])),
+    ];
+    expect(during.map(({ status, headers }) => [status, headers.connection])).toEqual(
+      [200, 503, 200, 200, 200, 400].map((status) => [status, 'close']),
+    );
+    expect(errorOf(during[1]!).code).toBe('WARMPATH_SHUTTING_DOWN');
+    const reloaded = gateway.reload({ upstream: { url: engine.url } });
+    await expect(reloaded).rejects.toMatchObject({ code: 'WARMPATH_SHUTTING_DOWN' });
+    // What began in this time is finished like all else, and then nobody listens.
+    engine.answer = (response) => {
+      startStream(response).write(CHAT_STREAM.slice(0, 200));
+      finish = () => response.end(CHAT_STREAM.slice(200));
+    };
+    const count = engine.received.length;
+    const late = ask(PATH, chat(undefined, { stream: true }));
+    await engine.until('request', count + 1);
+    delayIsOver();
+    const refused = () =>
+      send(`${gateway.url}/healthz`).then(
+        () => false,
+        ({ code }: NodeJS.ErrnoException) => code === 'ECONNREFUSED',
+      );
+    while (!(await refused()));
+    finish();
+    expect(await late).toMatchObject({ status: 200, text: CHAT_STREAM, broken: false });
     await closed;
     agent.destroy();
   });

@@ -25,6 +25,7 @@ export interface ConfigKey {
  * needs a restart: it decides where the gateway listens, how memory is divided, or what remembered state means.
  */
 const AT_ONCE: readonly string[] = [
+  'server.drainDelayMs',
   'server.drainMs',
   'server.keys',
   'server.jwt',

@@ -104,6 +104,14 @@ export const server = z
     bodyLimitBytes: count(1_073_741_824)
       .default(33_554_432)
       .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),
+    drainDelayMs: z
+      .int()
+      .min(0)
+      .max(600_000)
+      .default(0)
+      .describe(
+        'At shutdown, milliseconds in which `/readyz` answers 503 and all else is served as before, on connections that end with the answer. A load balancer needs a few seconds to look elsewhere.',
+      ),
     drainMs: milliseconds()
       .default(30_000)
       .describe('At shutdown, milliseconds that answers in flight get to finish before their connections are cut.'),

@@ -90,7 +90,7 @@ export function ownHeaders(gateway: Gateway, exchange: Exchange): RelayOptions['
   return () => ({
     [RESPONSE_HEADERS.requestId]: exchange.requestId,
     [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
-    ...(gateway.draining && { connection: 'close' }),
+    ...(gateway.leaving && { connection: 'close' }),
   });
 }
 

@@ -103,7 +103,7 @@ export async function reloadConfig(
 ): Promise<ReloadReport> {
   const { config, changed, needRestart } = changesOf(gateway.config, next);
   const authenticator = await Authenticator.open(config.server);
-  if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+  if (gateway.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
   await gateway.engines.reload(engineSettings(config));
   adopt(gateway.config, config);
   const { keys = [], cors } = config.server;
