@@ -10,7 +10,7 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { NodeTracerProvider, ParentBasedSampler, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-node';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Answer, answerJson, answerStream, FakeEngine } from './fake-engine.js';
-import { chat, closing, gatewayAt, send, stand, untilMetric } from './harness.js';
+import { chat, closing, DOCUMENTS, gatewayAt, send, stand, untilMetric } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const CLIENT_TRACE = '0af7651916cd43dd8448eb211c80319c';
@@ -94,17 +94,36 @@ afterEach(async () => {
   propagation.disable();
 });
 
+const ofRequest = (spans: readonly CollectedSpan[]) => spans.some(({ name }) => /^(POST|GET) \//.test(name));
+
 /** What came in, once the request's own span is there: it is the last to end. */
-async function collected(): Promise<CollectedSpan[]> {
+async function collected(isThere = ofRequest): Promise<CollectedSpan[]> {
   for (;;) {
     await provider.forceFlush();
     const { spans } = collector;
-    if (spans.some(({ name }) => name.startsWith('POST /') || name.startsWith('GET /'))) return spans;
+    if (isThere(spans)) return spans;
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
 const named = (spans: readonly CollectedSpan[], name: string) => spans.filter((span) => span.name === name);
+/** From its start to its end, in nanoseconds of the day. */
+const timesOf = ({ startTimeUnixNano, endTimeUnixNano }: CollectedSpan) =>
+  [BigInt(startTimeUnixNano), BigInt(endTimeUnixNano)] as const;
+
+/** The spans under this one by their starts; those must be within it, and none before another has ended. */
+function inOrder(spans: readonly CollectedSpan[], parent: CollectedSpan): string[] {
+  const under = spans.filter(({ parentSpanId }) => parentSpanId === parent.spanId);
+  under.sort((a, b) => Number(timesOf(a)[0] - timesOf(b)[0]) || Number(timesOf(a)[1] - timesOf(b)[1]));
+  let [before, last] = timesOf(parent);
+  for (const span of under) {
+    const [start, end] = timesOf(span);
+    expect([span.name, start >= before, end >= start, end <= last]).toEqual([span.name, true, true, true]);
+    before = end;
+  }
+  return under.map(({ name }) => name);
+}
+
 const attributesOf = ({ attributes }: CollectedSpan) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 const withUsage = { stream: true, stream_options: { include_usage: true } };
@@ -154,16 +173,14 @@ describe('spans', () => {
       'warmpath.predicted_cached_tokens': 0,
     });
     expect(under(call!)).toEqual(['prefill', 'answer']);
-    const nanos = ({ startTimeUnixNano, endTimeUnixNano }: CollectedSpan) =>
-      [BigInt(startTimeUnixNano), BigInt(endTimeUnixNano)] as const;
     const byId = new Map(spans.map((span) => [span.spanId, span]));
     for (const span of spans) {
-      const [start, end] = nanos(span);
+      const [start, end] = timesOf(span);
       expect(end).toBeGreaterThanOrEqual(start);
       const parent = byId.get(span.parentSpanId ?? '');
       if (parent === undefined) continue;
-      expect(start).toBeGreaterThanOrEqual(nanos(parent)[0]);
-      expect(end).toBeLessThanOrEqual(nanos(parent)[1]);
+      expect(start).toBeGreaterThanOrEqual(timesOf(parent)[0]);
+      expect(end).toBeLessThanOrEqual(timesOf(parent)[1]);
     }
     // The engine's own spans go under that of the call.
     expect(engine.last.headers).toMatchObject({
@@ -206,6 +223,55 @@ describe('spans', () => {
       expect(named(spans, 'retrieval')).toHaveLength(1);
       expect(search!.traceId).not.toBe(waited!.traceId);
       expect(spans.filter(({ name }) => name.startsWith('GET /'))).toEqual([]);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+
+  it('tell all of a request that searches, waits and is the turn of a conversation, in one trace', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-tracing-'));
+    try {
+      const held: Parameters<Answer>[] = [];
+      const { engine, gateway } = await stand((...answer) => void held.push(answer), {
+        collections: { folder },
+        upstream: { maxConcurrent: 1 },
+      });
+      const documents = DOCUMENTS.map(({ id, content }) => ({ id, content }));
+      await send(`${gateway.url}/v1/collections/handbook/documents`, { documents });
+      const inFront = send(gateway.url + CHAT, chat());
+      await engine.until('request', 1);
+      const warmpath = { retrieval: { collection: 'handbook' }, session: 'one' };
+      const asked = send(gateway.url + CHAT, chat(undefined, { ...withUsage, documents: undefined, warmpath }), {
+        headers: SAMPLED,
+      });
+      await untilMetric(gateway, 'warmpath_queue_depth', 1);
+      engine.answer = answerStream;
+      for (const [response] of held.splice(0)) answerJson(response);
+      const [, reply] = await Promise.all([inFront, asked]);
+      expect(reply.status).toBe(200);
+      const isAsked = ({ traceId }: CollectedSpan) => traceId === CLIENT_TRACE;
+      const spans = await collected((found) =>
+        found.some((span) => isAsked(span) && span.parentSpanId === CLIENT_SPAN),
+      );
+      const ours = spans.filter(isAsked);
+      const [request] = ours.filter(({ parentSpanId }) => parentSpanId === CLIENT_SPAN);
+      const [call] = named(ours, 'chat m');
+      // One after the other: none begins before the one in front of it has ended.
+      expect(inOrder(ours, request!)).toEqual([
+        'intake',
+        'retrieval',
+        'read',
+        'conversation',
+        'documents',
+        'queue',
+        'arrange',
+        'render',
+        'chat m',
+        'observe',
+      ]);
+      expect(inOrder(ours, call!)).toEqual(['prefill', 'answer']);
+      expect(ours).toHaveLength(13);
+      expect(attributesOf(request!)).toMatchObject({ 'http.response.status_code': 200, 'warmpath.documents': 3 });
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
