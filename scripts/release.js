@@ -11,7 +11,13 @@ const isPublishing = process.argv.includes('--publish');
 
 const manifests = publishedPackages().map((path) => JSON.parse(readFileSync(join(root, path, 'package.json'), 'utf8')));
 const { version } = manifests[0];
-const problems = [...treeProblems(), ...versionProblems(), ...changelogProblems(), ...buildProblems()];
+const problems = [
+  ...treeProblems(),
+  ...versionProblems(),
+  ...changelogProblems(),
+  ...repositoryProblems(),
+  ...buildProblems(),
+];
 for (const problem of problems) process.stderr.write(`- ${problem}\n`);
 if (problems.length > 0) {
   process.stderr.write(`No release: ${problems.length} of the checks failed.\n`);
@@ -58,6 +64,16 @@ function changelogProblems() {
   const missing = sectionOf(version) === undefined ? [`CHANGELOG.md has no section ## [${version}]`] : [];
   const isWaiting = /^- /m.test(sectionOf('Unreleased') ?? '');
   return isWaiting ? [...missing, 'CHANGELOG.md has entries under [Unreleased]; move them below the version'] : missing;
+}
+
+/** npm refuses `--provenance` for a package that does not name the repository that it is built from. */
+function repositoryProblems() {
+  const missing = manifests.filter(
+    ({ repository }) => !(typeof repository === 'string' ? repository : repository?.url),
+  );
+  if (missing.length === 0) return [];
+  const names = missing.map(({ name }) => name).join(', ');
+  return [`package.json has no repository, which npm wants for --provenance; set it to the URL of yours: ${names}`];
 }
 
 /** Every package is built. */
