@@ -163,7 +163,8 @@ function judge({ name, group, field, times, above, without, sums, atMost, atLeas
   return { row: [name, text, theirs, at, verdict(excess)], excess };
 }
 
-function verdict(excess) {
+/** Of a bar that is missed by so much. */
+export function verdict(excess) {
   return excess > 0 ? 'MISSED' : 'met';
 }
 
