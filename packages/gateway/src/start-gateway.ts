@@ -53,8 +53,8 @@ export interface RunningGateway {
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
   /**
-   * Stops: not ready for `server.drainDelayMs`; then no new requests, warm-ups aborted, answers in flight finished within
-   * `server.drainMs` or cut.
+   * Stops: not ready for `server.drainDelayMs`; then no new requests, warm-ups aborted, answers in flight finished
+   * within `server.drainMs` or cut.
    * Resolves when every connection is closed; safe to call twice.
    */
   close(): Promise<void>;

@@ -92,7 +92,7 @@ let standardOutput: LogDestination | undefined;
 
 /** The standard output of this process. */
 export function logDestination(): LogDestination {
-  // Node makes a pipe non-blocking when it is first asked for: a reader that stalls must not hold a thread, nor the end.
+  // Node makes a pipe non-blocking when it is first asked for: a stalled reader must not hold up a thread, nor the end.
   standardOutput ??= new LogDestination((process.stdout as { readonly fd?: number }).fd ?? 1);
   return standardOutput;
 }
