@@ -75,6 +75,11 @@ export interface CommandContext {
 /** The name of the whole program. */
 export const PROGRAM = 'warmpath';
 
+/** How its user runs it: started by npm, as in a checkout, the command is not on the path. */
+export function programName(environment: NodeJS.ProcessEnv): string {
+  return environment['npm_execpath'] === undefined ? PROGRAM : `npx ${PROGRAM}`;
+}
+
 /** Adds a command with what all commands have: `--json`, and examples and the exit codes in its help. */
 export function addCommand(program: Command, name: string, description: string): Command {
   const group = program.name() === PROGRAM ? '' : `${program.name()} `;

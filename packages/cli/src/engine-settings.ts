@@ -1,14 +1,17 @@
 import { WarmpathError } from '@warmpath/core';
 import {
+  buildNote,
   type EngineFlag,
   type EngineOptions,
   engineFlags,
   type ModelProgress,
   type ModelProgressListener,
   readFlag,
+  type ServedModel,
 } from '@warmpath/engine';
 import { timeLeft } from '@warmpath/lab';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type CommandContext, programName } from './command-context.js';
 import { startWaiting } from './progress.js';
 import type { Terminal } from './terminal.js';
 
@@ -47,6 +50,16 @@ export function engineSettings(values: object): EngineOptions {
   const given = values as Readonly<Record<string, unknown>>;
   const entries = FLAGS.filter(({ name }) => given[name] !== undefined).map(({ name }) => [name, given[name]] as const);
   return Object.fromEntries(entries) as EngineOptions;
+}
+
+/** What a user ought to be told of an engine that was started with these settings, one line each. */
+export function engineNotes(
+  { notice, paysToBuild }: ServedModel,
+  { cacheDir }: EngineOptions,
+  { environment }: CommandContext,
+): string[] {
+  const building = paysToBuild ? buildNote(`${programName(environment)} engine`, cacheDir) : undefined;
+  return [notice, building].filter((note) => note !== undefined);
 }
 
 /** Milliseconds between two lines about the same work. */

@@ -54,6 +54,13 @@ const verdicts = (facts: EngineFacts) => Object.fromEntries(judge(facts).map(({ 
 const advice = (facts: EngineFacts, name: string) => judge(facts).find((check) => check.name === name)?.advice;
 
 describe('judge', () => {
+  it('tells how to have prompts computed faster where the engine was started here and that pays', () => {
+    expect(verdicts(HEALTHY)).not.toHaveProperty('native library');
+    const facts = { ...HEALTHY, buildNote: 'run this' };
+    expect(verdicts(facts)).toMatchObject({ 'native library': 'ok' });
+    expect(advice(facts, 'native library')).toBe('run this');
+  });
+
   it('finds nothing wrong with a healthy engine', () => {
     expect(new Set(Object.values(verdicts(HEALTHY)))).toEqual(new Set(['ok']));
     const rest = judge(HEALTHY).filter(({ name }) => name !== 'kind of engine');

@@ -9,6 +9,7 @@ import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
+import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { startFakeEngine } from './fake-engine.js';
 import { MAIN, type RunningCli, runCli, startCli } from './run-cli.js';
 
@@ -106,6 +107,26 @@ describe('warmpath up', () => {
     expect(cli.stdout()).not.toContain('\u001b');
     cli.process.kill('SIGTERM');
     expect((await cli.ended).code).toBe(0);
+  });
+
+  it('says once how to have prompts computed faster, where that pays and can be done', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
+    try {
+      const model = await modelPath('random:3m');
+      const notes = async (path: string): Promise<number> => {
+        const cli = start(['up', '--port', '0', '--model', model, '--cache-dir', folder], { PATH: path });
+        await cli.waitFor(/Ctrl-C stops both/);
+        cli.process.kill('SIGTERM');
+        await cli.ended;
+        return cli.stdout().split('engine --build-libraries --cache-dir').length - 1;
+      };
+      expect(await notes(folder)).toBe(0);
+      for (const tool of ['npm', 'tar', 'git', 'cmake', 'g++']) await writeFile(join(folder, tool), '');
+      const processor = await readFile('/proc/cpuinfo', 'utf8').catch(() => '');
+      expect(await notes(folder)).toBe(/\bavx512f\b/.test(processor) ? 1 : 0);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   });
 
   it.each([

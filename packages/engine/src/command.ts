@@ -1,5 +1,6 @@
 import { ERROR_TABLE, type WarmpathError } from '@warmpath/core';
 import { toChildError } from './child-messages.js';
+import { buildNote } from './native/built-libraries.js';
 import type { EngineOptions } from './options.js';
 import type { EngineHooks } from './server.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
@@ -35,7 +36,7 @@ export async function runEngineCommand(options: EngineOptions, hooks: EngineComm
     onCrash: (error) => errors.write(crashText(error, json)),
     ...hooks,
   });
-  const announce = (): unknown => output.write(json ? jsonLine(server) : lines(server));
+  const announce = (): unknown => output.write(json ? jsonLine(server) : lines(server, options));
   await serveUntil(server, announce, ['SIGINT', 'SIGTERM'], hooks.signal);
 }
 
@@ -88,13 +89,14 @@ function jsonLine(server: SupervisedEngine): string {
   return `${JSON.stringify({ type: 'listening', url: server.url, model: server.model, cells: server.cells })}\n`;
 }
 
-function lines(server: SupervisedEngine): string {
+function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
   const { model } = server;
+  const notes = [model.notice, model.paysToBuild ? buildNote('npx warmpath-engine', cacheDir) : undefined];
   return [
     `Warmpath engine on ${server.url}`,
     `  model    ${model.name} (${model.parameters.toLocaleString('en')} parameters)`,
     `  context  ${model.contextTokens} tokens a request, ${server.cells} cells in all`,
-    ...(model.notice === undefined ? [] : [`  note     ${model.notice}`]),
+    ...notes.filter((note) => note !== undefined).map((note) => `  note     ${note}`),
     `  try      curl ${server.url}/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`,
     `  numbers  ${server.url}/metrics`,
     '',

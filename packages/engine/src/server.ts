@@ -19,6 +19,7 @@ import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
+import { paysToBuild } from './native/built-libraries.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
@@ -69,6 +70,8 @@ export interface ServedModel {
   readonly bodyLimitBytes: number;
   /** Whether what computing and copying take here was measured beforehand (`--profile`); else it is learned. */
   readonly profiled: boolean;
+  /** Whether `--build-libraries`, which was not run here, would make cold prompts faster, and could be run. */
+  readonly paysToBuild: boolean;
 }
 
 /** An engine that listens. */
@@ -136,6 +139,7 @@ async function serve(
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
   const profile = await storedProfile(resolved.path, settings, settings.cacheDir);
+  const buildingPays = settings.gpuLayers === 0 && (await paysToBuild(resolved.path, settings.cacheDir));
   const loop = await EngineLoop.start({
     ...settings,
     bindings: llamaBindings(),
@@ -206,6 +210,7 @@ async function serve(
       contextTokens: loop.contextTokens,
       bodyLimitBytes,
       profiled: profile !== undefined,
+      paysToBuild: buildingPays,
     },
     cells: loop.stats.cells,
     failed: loop.failed,

@@ -1,15 +1,23 @@
-import { describe, expect, it } from 'vitest';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import { modelPath } from '../bench/random-model/src/model-path.js';
 import { type EngineCommandHooks, failureText, runEngineCommand } from '../src/command.js';
-import { parseEngineOptions } from '../src/options.js';
+import { type EngineOptions, parseEngineOptions } from '../src/options.js';
 
 describe('the engine command', () => {
   /** Runs the command until it has said where it listens; answers what it wrote. */
-  async function run(hooks: EngineCommandHooks, isTTY: boolean): Promise<{ text: string; isServed: boolean }> {
+  async function run(
+    hooks: EngineCommandHooks,
+    isTTY: boolean,
+    options: EngineOptions = {},
+  ): Promise<{ text: string; isServed: boolean }> {
     const stop = new AbortController();
     let text = '';
     let isServed = false;
     await runEngineCommand(
-      { port: 0, threads: 1, contextTokens: 1024 },
+      { port: 0, threads: 1, contextTokens: 1024, ...options },
       {
         ...hooks,
         signal: stop.signal,
@@ -35,6 +43,26 @@ describe('the engine command', () => {
     expect(text).toMatch(/^Warmpath engine on http:/);
     expect(text).toContain('/v1/chat/completions');
     expect(text).toContain('tiny demonstration model');
+  });
+
+  it('says how to have prompts computed faster, where that pays and can be done', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-command-'));
+    try {
+      for (const tool of ['npm', 'tar', 'git', 'cmake', 'g++']) await writeFile(join(folder, tool), '');
+      vi.stubEnv('PATH', folder);
+      const processor = await readFile('/proc/cpuinfo', 'utf8').catch(() => '');
+      const isSaid = /\bavx512f\b/.test(processor);
+      const model = await modelPath('random:3m');
+      const { text } = await run({}, true, { model, cacheDir: folder });
+      expect(text.includes('  note     ')).toBe(isSaid);
+      expect(text.includes('npx warmpath-engine --build-libraries --cache-dir')).toBe(isSaid);
+      // It would not help this one.
+      const demo = await run({}, true, { cacheDir: folder });
+      expect(demo.text).not.toContain('--build-libraries');
+    } finally {
+      vi.unstubAllEnvs();
+      await rm(folder, { recursive: true });
+    }
   });
 
   it('speaks JSON elsewhere, and where it is asked to', async () => {

@@ -1,7 +1,7 @@
-import { spawnEngine } from '@warmpath/engine';
+import { buildNote, spawnEngine } from '@warmpath/engine';
 import { configuredDialect } from '@warmpath/gateway';
 import type { Command } from 'commander';
-import { addCommand, type CommandContext } from '../command-context.js';
+import { addCommand, type CommandContext, programName } from '../command-context.js';
 import { examine, MOST_PROBES } from '../doctor/examine.js';
 import { type Check, judge, type Verdict } from '../doctor/judge.js';
 import { EngineClient } from '../engine-client.js';
@@ -36,27 +36,39 @@ export function addDoctorCommand(program: Command, context: CommandContext): voi
   });
 }
 
+/** An examination, and what is known of the engine beside it. */
+interface Diagnosis extends DoctorOptions {
+  readonly buildNote?: string;
+}
+
 async function doctor(options: DoctorOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   if (options.engine !== undefined) return diagnose(options, context, signal);
   const start = announceStart(context.terminal);
-  const starting = spawnEngine({ ...engineSettings(options), port: 0 }, { onProgress: start.onProgress, signal });
+  const settings = engineSettings(options);
+  const starting = spawnEngine({ ...settings, port: 0 }, { onProgress: start.onProgress, signal });
   const engine = await starting.finally(() => start.stop());
   try {
-    return await diagnose({ ...options, engine: engine.url, model: engine.model.name }, context, signal);
+    const program = `${programName(context.environment)} engine`;
+    const note = engine.model.paysToBuild ? { buildNote: buildNote(program, settings.cacheDir) } : {};
+    return await diagnose({ ...options, ...note, engine: engine.url, model: engine.model.name }, context, signal);
   } finally {
     await engine.stop();
   }
 }
 
 /** Examines, prints, and says whether nothing failed. */
-async function diagnose(options: DoctorOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
+async function diagnose(options: Diagnosis, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   const address = engineAddress(options, context.environment);
   const client = new EngineClient(address, { timeoutMs: options.timeout * 1_000 });
   const progress = startProgress(context.terminal, 'requests', MOST_PROBES);
   try {
     const examined = await examine(client, options.model, { signal, onRequest: () => progress.advance() });
     const dialect = configuredDialect({ dialect: 'auto', url: address.url });
-    const facts = dialect.name === 'generic' ? examined : { ...examined, dialect };
+    const facts = {
+      ...examined,
+      ...(dialect.name !== 'generic' && { dialect }),
+      ...(options.buildNote !== undefined && { buildNote: options.buildNote }),
+    };
     progress.stop();
     const checks = judge(facts);
     const healthy = checks.every(({ verdict }) => verdict !== 'failed');

@@ -9,7 +9,7 @@ import {
 import { timeLeft } from '@warmpath/lab';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
+import { addEngineOptions, announceStart, engineNotes, engineSettings } from '../engine-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
@@ -41,7 +41,8 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
     });
 }
 
-async function engine(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
+async function engine(settings: EngineOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
+  const { terminal } = context;
   const { host, port } = parseEngineOptions(settings);
   await requireFreePort({ host, port, option: '--port' });
   const start = announceStart(terminal);
@@ -51,10 +52,10 @@ async function engine(settings: EngineOptions, { terminal }: CommandContext, sig
     signal,
   }).finally(() => start.stop());
   terminal.serves();
-  const { name, notice, contextTokens } = server.model;
+  const { name, contextTokens } = server.model;
   terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });
   terminal.line(`The engine serves ${name} at ${server.url}.`);
-  if (notice !== undefined) terminal.line(notice);
+  for (const note of engineNotes(server.model, settings, context)) terminal.line(note);
   const failure = await Promise.race([interrupted(signal), server.failed]);
   await server.close();
   if (failure !== undefined) throw failure;

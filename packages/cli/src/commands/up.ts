@@ -7,8 +7,8 @@ import { type EngineOptions, type SupervisedEngine, startSupervisedEngine } from
 import { canHearKvEvents, type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { collectionsFolder } from '../collections/open-collection.js';
-import { addCommand, type CommandContext } from '../command-context.js';
-import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
+import { addCommand, type CommandContext, programName } from '../command-context.js';
+import { addEngineOptions, announceStart, engineNotes, engineSettings } from '../engine-settings.js';
 import { addGatewayOptions, type GatewayOptions, gatewaySettings, listeners } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError, requireFreePort } from '../listen-address.js';
@@ -58,7 +58,7 @@ async function up(options: UpOptions, context: CommandContext, signal: AbortSign
         },
       );
       try {
-        announce(context, gateway, engine);
+        announce(context, gateway, { engine, notes: engineNotes(engine.model, settings, context) });
         await Promise.race([interrupted(signal), givenUp(engine)]);
         terminal.note('stopping …');
       } finally {
@@ -115,21 +115,29 @@ const EXAMPLE = {
   ],
 };
 
-function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: SupervisedEngine): void {
+interface StartedEngine {
+  readonly engine: SupervisedEngine;
+  readonly notes: readonly string[];
+}
+
+function announce(
+  { terminal, environment }: CommandContext,
+  gateway: RunningGateway,
+  { engine, notes }: StartedEngine,
+): void {
   terminal.serves();
-  const { name, notice } = engine.model;
+  const { name } = engine.model;
   const metrics = `${gateway.url}/metrics`;
   terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
-  // Started by npm, as in a checkout, the command is not on the path.
-  const program = environment['npm_execpath'] === undefined ? 'warmpath' : 'npx warmpath';
+  const program = programName(environment);
   terminal.line(bold('Warmpath is ready.'));
   terminal.line();
   terminal.line(`  gateway   ${cyan(gateway.url)}  ${dim(`OpenAI API; base URL for clients: ${gateway.url}/v1`)}`);
   terminal.line(`  engine    ${engine.url}  ${dim(name)}`);
   terminal.line(`  numbers   ${metrics}  ${dim(`and \`${program} demo\` compares both orders on real documents`)}`);
   terminal.line(`  page      ${gateway.url}/ui  ${dim('what is saved, and why not more')}`);
-  if (notice !== undefined) terminal.line(`  note      ${notice}`);
+  for (const note of notes) terminal.line(`  note      ${note}`);
   terminal.line();
   terminal.line('  Ask a question over two documents:');
   terminal.line();

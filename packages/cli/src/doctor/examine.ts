@@ -11,6 +11,8 @@ export interface EngineFacts {
   readonly model: string;
   /** Who the engine says it is (`owned_by` of its first model). */
   readonly owner: string | undefined;
+  /** Of an engine that was started here: how to have its prompts computed faster. */
+  readonly buildNote?: string | undefined;
   /** What its address says it is. */
   readonly dialect?: Dialect | undefined;
   readonly offersTokenize: boolean;

@@ -27,6 +27,7 @@ export function judge(facts: EngineFacts): readonly Check[] {
     reporting('cached tokens, unstreamed', facts.repeat.cachedTokens, facts),
     reporting('cached tokens, streamed', facts.repeat.streamedCachedTokens, facts),
     ttft(facts),
+    ...libraries(facts),
     tokenize(facts),
   ];
 }
@@ -114,6 +115,13 @@ function ttft({ ttftMs }: EngineFacts): Check {
   const finding = `${ttftMs.cold.toFixed(1)} ms cold, ${ttftMs.warm.toFixed(1)} ms repeated`;
   if (ttftMs.warm < ttftMs.cold) return { name, verdict: 'ok', finding };
   return { name, verdict: 'warning', finding, advice: 'a repeated prompt does not start sooner; is the engine busy?' };
+}
+
+/** One line where something is to be gained, and none else. */
+function libraries({ buildNote }: EngineFacts): Check[] {
+  if (buildNote === undefined) return [];
+  const finding = 'llama.cpp as it comes prebuilt, for any processor';
+  return [{ name: 'native library', verdict: 'ok', finding, advice: buildNote }];
 }
 
 /** KV events name tokens: without a tokenizer, nobody can tell which documents they speak of. */

@@ -1,4 +1,5 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
+import { readGgufHeader } from '../gguf/reader.js';
 import type { ResolvedEngineOptions } from '../options.js';
 import { builtLibraries } from './built-libraries.js';
 import { headShape, loadNarrowVariant, prefersNarrowVectors } from './cpu-variant.js';
@@ -133,7 +134,7 @@ export async function llamaFor(
   if (gpuLayers > 0) {
     return llamaBindings({ nativeLog, directory: findLibraryDirectory({ gpuLayers }) });
   }
-  const narrowVectors = prefersNarrowVectors(await headShape(model));
+  const narrowVectors = prefersNarrowVectors(headShape(await readGgufHeader(model)));
   const directory = narrowVectors ? undefined : builtLibraries(cacheDir);
   return llamaBindings({ nativeLog, narrowVectors, ...(directory !== undefined && { directory }) });
 }

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { readGgufHeader } from '../gguf/reader.js';
+import type { GgufHeader } from '../gguf/reader.js';
 import { ffi } from './ffi.js';
 import type { NativeLibraries } from './library.js';
 import { LEFTOVER_NS, WEIGHT_NS } from './tile-padding.js';
@@ -41,9 +41,8 @@ export function prefersNarrowVectors({ layers, heads, headWidth, weights }: Head
   return CELLS * layers * heads * leftover * LEFTOVER_NS > CLEARLY * weights * WEIGHT_NS;
 }
 
-/** Reads from a model's file what {@link prefersNarrowVectors} asks for. Errors: those of `readGgufHeader`. */
-export async function headShape(path: string): Promise<HeadShape> {
-  const { metadata, parameters } = await readGgufHeader(path);
+/** What {@link prefersNarrowVectors} asks for, as the front of a model's file says it. */
+export function headShape({ metadata, parameters }: GgufHeader): HeadShape {
   const architecture = String(metadata.get('general.architecture')?.value);
   // Some files say it by layer, in a list: those models are large.
   const read = (key: string): number => Number(metadata.get(`${architecture}.${key}`)?.value) || 0;

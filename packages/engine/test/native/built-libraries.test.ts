@@ -2,7 +2,9 @@ import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { buildLibraries, builtLibraries } from '../../src/native/built-libraries.js';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { resolveModel } from '../../src/models/resolve.js';
+import { buildLibraries, buildNote, builtLibraries, paysToBuild } from '../../src/native/built-libraries.js';
 import { findLibraryDirectory, loadLibraries } from '../../src/native/library.js';
 
 /** The real build takes minutes and the registry: these scripts stand in for its tools, and link the prebuilt files. */
@@ -61,6 +63,44 @@ describe('libraries that are built for this machine', () => {
     });
     expect(builtLibraries(folder)).toBeUndefined();
     expect(await readdir(join(folder, 'libraries'))).toEqual([]);
+  });
+
+  describe('are worth building', () => {
+    const WIDE = { processorFlags: 'fpu sse2 avx2 avx512f avx512bw' };
+    const BUILDING = { ...FAKE_TOOLS, 'clang++': '' };
+    const sixteenBits = (): Promise<string> => modelPath('random:3m');
+
+    it('for 16-bit weights on a processor with AVX-512 where the tools are, until they are built', async () => {
+      const model = await sixteenBits();
+      expect(await paysToBuild(model, folder, WIDE)).toBe(false);
+      await addTools(BUILDING);
+      expect(await paysToBuild(model, folder, WIDE)).toBe(true);
+      await buildLibraries(folder);
+      expect(await paysToBuild(model, folder, WIDE)).toBe(false);
+    });
+
+    it.each(Object.keys(BUILDING))('not where there is no %s', async (missing) => {
+      await addTools(BUILDING);
+      await rm(join(tools, missing));
+      expect(await paysToBuild(await sixteenBits(), folder, WIDE)).toBe(false);
+    });
+
+    it.each(['fpu sse2 avx2', 'fpu avx512foo', 'asimd', ''])('not on a processor with «%s»', async (processorFlags) => {
+      await addTools(BUILDING);
+      expect(await paysToBuild(await sixteenBits(), folder, { processorFlags })).toBe(false);
+    });
+
+    it('not for quantised weights, nor for a model that computes better with narrow vectors', async () => {
+      await addTools(BUILDING);
+      for (const model of [await modelPath('random:3m-q8_0'), (await resolveModel('demo')).path]) {
+        expect(await paysToBuild(model, folder, WIDE)).toBe(false);
+      }
+    });
+
+    it('and the note names the folder that was asked for', () => {
+      expect(buildNote('warmpath engine')).toContain('`warmpath engine --build-libraries`');
+      expect(buildNote('warmpath engine', '/a b')).toContain('--build-libraries --cache-dir "/a b"`');
+    });
   });
 
   it('end with the signal', async () => {

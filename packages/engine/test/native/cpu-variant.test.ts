@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { readGgufHeader } from '../../src/gguf/reader.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { headShape, loadNarrowVariant, prefersNarrowVectors } from '../../src/native/cpu-variant.js';
 import { findLibraryDirectory, loadLibraries } from '../../src/native/library.js';
@@ -8,7 +9,7 @@ const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.met
 
 describe('the variant of the CPU code', () => {
   it('reads the shape of the heads from the file', async () => {
-    const shape = await headShape(DEMO);
+    const shape = headShape(await readGgufHeader(DEMO));
     expect(shape).toMatchObject({ layers: 4, heads: 4, headWidth: 32 });
     expect(shape.weights).toBeGreaterThan(500_000);
   });
