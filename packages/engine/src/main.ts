@@ -6,11 +6,13 @@ import {
   type ParentMessage,
   type StartMessage,
   toChildError,
+  VARIANT_ARGUMENT,
   WORKER_ARGUMENT,
 } from './child-messages.js';
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { helpText, parseCommandLine } from './flags.js';
+import type { VariantToTime } from './native/measured-variant.js';
 import type { EngineServer, WorkerHooks } from './server.js';
 import { RECORDS_DESCRIPTOR } from './supervisor/answer-records.js';
 import { loadLimitMs } from './supervisor/heartbeat.js';
@@ -90,6 +92,15 @@ async function runChild(start: (message: StartMessage, hooks: WorkerHooks) => Pr
   }
 }
 
+/** The entry point as a process that times one variant of llama.cpp, and ends with its parent. */
+async function runTiming(): Promise<void> {
+  process.once('disconnect', () => process.exit());
+  process.on('SIGINT', () => undefined);
+  const variant = await new Promise<VariantToTime>((resolve) => process.once('message', resolve));
+  const { timeVariant } = await import('./native/time-variant.js');
+  await timeVariant(variant);
+}
+
 /** The entry point as the command `warmpath-engine`: every option of the schema is a flag. */
 async function runCommand(args: string[]): Promise<void> {
   const json = process.stdout.isTTY !== true;
@@ -139,6 +150,9 @@ switch (process.argv[2]) {
         ...(warm !== undefined && { warm }),
       });
     });
+    break;
+  case VARIANT_ARGUMENT:
+    await runTiming();
     break;
   default:
     await runCommand(process.argv.slice(2));

@@ -1,10 +1,10 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
-import { readGgufHeader } from '../gguf/reader.js';
 import type { ResolvedEngineOptions } from '../options.js';
 import { builtLibraries } from './built-libraries.js';
-import { headShape, loadNarrowVariant, prefersNarrowVectors } from './cpu-variant.js';
+import { loadNarrowVariant } from './cpu-variant.js';
 import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
+import { chooseVariant } from './measured-variant.js';
 import {
   type BatchStruct,
   CONTEXT_PARAMS_LAYOUT,
@@ -93,7 +93,7 @@ export interface LlamaBindings {
 export interface LlamaSettings {
   /** Leave llama.cpp's own log on stderr. */
   readonly nativeLog?: boolean;
-  /** Compute without AVX-512, which suits some models better (`prefersNarrowVectors`). */
+  /** Compute without AVX-512, which suits some models better (`chooseVariant`). */
   readonly narrowVectors?: boolean;
   /** Folder of the libraries; the prebuilt ones when left out. */
   readonly directory?: string;
@@ -125,16 +125,23 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
  * where that is faster.
  *
  * @param model Path of the model's file.
+ * @param again Whether to measure anew which variant suits the model, where that was measured.
  * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
  */
 export async function llamaFor(
   model: string,
-  { nativeLog, cacheDir, gpuLayers }: Pick<ResolvedEngineOptions, 'nativeLog' | 'cacheDir' | 'gpuLayers'>,
+  {
+    nativeLog,
+    cacheDir,
+    gpuLayers,
+    threads,
+  }: Pick<ResolvedEngineOptions, 'nativeLog' | 'cacheDir' | 'gpuLayers' | 'threads'>,
+  again = false,
 ): Promise<LlamaBindings> {
   if (gpuLayers > 0) {
     return llamaBindings({ nativeLog, directory: findLibraryDirectory({ gpuLayers }) });
   }
-  const narrowVectors = prefersNarrowVectors(headShape(await readGgufHeader(model)));
+  const narrowVectors = (await chooseVariant(model, { threads, cacheDir }, { again })) === 'narrow';
   const directory = narrowVectors ? undefined : builtLibraries(cacheDir);
   return llamaBindings({ nativeLog, narrowVectors, ...(directory !== undefined && { directory }) });
 }

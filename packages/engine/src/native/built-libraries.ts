@@ -55,10 +55,9 @@ const COMPILERS = ['c++', 'g++', 'clang++'];
 export async function paysToBuild(
   model: string,
   folder: string = cacheFolder(),
-  { path = process.env['PATH'], processorFlags = readCpuFlags() }: BuildConditions = {},
+  { path = process.env['PATH'], processorFlags }: BuildConditions = {},
 ): Promise<boolean> {
-  const hasWideVectors = /\bavx512f\b/.test(processorFlags ?? '');
-  if (!hasWideVectors || builtLibraries(folder) !== undefined || !canBuild(path ?? '')) {
+  if (!hasWideVectors(processorFlags) || builtLibraries(folder) !== undefined || !canBuild(path ?? '')) {
     return false;
   }
   const header = await readGgufHeader(model);
@@ -155,8 +154,17 @@ function cmakeOptions(): string[] {
 
 /** Libraries of another release, or built for another processor, are not taken: they may not run here. */
 function directoryOf(folder: string): string {
-  const processor = hash('sha256', JSON.stringify([process.arch, cpus()[0]?.model, readCpuFlags()]));
-  return join(folder, 'libraries', `${LLAMA_RELEASE}-${platform()}-${processor.slice(0, 16)}`);
+  return join(folder, 'libraries', `${LLAMA_RELEASE}-${platform()}-${processorIdentity()}`);
+}
+
+/** Tells processors apart that may need other libraries, or prefer other variants of them. */
+export function processorIdentity(): string {
+  return hash('sha256', JSON.stringify([process.arch, cpus()[0]?.model, readCpuFlags()])).slice(0, 16);
+}
+
+/** Whether the processor is known to have AVX-512. */
+export function hasWideVectors(flags: string | undefined = readCpuFlags()): boolean {
+  return /\bavx512f\b/.test(flags ?? '');
 }
 
 /** What the processor can, where the system says it. */

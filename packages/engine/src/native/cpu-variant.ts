@@ -19,6 +19,8 @@ const CELLS = 1024;
  * How many times more than its weights a token must lose at its attention: all else may be slower with narrow vectors.
  */
 const CLEARLY = 8;
+/** Within so many times of {@link CLEARLY} on either side the constants, which are of one machine, may be wrong. */
+const UNSURE = 4;
 
 /** What of a model the choice depends on. */
 export interface HeadShape {
@@ -36,9 +38,20 @@ export interface HeadShape {
  * numbers that is all of it. On the demo model, a step of 8 streams took 5.9 ms with AVX-512 and 1.5 ms with AVX2, and
  * prefill the same. Models with more weights per head gain too little there to lose elsewhere.
  */
-export function prefersNarrowVectors({ layers, heads, headWidth, weights }: HeadShape): boolean {
+export function prefersNarrowVectors(shape: HeadShape): boolean {
+  return lostAtAttention(shape) > CLEARLY * shape.weights * WEIGHT_NS;
+}
+
+/** Whether {@link prefersNarrowVectors} is too close to say. */
+export function isUnsure(shape: HeadShape): boolean {
+  const [lost, clearly] = [lostAtAttention(shape), CLEARLY * shape.weights * WEIGHT_NS];
+  return lost * UNSURE > clearly && lost < UNSURE * clearly;
+}
+
+/** Nanoseconds that a token's attention takes longer with wide vectors. */
+function lostAtAttention({ layers, heads, headWidth }: HeadShape): number {
   const leftover = (headWidth % WIDE) - (headWidth % NARROW);
-  return CELLS * layers * heads * leftover * LEFTOVER_NS > CLEARLY * weights * WEIGHT_NS;
+  return CELLS * layers * heads * leftover * LEFTOVER_NS;
 }
 
 /** What {@link prefersNarrowVectors} asks for, as the front of a model's file says it. */

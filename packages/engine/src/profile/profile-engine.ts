@@ -46,7 +46,7 @@ export async function profileEngine(
     signal,
   });
   const subject = await profileSubject(resolved.path, settings, cacheDir);
-  const bindings = await llamaFor(resolved.path, settings);
+  const bindings = await llamaFor(resolved.path, settings, true);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   try {
     const cells = settings.contextTokens;

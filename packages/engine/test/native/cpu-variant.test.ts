@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { readGgufHeader } from '../../src/gguf/reader.js';
 import { llamaBindings } from '../../src/native/bindings.js';
-import { headShape, loadNarrowVariant, prefersNarrowVectors } from '../../src/native/cpu-variant.js';
+import { headShape, isUnsure, loadNarrowVariant, prefersNarrowVectors } from '../../src/native/cpu-variant.js';
 import { findLibraryDirectory, loadLibraries } from '../../src/native/library.js';
 
 const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
@@ -26,6 +26,17 @@ describe('the variant of the CPU code', () => {
     ['a file that says nothing of heads', { layers: 0, heads: 0, headWidth: 0, weights: 1e6 }, false],
   ])('is chosen for %s', (_what, shape, isNarrow) => {
     expect(prefersNarrowVectors(shape)).toBe(isNarrow);
+  });
+
+  it.each([
+    ['the demo model', { layers: 4, heads: 4, headWidth: 32, weights: 0.9e6 }, false],
+    ['heads of whole wide vectors', { layers: 7, heads: 8, headWidth: 64, weights: 24e6 }, false],
+    ['a large model with odd heads', { layers: 32, heads: 32, headWidth: 96, weights: 3.8e9 }, false],
+    ['a file that says nothing of heads', { layers: 0, heads: 0, headWidth: 0, weights: 1e6 }, false],
+    ['narrow heads beside some weights', { layers: 2, heads: 6, headWidth: 32, weights: 2e6 }, true],
+    ['narrow heads beside more', { layers: 2, heads: 3, headWidth: 32, weights: 5e6 }, true],
+  ])('leaves doubt or none for %s', (_what, shape, isOpen) => {
+    expect(isUnsure(shape)).toBe(isOpen);
   });
 
   it('computes without AVX-512 where that is asked for', () => {
