@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { llamaFor } from '../../src/native/bindings.js';
+import { hasWideVectors } from '../../src/native/built-libraries.js';
 import { chooseVariant, decide, type TimedPair, timeVariants } from '../../src/native/measured-variant.js';
 
 /** Narrow by its shape, and not clearly so. */
@@ -111,6 +113,22 @@ describe('processes that time the variants', () => {
       expect(Math.min(narrow, wide)).toBeGreaterThan(0);
     }
     expect(await timeVariants({ model, threads: 1 }, 1)).toEqual([]);
+  });
+
+  it('decide what a first start loads', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-variant-'));
+    try {
+      const settings = { nativeLog: false, cacheDir: folder, gpuLayers: 0, threads: 1 };
+      const bindings = await llamaFor(await modelPath(UNSURE), settings);
+      const [note] = await readdir(join(folder, 'variants')).catch(() => []);
+      expect(note !== undefined).toBe(hasWideVectors());
+      if (note !== undefined) {
+        const { variant } = JSON.parse(await readFile(join(folder, 'variants', note), 'utf8')) as { variant: string };
+        expect(/ AVX512 = 1 /.test(bindings.systemInfo())).toBe(variant === 'wide');
+      }
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   });
 
   it('say that they cannot, at once', { timeout: 60_000 }, async () => {
