@@ -11,9 +11,6 @@ export const CHILD_ARGUMENT = '--child';
 /** Argument that makes the entry point the worker of a supervised engine. */
 export const WORKER_ARGUMENT = '--worker';
 
-/** Argument that makes the entry point a process that times one variant of llama.cpp. */
-export const VARIANT_ARGUMENT = '--time-variant';
-
 /** How a child is to start; a parent says it once. */
 export interface StartMessage {
   readonly type: 'start';

@@ -6,13 +6,12 @@ import {
   type ParentMessage,
   type StartMessage,
   toChildError,
-  VARIANT_ARGUMENT,
   WORKER_ARGUMENT,
 } from './child-messages.js';
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { helpText, parseCommandLine } from './flags.js';
-import type { VariantToTime } from './native/measured-variant.js';
+import { VARIANT_ARGUMENT, type VariantToTime } from './native/measured-variant.js';
 import type { EngineServer, WorkerHooks } from './server.js';
 import { RECORDS_DESCRIPTOR } from './supervisor/answer-records.js';
 import { loadLimitMs } from './supervisor/heartbeat.js';

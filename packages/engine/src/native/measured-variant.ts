@@ -4,12 +4,14 @@ import { once } from 'node:events';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { VARIANT_ARGUMENT } from '../child-messages.js';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from '../models/cache-folder.js';
 import { builtLibraries, hasWideVectors, processorIdentity } from './built-libraries.js';
 import { type HeadShape, headShape, isUnsure, prefersNarrowVectors } from './cpu-variant.js';
 import { LLAMA_RELEASE } from './library.js';
+
+/** Argument that makes the entry point a process that times one variant of llama.cpp. */
+export const VARIANT_ARGUMENT = '--time-variant';
 
 /** Version of the notes; another one is not read. */
 const NOTE_VERSION = 1;
