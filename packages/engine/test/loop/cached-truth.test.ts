@@ -17,7 +17,7 @@ const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.met
  * several dimensions, cells that hold no keys of heads, and those that are served without reuse.
  */
 const RUNS = {
-  demo: 9,
+  demo: 7,
   'random:1m-longrope512': 2,
   'random:1m-mrope': 2,
   'random:1m-mla': 2,
