@@ -68,6 +68,30 @@ const kvEvents = z
 
 const engineUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
 
+const slots = z.strictObject({
+  count: count(256)
+    .optional()
+    .describe('Slots (`-np`). Left out: as many as the engine says at `GET /props`, or 4 where it does not say.'),
+  savedTokens: z
+    .int()
+    .min(0)
+    .max(1_000_000_000_000)
+    .optional()
+    .describe(
+      'Tokens that its saved prompts have room for together: `--cache-ram`, by what the model needs a token; 0 for `--cache-ram 0`. Unlimited if left out.',
+    ),
+  savesIdle: z
+    .boolean()
+    .optional()
+    .describe('Whether it saves idle slots at each request: false with `--no-cache-idle-slots`. True if left out.'),
+  clearsIdle: z
+    .boolean()
+    .optional()
+    .describe(
+      'Whether it clears them then, which it does where all slots share their cells (`--kv-unified`). Left out: true where it has 4 slots, as it does without `-np`, else false.',
+    ),
+});
+
 const upstream = z.strictObject({
   url: engineUrl()
     .optional()
@@ -123,6 +147,11 @@ const upstream = z.strictObject({
     .optional()
     .describe(
       'KV events of the engine (vLLM, SGLang, TensorRT-LLM, the embedded engine), over ZeroMQ: what it holds is then known, not guessed. The engine must answer `POST /tokenize`; needs `npm install zeromq@6`.',
+    ),
+  slots: slots
+    .optional()
+    .describe(
+      'How a llama-server was started, which it does not say by itself but for the number of its slots: what it reuses is followed by that.',
     ),
   timeouts: timeouts.prefault({}),
 });
@@ -383,6 +412,11 @@ export const gatewayConfigSchema = z
         'would let everybody who reaches this address use `upstream.apiKey`: configure `server.keys`, `server.jwt` or ' +
         '`server.trustedHeaders.tenant`, listen on 127.0.0.1, or set `server.open: true`',
     });
+  })
+  .superRefine(({ upstream: { dialect, slots } }, context) => {
+    if (slots === undefined || dialect === 'auto' || dialect === 'llama-server') return;
+    const message = `are a llama-server's, and \`upstream.dialect\` says \`${dialect}\``;
+    context.addIssue({ code: 'custom', path: ['upstream', 'slots'], message });
   })
   .superRefine(({ upstream: { cacheSaltKey }, residency: { indexer } }, context) => {
     if (indexer?.kind !== 'lmcache' || cacheSaltKey === undefined) return;

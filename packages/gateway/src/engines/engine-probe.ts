@@ -24,6 +24,8 @@ export interface EngineReport {
   readonly models: readonly string[];
   /** What kind of engine it says it is; `undefined` where it does not, and in other states than `up`. */
   readonly dialect: Dialect | undefined;
+  /** How many slots it has, where its kind has slots and it says so. */
+  readonly slots: number | undefined;
   /** What is wrong, in a sentence; `undefined` if nothing is. */
   readonly problem: string | undefined;
   /** What to do about it. */
@@ -35,30 +37,41 @@ const LIST_BYTES = 1_048_576;
 /** Models that are named. */
 const NAMED_MODELS = 8;
 
+/** Bytes of an engine's properties that are read: templates of chats stand in them. */
+const PROPERTY_BYTES = 1_048_576;
+/** No llama-server has more slots (`LLAMA_MAX_SEQ`). */
+const MAX_SLOTS = 256;
+
 /** What came of asking for a text. */
 interface TextAnswer {
   readonly status: number;
   readonly text: string;
 }
 
+/** What an engine is asked with. */
+export interface EngineQuestion {
+  /** What requests of the gateway's own carry. */
+  readonly headers: Record<string, string | string[]>;
+  /** Bounds each question. */
+  readonly totalMs: number;
+  /** What kind of engine it is where it does not say. */
+  readonly dialect: Dialect;
+}
+
 /**
- * Asks what is at the engine's address for its models, and says what that is. Never rejects.
- *
- * @param headers what requests of the gateway's own carry
- * @param totalMs bounds the whole question
+ * Asks what is at the engine's address for its models, and says what that is; an engine that has slots is asked how
+ * many, too. Never rejects.
  */
-export async function probeEngine(
-  upstream: Upstream,
-  headers: Record<string, string | string[]>,
-  totalMs: number,
-): Promise<EngineReport> {
+export async function probeEngine(upstream: Upstream, question: EngineQuestion): Promise<EngineReport> {
   const { url } = upstream;
-  const answer = await askModels(upstream, { ...headers, 'accept-encoding': 'identity' }, totalMs);
+  const headers = { ...question.headers, 'accept-encoding': 'identity' };
+  const answer = await askModels(upstream, headers, question.totalMs);
   const report = (state: EngineState, problem?: string, remedy?: string): EngineReport => ({
     url,
     state,
     models: [],
     dialect: undefined,
+    slots: undefined,
     problem,
     remedy,
   });
@@ -90,7 +103,9 @@ export async function probeEngine(
   if (models === undefined) {
     return report('not-an-engine', `What it answers is no list of models (status ${status}).`, BASE_URL);
   }
-  return { ...report('up'), ...models };
+  const { slotCount } = models.dialect ?? question.dialect;
+  if (slotCount === undefined) return { ...report('up'), ...models };
+  return { ...report('up'), ...models, slots: await askSlots(upstream, slotCount, { ...question, headers }) };
 }
 
 const BASE_URL =
@@ -112,6 +127,22 @@ function modelsIn(text: string): Pick<EngineReport, 'models' | 'dialect'> | unde
     models: names.slice(0, NAMED_MODELS),
     dialect: dialectOfOwner(typeof owner === 'string' ? owner : undefined),
   };
+}
+
+/** How many slots an engine says that it has; `undefined` where it does not, or no number that it can have. */
+async function askSlots(
+  upstream: Upstream,
+  path: string,
+  { headers, totalMs }: EngineQuestion,
+): Promise<number | undefined> {
+  const answer = await askText(upstream, { path, headers }, { totalMs, limitBytes: PROPERTY_BYTES });
+  if ('code' in answer || answer.status !== 200) return undefined;
+  try {
+    const slots = (JSON.parse(answer.text) as { readonly total_slots?: unknown } | null)?.total_slots;
+    return typeof slots === 'number' && Number.isInteger(slots) && slots > 0 && slots <= MAX_SLOTS ? slots : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The models of a list as `GET /v1/models` answers it; `undefined` for what is none. */

@@ -5,7 +5,7 @@ import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatc
 import { Upstream } from '../dispatch/upstream.js';
 import { HOPS_HEADER } from '../intake/hops.js';
 import type { Prewarmer } from '../warm/prewarmer.js';
-import { beliefOf, configuredDialect, type Dialect } from './dialects/dialects.js';
+import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch } from './engine-health.js';
 import { askText, type EngineReport, probeEngine } from './engine-probe.js';
@@ -169,7 +169,8 @@ export class Engine {
     this.#settings = settings;
     this.#parts = parts;
     this.#models = settings.models && new Set(settings.models);
-    this.#dialect = configuredDialect({ dialect: config.upstream.dialect, url: settings.url });
+    const { dialect, slots } = config.upstream;
+    this.#dialect = withSlots(configuredDialect({ dialect, url: settings.url }), undefined, slots);
     this.health = new EngineHealth(config.health, {
       now,
       isSpare: () => parts.isSpare(this),
@@ -276,14 +277,15 @@ export class Engine {
 
   /** Asks what is at its address. Never rejects. */
   probe(): Promise<EngineReport> {
-    return probeEngine(this.upstream, this.headers(), this.upstream.connectMs);
+    const { upstream, dialect } = this;
+    return probeEngine(upstream, { headers: this.headers(), totalMs: upstream.connectMs, dialect });
   }
 
   /** Asks from now on what is there: until it is up, or, where `isChecked`, for ever, and its health hears of it. */
   watch(tell: (report: EngineReport) => void, isChecked: boolean): void {
     const { health } = this.#parts.config;
     const heard = (report: EngineReport) => {
-      this.#learnDialect(report.dialect);
+      this.#learnDialect(report);
       if (isChecked)
         this.health.checked(report.problem !== undefined && report.state !== 'wants-key' ? report.state : undefined);
     };
@@ -295,10 +297,12 @@ export class Engine {
     this.#watch.look();
   }
 
-  /** What is configured, or known by its address, is not asked for. */
-  #learnDialect(found: Dialect | undefined): void {
-    const isOpen = this.#parts.config.upstream.dialect === 'auto' && this.#dialect.name === 'generic';
-    if (!isOpen || found === undefined) return;
+  /** What is configured, or known by its address, is not asked for; what is not said stays as it was known. */
+  #learnDialect({ dialect, slots }: EngineReport): void {
+    const { upstream } = this.#parts.config;
+    const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
+    let found = isOpen && dialect !== undefined ? withSlots(dialect, undefined, upstream.slots) : this.#dialect;
+    if (slots !== undefined) found = withSlots(found, slots, upstream.slots);
     const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
     if (now !== before) this.#parts.cachesOtherwise(this);

@@ -48,6 +48,8 @@ export interface Dialect {
   readonly tokenizer?: string;
   /** Its metric, at `GET /metrics`, of requests that wait inside of it. */
   readonly waiting?: string;
+  /** Path whose answer states as `total_slots` how many slots it has. */
+  readonly slotCount?: string;
   readonly breakpoints?: BreakpointRule;
   /** Whether requests behind the same cold prefix each compute it unless one goes ahead of the others. */
   readonly needsLeader: boolean;
@@ -76,6 +78,9 @@ export type DialectName = (typeof DIALECT_NAMES)[number];
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DETAILS = 'prompt_tokens_details.cached_tokens';
+
+/** Slots that llama-server gives itself where nobody says how many (`-np auto`), with cells that all of them share. */
+const AUTO_SLOTS = 4;
 
 type Row = Omit<Dialect, 'name'>;
 
@@ -119,10 +124,11 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     title: 'llama-server',
     owners: ['llamacpp', 'llama.cpp'],
     hosts: [],
-    reuse: { kind: 'slots', slots: {} },
+    reuse: { kind: 'slots', slots: { slots: AUTO_SLOTS, clearsIdleSlots: true } },
     cachedTokens: DETAILS,
     tokenizer: '/tokenize',
     waiting: 'llamacpp:requests_deferred',
+    slotCount: '/props',
     // A slot serves one request until its answer ends: waiting for its first token gains nothing.
     needsLeader: false,
     advice: {
@@ -275,6 +281,31 @@ export function configuredDialect({
 /** The dialect of an engine by who it says owns its models; `undefined` where that tells nothing. */
 export function dialectOfOwner(owner: string | undefined): Dialect | undefined {
   return owner === undefined ? undefined : DIALECTS.find(({ owners }) => owners.includes(owner));
+}
+
+/** How a llama-server was started, as far as the operator says so (`upstream.slots`). */
+export interface StatedSlots {
+  readonly count?: number | undefined;
+  readonly savedTokens?: number | undefined;
+  readonly savesIdle?: boolean | undefined;
+  readonly clearsIdle?: boolean | undefined;
+}
+
+/**
+ * A dialect with the slots of one engine, where its kind has slots: what the operator states goes before what the engine
+ * said. An engine of another number of slots than it takes by itself was told that number: then each slot has cells of
+ * its own, and an idle one keeps what it holds.
+ */
+export function withSlots(dialect: Dialect, said: number | undefined, stated: StatedSlots = {}): Dialect {
+  if (dialect.reuse.kind !== 'slots') return dialect;
+  const { count = said ?? AUTO_SLOTS, savedTokens, savesIdle, clearsIdle = count === AUTO_SLOTS } = stated;
+  const slots: PromptSlotsOptions = {
+    slots: count,
+    ...(savedTokens !== undefined && { savedTokens }),
+    ...(savesIdle !== undefined && { savesIdleSlots: savesIdle }),
+    clearsIdleSlots: clearsIdle,
+  };
+  return { ...dialect, reuse: { kind: 'slots', slots } };
 }
 
 /** How believed paths go: whether those used least recently go first, after what time, and by which slots. */

@@ -1,0 +1,210 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline';
+import { describe, expect, it } from 'vitest';
+import { freePort } from '../../../test/free-port.js';
+import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
+import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/engines/dialects/dialects.js';
+import type { EngineReport } from '../src/index.js';
+import { FakeEngine } from './fake-engine.js';
+import { closing, gatewayAt, send } from './harness.js';
+
+/** What a llama-server answered at `/props`, byte for byte: started with `-np 2`, and without a word on slots. */
+const TWO_SLOTS = readFileSync(new URL('fixtures/llama-server-props-np2.json', import.meta.url));
+const UNTOLD = readFileSync(new URL('fixtures/llama-server-props.json', import.meta.url));
+
+const MODELS = { object: 'list', data: [{ id: 'm', owned_by: 'llamacpp' }] };
+const ANSWER = { choices: [], usage: { prompt_tokens: 400, prompt_tokens_details: null } };
+
+/** Topics that share nothing, each with documents that fill its prompt. */
+const topics = ['granite', 'harbour', 'orchard', 'lantern', 'meadow'].map((topic) =>
+  [0, 1].map((number) => ({ id: `${topic}-${number}`, content: `${topic} ${number} `.repeat(60) })),
+);
+
+interface Props {
+  readonly status?: number;
+  readonly bytes: string | Buffer;
+}
+
+/** An engine whose slots nobody sees: it says what it is and answers every prompt. */
+function llamaServer(props: () => Props): Promise<FakeEngine> {
+  return FakeEngine.start((response, { path }) => {
+    if (path === '/props') {
+      const { status = 200, bytes } = props();
+      response.writeHead(status, { 'content-type': 'application/json' }).end(bytes);
+      return;
+    }
+    const body = path === '/v1/models' ? MODELS : ANSWER;
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+  });
+}
+
+/** A gateway that has found the engine at that address, and what it found. */
+async function found(url: string, upstream: { slots?: StatedSlots; dialect?: 'llama-server' | 'vllm' } = {}) {
+  let told = (_: EngineReport): void => {};
+  const reports = new Promise<EngineReport>((resolve) => {
+    told = resolve;
+  });
+  const gateway = closing(await gatewayAt(url, { upstream }, { onEngine: told }));
+  return { gateway, report: await reports };
+}
+
+interface Seen {
+  readonly predicted: number;
+  readonly cached: number;
+}
+
+/** A question about each of the topics in turn. */
+async function ask(url: string, order: readonly number[]): Promise<Seen[]> {
+  const seen: Seen[] = [];
+  for (const topic of order) {
+    const messages = [{ role: 'user', content: `Question ${seen.length}?` }];
+    const body = { model: 'm', messages, documents: topics[topic], max_tokens: 1 };
+    const { headers, text } = await send(`${url}/v1/chat/completions`, body);
+    const predicted = Number(/predicted=(\d+)/.exec(String(headers['x-warmpath']))![1]);
+    seen.push({ predicted, cached: JSON.parse(text).usage.prompt_tokens_details?.cached_tokens ?? 0 });
+  }
+  return seen;
+}
+
+describe('the slots of a llama-server', () => {
+  it.each([
+    ['two', TWO_SLOTS, 2],
+    ['as many as it takes by itself', UNTOLD, 4],
+    ['no JSON', 'two', undefined],
+    ['no object', 'null', undefined],
+    ['no number', '{"total_slots":"2"}', undefined],
+    ['none', '{"total_slots":0}', undefined],
+    ['more than there can be', '{"total_slots":1000000000}', undefined],
+    ['half a slot', '{"total_slots":2.5}', undefined],
+    ['an answer without end', `{"total_slots":2,"chat_template":"${' '.repeat(2_000_000)}"}`, undefined],
+  ])('are read where it says them: %s', async (_, bytes, slots) => {
+    const engine = closing(await llamaServer(() => ({ bytes })));
+    expect((await found(engine.url)).report).toMatchObject({ state: 'up', slots });
+  });
+
+  it('are not asked of an engine that has none, and need not be said', async () => {
+    const refusing = closing(await llamaServer(() => ({ status: 401, bytes: '{"error":{"code":401}}' })));
+    expect((await found(refusing.url)).report).toMatchObject({ state: 'up', slots: undefined });
+    const engine = closing(await FakeEngine.start());
+    await found(engine.url);
+    expect(engine.received.map(({ path }) => path)).not.toContain('/props');
+  });
+
+  it('are asked of an engine that a proxy hides, by what the configuration says', async () => {
+    const engine = closing(
+      await FakeEngine.start((response, { path }) => {
+        const models = JSON.stringify({ object: 'list', data: [{ id: 'm', owned_by: 'somebody' }] });
+        response.writeHead(200, { 'content-type': 'application/json' }).end(path === '/props' ? TWO_SLOTS : models);
+      }),
+    );
+    expect((await found(engine.url, { dialect: 'llama-server' })).report.slots).toBe(2);
+  });
+
+  it.each([
+    ['of two slots, nothing is left of the first of three prompts', TWO_SLOTS, [0, 1, 2, 0], false],
+    ['of four, all is', UNTOLD, [0, 1, 2, 0], true],
+    ['and nothing of the first of five', UNTOLD, [0, 1, 2, 3, 4, 0], false],
+  ])('decide what is believed: %s', async (_, bytes, order, isHeld) => {
+    const engine = closing(await llamaServer(() => ({ bytes })));
+    const { gateway } = await found(engine.url, { slots: { savedTokens: 0 } });
+    const { predicted } = (await ask(gateway.url, order)).at(-1)!;
+    expect(predicted > 100).toBe(isHeld);
+  });
+
+  it('are what the operator states, before what the engine says', () => {
+    const slots = (said?: number, stated?: StatedSlots) =>
+      beliefOf(withSlots(dialectOf('llama-server'), said, stated).reuse).slots;
+    expect(slots()).toEqual(beliefOf(dialectOf('llama-server').reuse).slots);
+    expect(slots(4)).toEqual({ slots: 4, clearsIdleSlots: true });
+    expect(slots(2)).toEqual({ slots: 2, clearsIdleSlots: false });
+    expect(slots(2, { count: 8, clearsIdle: true })).toEqual({ slots: 8, clearsIdleSlots: true });
+    const stated = { savedTokens: 0, savesIdle: false };
+    expect(slots(2, stated)).toEqual({ slots: 2, savedTokens: 0, savesIdleSlots: false, clearsIdleSlots: false });
+    expect(withSlots(dialectOf('vllm'), 2)).toEqual(dialectOf('vllm'));
+  });
+
+  it('are not stated of another kind of engine', async () => {
+    const upstream = { dialect: 'vllm', slots: { count: 2 } } as const;
+    const refused = gatewayAt('http://127.0.0.1:1', { upstream });
+    await expect(refused).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', message: /upstream\.slots/ });
+  });
+
+  it('are followed anew when an engine comes back with another number of them', async () => {
+    let bytes = UNTOLD;
+    const engine = closing(await llamaServer(() => ({ bytes })));
+    const other = closing(await FakeEngine.start());
+    const engines = [
+      { name: 'one', url: engine.url, models: ['m'] },
+      { name: 'other', url: other.url, models: ['other'] },
+    ];
+    const upstream = { url: undefined, slots: { savedTokens: 0 } };
+    const gateway = closing(await gatewayAt('', { upstream, engines, health: { checkMs: 20 } }));
+    const asked = () => engine.received.filter(({ path }) => path === '/props').length;
+    const heard = async () => {
+      // The second question from now on is asked when the answer to the first was heard.
+      for (const enough = asked() + 2; asked() < enough; ) await once(engine.events, 'request');
+    };
+    await heard();
+    expect((await ask(gateway.url, [0, 1, 2, 0]))[3]!.predicted).toBeGreaterThan(100);
+    bytes = TWO_SLOTS;
+    await heard();
+    const [first, , , last] = await ask(gateway.url, [0, 1, 2, 0]);
+    expect(first!.predicted).toBe(0);
+    expect(last!.predicted).toBeLessThan(100);
+  });
+});
+
+const server = process.env['LLAMA_SERVER'];
+
+// A peer that is built, not installed: without it there is nothing to compare with.
+if (server !== undefined) {
+  describe('a real llama-server', () => {
+    it.each<[flags: string[], slots: number, stated: StatedSlots | undefined]>([
+      [[], 4, undefined],
+      [['-np', '2'], 2, undefined],
+      [['-np', '1'], 1, undefined],
+      [['-np', '2', '--cache-ram', '0'], 2, { savedTokens: 0 }],
+      [['--no-cache-idle-slots'], 4, { savesIdle: false }],
+    ])('reuses what is predicted: %j', { timeout: 60_000 }, async (flags, slots, stated) => {
+      const url = await startLlamaServer(server, flags);
+      const { gateway, report } = await found(url, stated && { slots: stated });
+      expect(report.slots).toBe(slots);
+      const order = [0, 1, 2, 3, 0, 1, 4, 0, 0, 2, 1, 2, 3, 0, 4, 4, 2, 1];
+      const seen = await ask(gateway.url, order);
+      expect(seen.some(({ cached }) => cached > 100)).toBe(true);
+      for (const [at, { predicted, cached }] of seen.entries()) {
+        // Words are counted by estimates: whether there is a prompt to go on from is what the slots decide.
+        expect(predicted > 100, `request ${at} of ${JSON.stringify(seen)}`).toBe(cached > 100);
+      }
+    });
+  });
+}
+
+async function startLlamaServer(path: string, flags: readonly string[]): Promise<string> {
+  const port = await freePort();
+  const given = [
+    '-m',
+    await modelPath('random:1m'),
+    '-t',
+    '1',
+    '-c',
+    '8192',
+    '--host',
+    '127.0.0.1',
+    '--port',
+    `${port}`,
+  ];
+  const env = { ...process.env, LD_LIBRARY_PATH: dirname(path) };
+  const child: ChildProcess = spawn(path, [...given, ...flags], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  closing({
+    close: async () => {
+      child.kill('SIGKILL');
+    },
+  });
+  for await (const line of createInterface(child.stderr!)) if (/listening/.test(line)) break;
+  child.stderr!.resume();
+  return `http://127.0.0.1:${port}`;
+}
