@@ -1,13 +1,12 @@
 // The embedded engine beside llama-server, built from the source that node-llama-cpp carries: the same model file, the
-// same threads, the same prompts, request by request in turn. `node bench/peer.js --llama-server PATH --data FOLDER
+// same threads, the same prompts, request by request in turn. `node bench/peer.js --data FOLDER
 // [--model random:24m] [--threads 2] [--requests 500] [--parts cold,streams,requests] [--json FILE]`; FOLDER is a BEIR
-// folder such as MultiHop-RAG.
-import { spawn } from 'node:child_process';
+// folder such as MultiHop-RAG. llama-server is looked for, or built (`llama-server.js`).
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { availableParallelism } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { arrange, observe, prepareDocuments, ServedHistory } from '@warmpath/core';
@@ -15,12 +14,12 @@ import { Retriever } from '../../lab/dist/index.js';
 import { resolveModel, spawnEngine } from '../dist/index.js';
 import { builtLibraries } from '../dist/native/built-libraries.js';
 import { seeded } from './draw.js';
+import { llamaServer, spawnLlamaServer } from './llama-server.js';
 import { pairedRatio } from './paired.js';
 import { modelPath } from './random-model/dist/model-path.js';
 
 const { values } = parseArgs({
   options: {
-    'llama-server': { type: 'string' },
     data: { type: 'string' },
     model: { type: 'string', default: 'random:24m' },
     threads: { type: 'string', default: String(availableParallelism()) },
@@ -29,9 +28,8 @@ const { values } = parseArgs({
     json: { type: 'string' },
   },
 });
-if (values['llama-server'] === undefined || values.data === undefined) {
-  throw new Error('--llama-server and --data are needed');
-}
+if (values.data === undefined) throw new Error('--data is needed: a BEIR folder');
+const SERVER = await llamaServer();
 const THREADS = Number(values.threads);
 const CELLS = 16_384;
 const TOP = 5;
@@ -58,8 +56,7 @@ async function freePort() {
 async function startPeer(path, flags = []) {
   const port = await freePort();
   const given = ['-m', path, '-t', String(THREADS), '-c', String(CELLS), '--host', '127.0.0.1', '--port', String(port)];
-  const env = { ...process.env, LD_LIBRARY_PATH: dirname(values['llama-server']) };
-  const child = spawn(values['llama-server'], [...given, ...flags], { env, stdio: 'ignore' });
+  const child = spawnLlamaServer(SERVER, [...given, ...flags]);
   running.push(() => child.kill('SIGKILL'));
   const url = `http://127.0.0.1:${port}`;
   for (;;) {

@@ -1,16 +1,17 @@
 // How well the gateway knows what the engine holds: tokens that it predicts to be cached beside those that the engine
 // counts, request by request and by residency source, while the engine evicts and others use it, too.
-// `node bench/residency.js [--requests 100] [--sources history,watermark,ttft,exact] [--llama-server PATH]
-// [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings; `modelled` needs a llama-server.
-import { spawn } from 'node:child_process';
+// `node bench/residency.js [--requests 100] [--sources history,watermark,ttft,exact,modelled]
+// [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings; `modelled` needs a llama-server, and
+// builds one where there is none (`packages/engine/bench/llama-server.js`).
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, request as startRequest } from 'node:http';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '@warmpath/engine';
+import { llamaServer, spawnLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { startGateway } from '../dist/index.js';
 import { draws, prose } from './draw.js';
@@ -20,7 +21,6 @@ const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '100' },
     sources: { type: 'string', default: 'history,watermark,ttft,exact' },
-    'llama-server': { type: 'string' },
     json: { type: 'string' },
   },
 });
@@ -37,6 +37,18 @@ const MODEL = 'random:1m';
 const SETTINGS = [
   { name: 'cells alone', options: { contextTokens: 4_096, hostTier: 0 } },
   { name: 'cells and host memory', options: { contextTokens: 2_048, hostTier: 4 * 1024 * 1024 } },
+];
+
+/** How a llama-server is started, and what of that is stated: a token of the model takes 1,536 bytes. */
+const SERVERS = [
+  { name: 'llama-server', flags: [] },
+  { name: 'the same, 2 slots', flags: ['-np', '2'] },
+  {
+    name: 'the same, 4 MiB saved',
+    flags: ['--cache-ram', '4'],
+    slots: { savedTokens: Math.floor((4 * 1_048_576) / 1_536) },
+  },
+  { name: 'the same, none saved', flags: ['-np', '2', '--cache-ram', '0'], slots: { savedTokens: 0 } },
 ];
 
 /** What the gateway is let know: nothing but its own requests, cached tokens, times to the first token, events. */
@@ -123,11 +135,15 @@ async function post(url, body, streams = false) {
 /** The requests one after another, through a gateway before that engine. */
 async function play(engineUrl, upstream, { hidesCounts = false, streams = false } = {}) {
   const window = await startWindow(engineUrl, hidesCounts);
-  const gateway = await startGateway({
-    server: { port: 0 },
-    upstream: { url: window.url, ...upstream },
-    log: { level: 'silent' },
+  let found;
+  const isFound = new Promise((resolve) => {
+    found = resolve;
   });
+  const gateway = await startGateway(
+    { server: { port: 0 }, upstream: { url: window.url, ...upstream }, log: { level: 'silent' } },
+    { onEngine: found },
+  );
+  await isFound;
   try {
     const seen = [];
     for (const [number, context] of contexts.entries()) {
@@ -165,17 +181,17 @@ async function playEmbedded(options, source) {
   }
 }
 
-async function playLlamaServer(path, flags) {
+async function playLlamaServer(path, flags, slots) {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const given = ['-m', await modelPath(MODEL), '-t', '2', '--host', '127.0.0.1', '--port', String(port), ...flags];
-  const child = spawn(path, given, { env: { ...process.env, LD_LIBRARY_PATH: dirname(path) }, stdio: 'ignore' });
+  const child = spawnLlamaServer(path, given);
   try {
     while (!(await fetch(`${url}/health`).catch(() => undefined))?.ok) {
       if (child.exitCode !== null) throw new Error(`llama-server ended with ${child.exitCode}`);
       await sleep(100);
     }
-    return await play(url, { dialect: 'llama-server' });
+    return await play(url, { dialect: 'llama-server', ...(slots && { slots }) });
   } finally {
     child.kill('SIGKILL');
   }
@@ -214,10 +230,11 @@ for (const { name, options } of SETTINGS) {
     rows.push(rowOf(name, source, await playEmbedded(options, SOURCES[source])));
   }
 }
-const server = values['llama-server'];
-if (server !== undefined) {
-  rows.push(rowOf('llama-server', 'modelled', await playLlamaServer(server, [])));
-  rows.push(rowOf('the same, 4 MiB saved', 'modelled', await playLlamaServer(server, ['--cache-ram', '4'])));
+if (values.sources.split(',').includes('modelled')) {
+  const server = await llamaServer();
+  for (const { name, flags, slots } of SERVERS) {
+    rows.push(rowOf(name, 'modelled', await playLlamaServer(server, flags, slots)));
+  }
 }
 
 console.log(`\n${REQUESTS} requests of ${TOP} documents, one in ${FOREIGN} more by somebody else; tokens a request\n`);

@@ -1,10 +1,9 @@
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
+import { findLlamaServer, spawnLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/engines/dialects/dialects.js';
 import type { EngineReport } from '../src/index.js';
@@ -157,7 +156,7 @@ describe('the slots of a llama-server', () => {
   });
 });
 
-const server = process.env['LLAMA_SERVER'];
+const server = findLlamaServer();
 
 // A peer that is built, not installed: without it there is nothing to compare with.
 if (server !== undefined) {
@@ -197,8 +196,7 @@ async function startLlamaServer(path: string, flags: readonly string[]): Promise
     '--port',
     `${port}`,
   ];
-  const env = { ...process.env, LD_LIBRARY_PATH: dirname(path) };
-  const child: ChildProcess = spawn(path, [...given, ...flags], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawnLlamaServer(path, [...given, ...flags], ['ignore', 'ignore', 'pipe']);
   closing({
     close: async () => {
       child.kill('SIGKILL');

@@ -22,14 +22,49 @@ export interface BuildHooks {
   readonly signal?: AbortSignal;
 }
 
+/** Something that is built from llama.cpp's source. */
+interface BuildTarget {
+  /** Folder of the cache folder that it is kept in. */
+  readonly kept: string;
+  /** What cmake calls it. */
+  readonly name: string;
+  /** Options of cmake beside those that all targets have. */
+  readonly options: Readonly<Record<string, string>>;
+}
+
+const LIBRARIES: BuildTarget = {
+  kept: 'libraries',
+  name: 'llama',
+  options: {
+    // The engine brings a pool of threads of its own, as for the prebuilt libraries.
+    GGML_OPENMP: 'OFF',
+    LLAMA_BUILD_COMMON: 'OFF',
+    LLAMA_BUILD_TOOLS: 'OFF',
+    LLAMA_BUILD_SERVER: 'OFF',
+  },
+};
+
+/** As its own project builds it, but without pages and certificates: what benchmarks compare the engine with. */
+const SERVER: BuildTarget = {
+  kept: 'llama-server',
+  name: 'llama-server',
+  options: { LLAMA_BUILD_UI: 'OFF', LLAMA_USE_PREBUILT_UI: 'OFF', LLAMA_BUILD_APP: 'OFF' },
+};
+
 /**
  * The folder of libraries that {@link buildLibraries} made for this machine's processor and this release.
  *
  * @returns `undefined` when there are none.
  */
 export function builtLibraries(folder: string = cacheFolder()): string | undefined {
-  const directory = directoryOf(folder);
+  const directory = directoryOf(LIBRARIES, folder);
   return existsSync(join(directory, BUILD_METADATA)) ? directory : undefined;
+}
+
+/** The llama-server that {@link buildServer} made for this machine's processor and this release. */
+export function builtServer(folder: string = cacheFolder()): string | undefined {
+  const directory = directoryOf(SERVER, folder);
+  return existsSync(join(directory, BUILD_METADATA)) ? join(directory, SERVER.name) : undefined;
 }
 
 /** What {@link paysToBuild} looks at; injected for tests. */
@@ -99,9 +134,18 @@ function isMostly16Bit({ tensors }: GgufHeader): boolean {
  * @returns The folder of the libraries.
  * @throws WARMPATH_NATIVE_MISSING when a tool is missing or fails, with the end of what it said; the signal's reason.
  */
-export async function buildLibraries(folder: string = cacheFolder(), hooks: BuildHooks = {}): Promise<string> {
+export function buildLibraries(folder: string = cacheFolder(), hooks: BuildHooks = {}): Promise<string> {
+  return build(LIBRARIES, folder, hooks);
+}
+
+/** Builds a llama-server of the same source, and keeps it likewise. @returns Its path. */
+export async function buildServer(folder: string = cacheFolder(), hooks: BuildHooks = {}): Promise<string> {
+  return join(await build(SERVER, folder, hooks), SERVER.name);
+}
+
+async function build(target: BuildTarget, folder: string, hooks: BuildHooks): Promise<string> {
   const { onStep = () => undefined, signal } = hooks;
-  const parent = join(folder, 'libraries');
+  const parent = join(folder, target.kept);
   await mkdir(parent, { recursive: true });
   const work = await mkdtemp(join(parent, 'building-'));
   const run = (command: string, args: string[]): Promise<void> => runTool(command, args, work, signal);
@@ -111,20 +155,21 @@ export async function buildLibraries(folder: string = cacheFolder(), hooks: Buil
     await run('tar', ['-xzf', `${SOURCE_PACKAGE.replace('@', '-')}.tgz`, 'package/llama/gitRelease.bundle']);
     await run('git', ['clone', '--quiet', 'package/llama/gitRelease.bundle', 'source']);
     onStep('configuring');
-    await run('cmake', ['-S', 'source', '-B', 'build', ...cmakeOptions()]);
+    await run('cmake', ['-S', 'source', '-B', 'build', ...cmakeOptions(target)]);
     onStep('compiling');
     const jobs = String(availableParallelism());
-    await run('cmake', ['--build', 'build', '--config', 'Release', '--target', 'llama', '--parallel', jobs]);
-    const made = join(work, 'libraries');
+    await run('cmake', ['--build', 'build', '--config', 'Release', '--target', target.name, '--parallel', jobs]);
+    const made = join(work, 'made');
     await mkdir(made);
-    for (const name of (await readdir(join(work, 'build', 'bin'))).filter((file) => /\.(so|dylib)/.test(file))) {
+    const isKept = (file: string): boolean => file === target.name || /\.(so|dylib)/.test(file);
+    for (const name of (await readdir(join(work, 'build', 'bin'))).filter(isKept)) {
       await cp(join(work, 'build', 'bin', name), join(made, name), { verbatimSymlinks: true });
     }
     await writeFile(
       join(made, BUILD_METADATA),
       JSON.stringify({ buildOptions: { llamaCpp: { release: LLAMA_RELEASE } } }),
     );
-    const directory = directoryOf(folder);
+    const directory = directoryOf(target, folder);
     await rm(directory, { recursive: true, force: true });
     await rename(made, directory);
     return directory;
@@ -133,28 +178,24 @@ export async function buildLibraries(folder: string = cacheFolder(), hooks: Buil
   }
 }
 
-function cmakeOptions(): string[] {
-  const options = {
+function cmakeOptions({ options }: BuildTarget): string[] {
+  const all = {
     CMAKE_BUILD_TYPE: 'Release',
     // A library finds the others beside it, wherever the folder lies.
     CMAKE_BUILD_WITH_INSTALL_RPATH: 'ON',
     CMAKE_INSTALL_RPATH: platform() === 'darwin' ? '@loader_path' : '$ORIGIN',
     GGML_NATIVE: 'ON',
-    // The engine brings a pool of threads of its own, as for the prebuilt libraries.
-    GGML_OPENMP: 'OFF',
     LLAMA_OPENSSL: 'OFF',
-    LLAMA_BUILD_COMMON: 'OFF',
     LLAMA_BUILD_TESTS: 'OFF',
     LLAMA_BUILD_EXAMPLES: 'OFF',
-    LLAMA_BUILD_TOOLS: 'OFF',
-    LLAMA_BUILD_SERVER: 'OFF',
+    ...options,
   };
-  return Object.entries(options).map(([name, value]) => `-D${name}=${value}`);
+  return Object.entries(all).map(([name, value]) => `-D${name}=${value}`);
 }
 
 /** Libraries of another release, or built for another processor, are not taken: they may not run here. */
-function directoryOf(folder: string): string {
-  return join(folder, 'libraries', `${LLAMA_RELEASE}-${platform()}-${processorIdentity()}`);
+function directoryOf({ kept }: BuildTarget, folder: string): string {
+  return join(folder, kept, `${LLAMA_RELEASE}-${platform()}-${processorIdentity()}`);
 }
 
 /** Tells processors apart that may need other libraries, or prefer other variants of them. */

@@ -1,7 +1,8 @@
-import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { findLlamaServer, llamaServer } from '../../bench/llama-server.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { resolveModel } from '../../src/models/resolve.js';
 import { buildLibraries, buildNote, builtLibraries, paysToBuild } from '../../src/native/built-libraries.js';
@@ -12,7 +13,10 @@ const FAKE_TOOLS = {
   npm: '',
   tar: '',
   git: '',
-  cmake: `if [ "$1" = --build ]; then /bin/mkdir -p build/bin && /bin/ln -s "$PREBUILT"/libggml* "$PREBUILT"/libllama.* build/bin; fi`,
+  cmake: `if [ "$1" = --build ]; then
+    /bin/mkdir -p build/bin && /bin/ln -s "$PREBUILT"/libggml* "$PREBUILT"/libllama.* build/bin
+    if [ "$6" = llama-server ]; then /bin/cp /bin/true build/bin/llama-server; fi
+  else echo "$@" > "$OPTIONS"; fi`,
 };
 
 describe('libraries that are built for this machine', () => {
@@ -23,6 +27,7 @@ describe('libraries that are built for this machine', () => {
     tools = join(folder, 'tools');
     await mkdir(tools);
     vi.stubEnv('PATH', tools);
+    vi.stubEnv('OPTIONS', join(folder, 'options'));
     vi.stubEnv('PREBUILT', await realpath(findLibraryDirectory()));
   });
   afterEach(async () => {
@@ -48,6 +53,27 @@ describe('libraries that are built for this machine', () => {
     // Again, in place of what is there.
     expect(await buildLibraries(folder)).toBe(directory);
     expect(await readdir(join(folder, 'libraries'))).toHaveLength(1);
+  });
+
+  it('a llama-server of the same source is kept beside them, and found unless another one is named', async () => {
+    await addTools(FAKE_TOOLS);
+    vi.stubEnv('WARMPATH_CACHE_DIR', folder);
+    vi.stubEnv('LLAMA_SERVER', '');
+    expect(findLlamaServer()).toBeUndefined();
+    const built = await llamaServer();
+    expect(built.startsWith(join(folder, 'llama-server'))).toBe(true);
+    // The server needs what the libraries leave out, and runs as its own project builds it.
+    const options = await readFile(join(folder, 'options'), 'utf8');
+    expect(options).toContain('-DLLAMA_BUILD_UI=OFF');
+    expect(options).not.toMatch(/LLAMA_BUILD_(COMMON|TOOLS|SERVER)=OFF|GGML_OPENMP/);
+    expect(builtLibraries(folder)).toBeUndefined();
+    expect(findLlamaServer()).toBe(built);
+    await addTools({ 'llama-server': '' });
+    expect(findLlamaServer()).toBe(join(tools, 'llama-server'));
+    expect(await llamaServer()).toBe(join(tools, 'llama-server'));
+    expect(findLlamaServer({ LLAMA_SERVER: '/bin/true' })).toBe('/bin/true');
+    expect(() => findLlamaServer({ LLAMA_SERVER: join(folder, 'none') })).toThrow(/LLAMA_SERVER names no program/);
+    expect(() => findLlamaServer({ LLAMA_SERVER: folder })).toThrow(/LLAMA_SERVER names no program/);
   });
 
   it('say which tool is missing, or what it said when it failed, and leave nothing behind', async () => {
