@@ -222,6 +222,9 @@ export async function ask(server, headers, body) {
   return { headers: response.headers, text };
 }
 
+/** What every such chat begins with. */
+export const SYSTEM = 'Answer from the documents.';
+
 /**
  * Sends a question over documents, and reads its stream: milliseconds to the first content, and the engine's counts.
  */
@@ -232,7 +235,7 @@ export async function askOver(url, { question, documents }, maxTokens) {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({
       messages: [
-        { role: 'system', content: 'Answer from the documents.' },
+        { role: 'system', content: SYSTEM },
         { role: 'user', content: question },
       ],
       documents,
