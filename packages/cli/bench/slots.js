@@ -1,8 +1,8 @@
 // Orders on the lab's models of caches: tokens of a request that have to be computed, hints included, beside retrieval
 // order, for every data set in a folder, every cache, and orders of its requests that nothing was tuned on. Each row
 // says whether both policies computed less everywhere, or left the order alone. `node bench/slots.js --data FOLDER
-// [--caches slots,radix,4096] [--seeds 0,11,12,13,14] [--top-k 5] [--limit 500] [--json FILE]`, after a build; seed 0 is
-// the order of the file. `warmpath lab calibrate` holds the models against a real engine.
+// [--caches slots,radix,4096] [--seeds 0,11,12,13,14] [--top-k 5] [--limit 500] [--json FILE]`, after a build; seed 0
+// is the order of the file. `warmpath lab calibrate` holds the models against a real engine.
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';

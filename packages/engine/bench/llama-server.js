@@ -1,7 +1,7 @@
-// Prints the path of a llama-server, the peer of benchmarks and tests: `LLAMA_SERVER`, the one in `PATH`, or one that is
-// built from the source that node-llama-cpp carries and kept in the cache folder. Building takes six minutes on two
-// cores, and npm, git, cmake and a C++ compiler. `node bench/llama-server.js [--no-build]`, after a build; without one
-// to build, nothing is printed where there is none.
+// Prints the path of a llama-server, the peer of benchmarks and tests: `LLAMA_SERVER`, the one in `PATH`, or one that
+// is built from the source that node-llama-cpp carries and kept in the cache folder. Building takes six minutes on two
+// cores, and npm, git, cmake and a C++ compiler. `node bench/llama-server.js [--no-build]`, after a build; with
+// `--no-build`, nothing is printed where there is none.
 import { spawn } from 'node:child_process';
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { delimiter, dirname, join, resolve } from 'node:path';

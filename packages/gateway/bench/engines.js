@@ -1,7 +1,8 @@
 // Four embedded engines behind the gateway: order and engine decided together, beside the lab's routers, which choose
 // the engine before the order is decided by a gateway of that engine alone. Sessions ask about topics of Zipf
 // popularity, each waits for its answer. Every lane has engines of its own. `node bench/engines.js [--engines 4]
-// [--requests 160] [--sessions 8] [--policies retrieval,exact] [--routers random,…,gateway] [--json FILE]`, after a build.
+// [--requests 160] [--sessions 8] [--policies retrieval,exact] [--routers random,…,gateway] [--json FILE]`, after a
+// build.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { arrange, estimateTokens, observe, prepareDocuments, ServedHistory } from '@warmpath/core';

@@ -292,9 +292,9 @@ export interface StatedSlots {
 }
 
 /**
- * A dialect with the slots of one engine, where its kind has slots: what the operator states goes before what the engine
- * said. An engine of another number of slots than it takes by itself was told that number: then each slot has cells of
- * its own, and an idle one keeps what it holds.
+ * A dialect with the slots of one engine, where its kind has slots: what the operator states goes before what the
+ * engine said. An engine of another number of slots than it takes by itself was told that number: then each slot has
+ * cells of its own, and an idle one keeps what it holds.
  */
 export function withSlots(dialect: Dialect, said: number | undefined, stated: StatedSlots = {}): Dialect {
   if (dialect.reuse.kind !== 'slots') return dialect;
