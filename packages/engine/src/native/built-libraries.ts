@@ -107,7 +107,7 @@ export async function paysToBuild(
  */
 export function buildNote(command: string, folder?: string): string {
   const inFolder = folder === undefined ? '' : ` --cache-dir ${JSON.stringify(folder)}`;
-  return `Cold prompts of this model are about 1.7 times faster with llama.cpp built for this processor, once: \`${command} --build-libraries${inFolder}\`, then start again.`;
+  return `Cold prompts of this model are up to 1.7 times faster with llama.cpp built for this processor, once: \`${command} --build-libraries${inFolder}\`, then start again.`;
 }
 
 function canBuild(path: string): boolean {
