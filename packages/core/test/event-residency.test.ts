@@ -220,17 +220,83 @@ describe('residency by events', () => {
     expect(gateway.cached(['a', 'b'])).toBe(20);
   });
 
-  test('forgets in the history what it cannot follow', () => {
-    const gateway = new GatewayTwin(100);
-    gateway.serveAnother([9, 9, 9, 9]);
-    gateway.hear();
-    gateway.serve(['a']);
-    const request = gateway.requestOf(['a', 'b']);
-    gateway.history.dispatched(request, 0);
-    gateway.history.completed(request, 0, {});
-    gateway.hear();
-    gateway.residency.settle(gateway.history, request);
-    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['a', 'b']))).toBe(2);
+  describe('where the tokens of a prompt cannot be had', () => {
+    /** Served, and its tokens asked for in vain; `share` of the prompt was cached, if the engine says so. */
+    const serveUnread = (gateway: GatewayTwin, ids: readonly string[], share?: number) => {
+      const request = gateway.requestOf(ids);
+      const promptTokens = gateway.tokensOf(ids).length;
+      gateway.history.dispatched(request, 0);
+      gateway.engine.serve(gateway.tokensOf(ids));
+      const report = share === undefined ? {} : { promptTokens, cachedTokens: share * promptTokens };
+      gateway.history.completed(request, 0, report);
+      gateway.hear();
+      gateway.residency.settle(gateway.history, request);
+      gateway.residency.giveUp(gateway.history);
+    };
+    /** Documents of hundreds of tokens: a miss of fewer proves nothing. */
+    const LONG = 200;
+    const long = (gateway: GatewayTwin, ids: readonly string[]): ServedRequest => ({
+      documents: gateway.requestOf(ids).documents.map((document) => ({ ...document, tokens: LONG })),
+      preamble: PREAMBLE,
+    });
+    const heldSteps = (gateway: GatewayTwin, ids: readonly string[]) =>
+      gateway.history.tree.longestPrefix(gateway.keysOf(ids));
+
+    const hearing = () => {
+      const gateway = new GatewayTwin(1_000);
+      gateway.serveAnother([9, 9, 9, 9]);
+      gateway.hear();
+      return gateway;
+    };
+
+    test('a history believes by itself, and what the engine reports corrects it', () => {
+      const gateway = hearing();
+      serveUnread(gateway, ['e', 'f']);
+      expect(gateway.residency.isExact).toBe(true);
+      expect(gateway.history.state).toBe('history');
+      expect(heldSteps(gateway, ['e', 'f'])).toBe(3);
+      const request = long(gateway, ['a', 'b']);
+      for (const cachedTokens of [0, 0]) {
+        gateway.history.dispatched(request, 0);
+        gateway.history.completed(request, 0, { promptTokens: 2 * LONG + 6, cachedTokens });
+        gateway.residency.giveUp(gateway.history);
+      }
+      // A miss of what was used last shows that all before it is gone.
+      expect(heldSteps(gateway, ['e', 'f'])).toBeLessThan(3);
+    });
+
+    test('it is exact again when tokens are learned', () => {
+      const gateway = hearing();
+      serveUnread(gateway, ['a']);
+      gateway.serve(['b']);
+      gateway.hear();
+      expect(gateway.history.state).toBe('exact');
+      expect(gateway.cached(['b'])).toBe(8);
+      expect(heldSteps(gateway, ['a'])).toBe(2);
+    });
+
+    test('one path among others that are followed stays, until the engine reports that it is not there', () => {
+      const gateway = hearing();
+      gateway.serve(['a']);
+      gateway.hear();
+      const completed = (ids: readonly string[], cachedTokens: number) => {
+        const request = long(gateway, ids);
+        gateway.history.dispatched(request, 0);
+        gateway.history.completed(request, 0, { promptTokens: 3 * LONG + 6, cachedTokens });
+        gateway.residency.settle(gateway.history, request);
+        gateway.residency.giveUp(gateway.history);
+      };
+      completed(['a', 'b', 'c'], 0);
+      expect(gateway.history.state).toBe('exact');
+      expect(heldSteps(gateway, ['a', 'b', 'c'])).toBe(4);
+      completed(['a', 'b', 'd'], 2 * LONG + 6);
+      expect(heldSteps(gateway, ['a', 'b', 'c'])).toBe(4);
+      completed(['a', 'b', 'e'], LONG);
+      // What stood behind is gone with it; it was computed again, and is there now.
+      expect(heldSteps(gateway, ['a', 'b', 'c'])).toBe(3);
+      expect(heldSteps(gateway, ['a', 'b', 'e'])).toBe(4);
+      expect(gateway.cached(['a'])).toBe(8);
+    });
   });
 
   test('remembers as many documents as it may, the least recently used go first', () => {

@@ -60,7 +60,7 @@ describe('what another gateway sent', () => {
   });
 
   test("leaves it to the engine's own events what is resident, where they are followed", () => {
-    const history = new ServedHistory({ events: { isExact: true } });
+    const history = new ServedHistory({ events: { isExactFor: () => true, followedSteps: () => 0 } });
     heard(history, ['a', 'b']);
     expect(ask(history, ['a', 'b']).predictedCachedTokens).toBe(0);
     expect(history.requests).toBe(1);

@@ -37,6 +37,8 @@ interface PathRoot {
   /** A history may be forgotten while its paths are remembered. */
   readonly history: WeakRef<ServedHistory>;
   readonly children: Map<string, PlacedDocument>;
+  /** Whether tokens of its prompts could not be had, and none were learned since. */
+  isBlind: boolean;
 }
 
 const DEFAULT_MAX_DOCUMENTS = 65_536;
@@ -48,7 +50,8 @@ const DEFAULT_MAX_DOCUMENTS = 65_536;
  * it comes back, whoever brought it, they return.
  *
  * `isExact` is false while events were lost: then what is not in the mirror may be resident all the same, and
- * histories go on believing by themselves; what events say still counts.
+ * histories go on believing by themselves; what events say still counts. So does a history whose prompts' tokens cannot
+ * be had (`giveUp`), and every path whose tokens are unknown: what cannot be looked up is not known to be gone.
  *
  * Cost: O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in blocks and documents.
  */
@@ -110,6 +113,16 @@ export class EventResidency {
     if (event.kind === 'cleared') this.#isExact = true;
   }
 
+  /** Whether no events were lost, and the tokens of some of this history's prompts can be had. O(1). */
+  isExactFor(history: ServedHistory): boolean {
+    return this.#isExact && this.#roots.get(history)?.isBlind !== true;
+  }
+
+  /** Leading steps of a request's path whose tokens are known. O(k). */
+  followedSteps(history: ServedHistory, request: ServedRequest): number {
+    return this.#find(history, pathOf(request).keys).length;
+  }
+
   /** Whether the tokens of a request's whole path are known. O(k). */
   knows(history: ServedHistory, request: ServedRequest): boolean {
     const { keys } = pathOf(request);
@@ -127,6 +140,7 @@ export class EventResidency {
     const ends = endsOf(request, prompt);
     const chains = chainsOf(prompt.tokens, blockSize, prompt.salt);
     const root = this.#rootOf(history);
+    root.isBlind = false;
     let parent: PlacedDocument | undefined;
     let siblings = root.children;
     for (const [place, key] of keys.entries()) {
@@ -154,8 +168,17 @@ export class EventResidency {
   }
 
   /**
-   * A completed request's path counts as resident by itself. What of it is gone again, or cannot be followed because
-   * its tokens are unknown, leaves the history here. O(k).
+   * The tokens of a completed request's prompt cannot be had: the engine has no way to ask, or its answer does not show
+   * the documents. While that is so for all prompts of a history, it believes by itself. O(1).
+   */
+  giveUp(history: ServedHistory): void {
+    const root = this.#rootOf(history);
+    if (root.children.size === 0) root.isBlind = true;
+  }
+
+  /**
+   * A completed request's path counts as resident by itself. What of it is gone again leaves the history here; where
+   * its tokens are unknown, nothing is known to be gone. O(k).
    */
   settle(history: ServedHistory, request: ServedRequest): void {
     const { keys } = pathOf(request);
@@ -163,8 +186,7 @@ export class EventResidency {
     this.#touch(found.at(-1));
     if (!this.#isExact || this.#index.blockSize === 0) return;
     const held = found.findIndex((document) => !document.isResident);
-    const depth = held < 0 ? found.length : held;
-    if (depth < keys.length) history.removed(keys.slice(0, depth + 1));
+    if (held >= 0) history.removed(keys.slice(0, held + 1));
   }
 
   /**
@@ -191,7 +213,7 @@ export class EventResidency {
   #rootOf(history: ServedHistory): PathRoot {
     let root = this.#roots.get(history);
     if (root === undefined) {
-      root = { history: new WeakRef(history), children: new Map() };
+      root = { history: new WeakRef(history), children: new Map(), isBlind: false };
       this.#roots.set(history, root);
     }
     return root;

@@ -84,6 +84,14 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1]!;
 }
 
+/** What the engine's own events say of a history. */
+export interface FollowedEvents {
+  /** Whether they tell all that the engine holds, and name what this history's prompts are made of. */
+  isExactFor(history: ServedHistory): boolean;
+  /** Leading steps of the request's path of which the events tell. */
+  followedSteps(history: ServedHistory, request: ServedRequest): number;
+}
+
 export interface ServedHistoryOptions {
   /** Bounds of the knowledge tree. */
   readonly tree?: KnowledgeTreeOptions;
@@ -106,7 +114,7 @@ export interface ServedHistoryOptions {
    */
   readonly slots?: { readonly prompts: PromptSlots; readonly name: string };
   /** The engine's own events, where it publishes them (`EventResidency`): they decide then what is resident. */
-  readonly events?: { readonly isExact: boolean };
+  readonly events?: FollowedEvents;
 }
 
 /** What a history needs of an arrangement, which is also the identity of the request. */
@@ -152,7 +160,7 @@ export class ServedHistory implements ResidencyView {
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
-  readonly #events: { readonly isExact: boolean } | undefined;
+  readonly #events: FollowedEvents | undefined;
   readonly #slots: SlotResidency | undefined;
 
   constructor(options: ServedHistoryOptions = {}) {
@@ -166,7 +174,7 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * `exact` while the engine's events tell what it holds; `degraded` while most of the recent predictions that could be
+   * `exact` while the engine's events tell what it holds of this history's prompts; `degraded` while most of the recent predictions that could be
    * checked were missed; `modelled` where the engine's slots are followed; else `history`.
    */
   get state(): ResidencyState {
@@ -227,7 +235,8 @@ export class ServedHistory implements ResidencyView {
    * is least recent, everything last used before the first document that was certainly missing is forgotten (the
    * watermark: it needs neither the engine's capacity nor its events). Where it reports none, the time to the first
    * token is asked instead (`TtftFeedback`). What is left then bounds the engine's capacity, and from then on what
-   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path + forgotten).
+   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). While the engine's events are exact,
+   * only steps of which they do not tell are judged, each path by itself. O(path + forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -236,6 +245,7 @@ export class ServedHistory implements ResidencyView {
     const path = pathOf(request);
     if (this.#slots !== undefined) this.#slots.completed(request, path, report);
     else if (!this.#isExact) this.#learnFrom(report, path, dispatch);
+    else this.#judgeUnfollowed(request, report, dispatch);
     this.#tree.insert(path, 'confirmed', now);
     this.#pruneToCapacity();
   }
@@ -335,6 +345,19 @@ export class ServedHistory implements ResidencyView {
     if (this.#evictsLeastRecent) this.#learnCapacity(missing, total - cachedTokens);
   }
 
+  /**
+   * Events tell of the leading steps alone: what is missing behind them leaves the tree. It says nothing of other
+   * paths, which events tell of.
+   */
+  #judgeUnfollowed(request: ServedRequest, { promptTokens, cachedTokens }: EngineReport, dispatch: Insertion): void {
+    if (cachedTokens === undefined) return;
+    const followed = this.#events!.followedSteps(this, request);
+    if (followed >= dispatch.depth || dispatch.confirmedAt[followed] === 0) return;
+    const { keys, tokens } = pathOf(request);
+    const { missing, missingStep } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
+    if (missing > 0 && missingStep >= followed) this.#tree.removePath(keys.slice(0, missingStep + 1));
+  }
+
   #isUnusedSince(keys: readonly string[], time: number): boolean {
     let node = 0;
     for (const key of keys) {
@@ -345,7 +368,7 @@ export class ServedHistory implements ResidencyView {
   }
 
   get #isExact(): boolean {
-    return this.#events?.isExact === true;
+    return this.#events?.isExactFor(this) === true;
   }
 
   #pruneToCapacity(): void {

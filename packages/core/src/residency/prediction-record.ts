@@ -39,6 +39,8 @@ interface EngineCount {
 /** What a report says about the history. */
 interface Judgement {
   readonly missing: number;
+  /** The number of that step. */
+  readonly missingStep: number;
   readonly exceeded: boolean;
 }
 
@@ -88,23 +90,27 @@ export class PredictionRecord {
 
   /**
    * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the
-   * last use of the first step of which some was certainly missing, or 0 if none was; `exceeded` says that certainly
-   * more was cached than all steps that were known. O(path).
+   * last use of the first step of which some was certainly missing, or 0 if none was, and which step that is; `exceeded`
+   * says that certainly more was cached than all steps that were known. O(path).
    */
   judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);
     const reach = engine.cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK;
     let predicted = 0;
     let missing = 0;
+    let missingStep = 0;
     for (let depth = 0; depth < dispatch.depth; depth++) {
       const confirmedAt = dispatch.confirmedAt[depth]!;
       if (confirmedAt === 0) break;
       predicted += tokens[depth]! * scale;
-      if (missing === 0 && predicted > reach) missing = confirmedAt;
+      if (missing === 0 && predicted > reach) {
+        missing = confirmedAt;
+        missingStep = depth;
+      }
     }
     if (predicted > BLOCK_SLACK) this.#missed.add(engine.cachedTokens + BLOCK_SLACK < predicted * MISSED_SHARE);
     const known = tokens.slice(0, dispatch.known).reduce((sum, count) => sum + count, 0);
-    return { missing, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK };
+    return { missing, missingStep, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK };
   }
 
   clear(): void {

@@ -34,8 +34,17 @@ export function predictedTokens({ engine, history, counts }: TenantModel, arrang
   const estimated = () => counts.toEngineTokens(arrangement.predictedCachedTokens);
   const known = engine.kvResidency?.events.cachedTokens(history, arrangement, unit);
   if (known === undefined) return estimated();
-  // What was served a moment ago is believed until its tokens are known.
-  return engine.kvResidency!.isLearning(history) ? Math.max(known, estimated()) : known;
+  // What was served is believed where its tokens are not known: not yet, or not at all.
+  const { events } = engine.kvResidency!;
+  const isBelieved =
+    engine.kvResidency!.isLearning(history) || events.followedSteps(history, arrangement) < believedSteps(arrangement);
+  return isBelieved ? Math.max(known, estimated()) : known;
+}
+
+/** Steps of an arrangement's path up to the last document that is believed to be there; 0 where none is. */
+function believedSteps({ preamble, trace: { cachedDocuments } }: Arrangement): number {
+  if (cachedDocuments === 0) return 0;
+  return (preamble === undefined ? 0 : 1 + (preamble.steps?.length ?? 0)) + cachedDocuments;
 }
 
 /** Prompts whose tokens are still to be asked for; one more is not followed. */
@@ -43,6 +52,9 @@ const MAX_WAITING = 64;
 /** Bytes of an answer: a hundred thousand tokens with their texts. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const ANSWER_MS = 10_000;
+/** Answers of an engine that has no tokenizer to ask, and milliseconds until it is asked again. */
+const HAS_NO_TOKENIZER: ReadonlySet<number> = new Set([404, 405, 501]);
+const AGAIN_MS = 60_000;
 
 /**
  * What the events of one engine say that it holds. A batch that cannot be read may have told of blocks that are gone:
@@ -84,7 +96,7 @@ export class EngineEvents implements EventSink {
 /**
  * What the engine holds, by its own KV events (`upstream.kvEvents`). Events name tokens, so each new order of documents
  * is asked for its tokens once, after its request was answered and one at a time; until then, and where the engine
- * cannot be asked, nothing behind what is known is believed to stay.
+ * cannot be asked, what was served is believed as without events (`EventResidency.giveUp`).
  */
 export class KvResidency {
   readonly #parts: KvResidencyParts;
@@ -95,6 +107,8 @@ export class KvResidency {
   #asked: ServedHistory | undefined;
   /** Prompts that could not be followed, since the start. */
   #unlearned = 0;
+  /** Until when the engine is not asked. */
+  #notBefore = Number.NEGATIVE_INFINITY;
 
   private constructor(parts: KvResidencyParts, rank: number | undefined) {
     this.#parts = parts;
@@ -140,7 +154,7 @@ export class KvResidency {
   completed(prompt: CompletedPrompt): void {
     const isKnown = prompt.arrangements.every((arrangement) => this.events.knows(prompt.history, arrangement));
     if (isKnown) this.#settle(prompt);
-    else if (this.#waiting.length < MAX_WAITING) {
+    else if (this.#waiting.length < MAX_WAITING && this.#parts.now() >= this.#notBefore) {
       this.#waiting.push(prompt);
       if (this.#asked === undefined) this.#askNext();
     } else this.#giveUp(prompt);
@@ -178,6 +192,7 @@ export class KvResidency {
         onEnd: () => {
           if (status === 200 && bytes <= MAX_ANSWER_BYTES) this.#learn(prompt, Buffer.concat(chunks));
           else this.#giveUp(prompt);
+          if (HAS_NO_TOKENIZER.has(status)) this.#notBefore = this.#parts.now() + AGAIN_MS;
           this.#askNext();
         },
         onError: () => {
@@ -210,6 +225,7 @@ export class KvResidency {
   #giveUp(prompt: CompletedPrompt): void {
     this.#unlearned++;
     this.#settle(prompt);
+    this.events.giveUp(prompt.history);
   }
 
   #settle({ history, arrangements }: CompletedPrompt): void {

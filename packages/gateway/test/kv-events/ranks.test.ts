@@ -1,13 +1,12 @@
 import { readFileSync } from 'node:fs';
-import { Encoder } from '@msgpack/msgpack';
 import { describe, expect, test } from 'vitest';
-import { XPublisher } from 'zeromq';
 import { freePort } from '../../../../test/free-port.js';
 import { engineSettings, type GatewayConfigInput } from '../../src/config/schema.js';
 import { decodeBatch, noDecodeAnomalies } from '../../src/engines/kv-events/decode-batch.js';
 import { resolveConfig, startGateway } from '../../src/index.js';
 import { FakeEngine } from '../fake-engine.js';
 import { closing, send, told } from '../harness.js';
+import { ANSWER, publisher, stored, tokenised } from './published-events.js';
 
 interface WireFixture {
   readonly version: string;
@@ -153,40 +152,3 @@ describe('data-parallel ranks', () => {
     expect(new Set(ranks)).toEqual(new Set([String(own)]));
   });
 });
-
-const ANSWER = {
-  choices: [{ message: { role: 'assistant', content: 'A.' } }],
-  usage: { prompt_tokens: 900, completion_tokens: 1 },
-};
-
-/** A character is a token. */
-function tokenised(body: string) {
-  const { messages } = JSON.parse(body) as { messages: readonly { content: string }[] };
-  const text = messages.map(({ content }) => content).join('');
-  return { tokens: [...text].map((piece) => ({ id: piece.codePointAt(0)!, piece })) };
-}
-
-const encoder = new Encoder({ useBigInt64: true });
-const BLOCK = 4;
-
-/** A prompt's full blocks, by names that nobody else gives. */
-function stored(tokens: readonly number[]) {
-  const blocks = Math.floor(tokens.length / BLOCK);
-  const hashes = Array.from({ length: blocks }, (_, place) => BigInt(1_000 * tokens.length + place));
-  return ['BlockStored', hashes, null, tokens.slice(0, blocks * BLOCK), BLOCK, null, 'GPU'];
-}
-
-async function publisher(port: number) {
-  const socket = new XPublisher({ linger: 0 });
-  await socket.bind(`tcp://127.0.0.1:${port}`);
-  closing({ close: async () => socket.close() });
-  let sequence = 0n;
-  return {
-    joined: socket.receive(),
-    publish: async (events: readonly unknown[], rank?: number) => {
-      const number = Buffer.alloc(8);
-      number.writeBigUInt64BE(sequence++);
-      await socket.send(['', number, encoder.encode([1.5, events, ...(rank === undefined ? [] : [rank])])]);
-    },
-  };
-}

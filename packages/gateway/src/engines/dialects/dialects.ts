@@ -144,10 +144,8 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     cachedTokens: DETAILS,
     salt: 'cache_salt',
     needsLeader: false,
-    advice: {
-      caching: 'set enable_block_reuse: true in kv_cache_config',
-      tuning: 'with KV events over ZeroMQ and `upstream.kvEvents`, what it holds is known and not guessed',
-    },
+    // Its KV events name tokens, and nothing answers which tokens a prompt becomes: they cannot be followed.
+    advice: { caching: 'set enable_block_reuse: true in kv_cache_config' },
   },
   embedded: {
     title: 'the embedded engine',
