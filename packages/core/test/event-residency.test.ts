@@ -299,6 +299,86 @@ describe('residency by events', () => {
     });
   });
 
+  describe('of models that are adapters', () => {
+    const TOKENS = Array.from({ length: 16 }, (_, place) => place);
+    const request: ServedRequest = { documents: documentsOf(['a', 'b']), preamble: PREAMBLE };
+    /** As vLLM tells of a prompt of 16 tokens: its adapter stands beside the first block. */
+    const stored = (extra?: string, adapter?: string): KvEvent => ({
+      kind: 'stored',
+      tier: 'device',
+      hashes: [0, 1, 2, 3].map((place) => `${extra}-${place}`),
+      parent: undefined,
+      tokens: TOKENS,
+      blockSize: BLOCK,
+      ...(extra !== undefined && { extras: [extra, undefined, undefined, undefined] }),
+      ...(adapter !== undefined && { adapter }),
+    });
+
+    /** One history of each model, of one engine. */
+    const served = (residency: EventResidency, model: string, salt?: string) => {
+      const history = new ServedHistory({ events: residency });
+      const serve = (cachedTokens?: number) => {
+        history.dispatched(request, 0);
+        history.completed(request, 0, { promptTokens: 20, cachedTokens });
+        if (!residency.knows(history, request)) {
+          const learned = { tokens: TOKENS, preambleEnd: 6, documentEnds: [11, 16], model, salt };
+          residency.learn(history, request, learned);
+        }
+        residency.settle(history, request, cachedTokens);
+      };
+      return { history, serve, cached: () => residency.cachedTokens(history, request) };
+    };
+
+    test.each([
+      ['heard of before its prompt is read', true, undefined],
+      ['heard of after its prompt was read', false, undefined],
+      ['with a salt', true, 'salt'],
+    ])('finds the blocks of an adapter, %s, and of no other model', (_, isEarly, salt) => {
+      const residency = new EventResidency();
+      residency.begin(0);
+      residency.apply(stored('other', 'other'), 0);
+      const adapter = served(residency, 'sql', salt);
+      const base = served(residency, 'base', salt);
+      const event = stored(salt === undefined ? 'sql' : `sql\n${salt}`, 'sql');
+      if (isEarly) residency.apply(event, 0);
+      adapter.serve();
+      base.serve();
+      if (!isEarly) {
+        residency.apply(event, 0);
+        adapter.serve();
+      }
+      expect(adapter.cached()).toBe(16);
+      expect(base.cached()).toBe(0);
+      residency.apply(stored(salt), 0);
+      expect(base.cached()).toBe(16);
+      residency.apply(
+        { kind: 'removed', tier: 'device', hashes: [`${salt === undefined ? 'sql' : `sql\n${salt}`}-0`] },
+        0,
+      );
+      expect(adapter.cached()).toBe(0);
+      expect(base.cached()).toBe(16);
+    });
+
+    test('a history is believed by itself where the engine reuses what its events do not name', () => {
+      const residency = new EventResidency();
+      residency.begin(0);
+      // An engine whose events leave the salt out.
+      residency.apply(stored(), 0);
+      const salted = served(residency, 'base', 'salt');
+      for (const cachedTokens of [0, 16, 16]) salted.serve(cachedTokens);
+      expect(salted.history.state).toBe('exact');
+      salted.serve(16);
+      expect(salted.history.state).toBe('history');
+      expect(salted.cached()).toBeUndefined();
+      expect(salted.history.tree.longestPrefix([PREAMBLE.key, ...request.documents.map(({ key }) => key)])).toBe(3);
+      // It names them now.
+      residency.apply(stored('salt'), 0);
+      salted.serve(16);
+      expect(salted.history.state).toBe('exact');
+      expect(salted.cached()).toBe(16);
+    });
+  });
+
   test('remembers as many documents as it may, the least recently used go first', () => {
     const residency = new EventResidency({ maxDocuments: 4 });
     const history = new ServedHistory({ events: residency });

@@ -121,7 +121,7 @@ class ChaoticEngine {
     if (this.#log.length > this.#kept) this.#log.shift();
     if (fate === 0) return;
     if (fate === 1) this.#late.push(batch);
-    else if (fate === 2) this.stream.receive({ ...batch, payload: this.#garbled(batch.payload) });
+    else if (fate === 2) this.stream.receive({ ...batch, payload: this.#garbled(batch.payload, events) });
     else {
       this.stream.receive(batch);
       if (fate === 3) this.stream.receive({ ...batch, payload: batch.payload.slice() });
@@ -129,8 +129,16 @@ class ChaoticEngine {
     }
   }
 
-  #garbled(payload: Uint8Array): Uint8Array {
-    return this.#draw(2) === 0 ? payload.slice(0, -1 - this.#draw(payload.length - 1)) : new Uint8Array(9).fill(0xc1);
+  /** Cut, made unreadable, or with one field of one event that is not what it should be. */
+  #garbled(payload: Uint8Array, events: readonly unknown[]): Uint8Array {
+    const how = this.#draw(4);
+    if (how === 0) return payload.slice(0, -1 - this.#draw(payload.length - 1));
+    if (how === 1) return new Uint8Array(9).fill(0xc1);
+    const garbled = structuredClone(events) as unknown[][];
+    const event = garbled[this.#draw(garbled.length)]!;
+    const names = event[0] === 'BlockStored' ? [0, 1, 2, 3, 4, 6] : event[0] === 'BlockRemoved' ? [0, 1, 2] : [0];
+    event[names[this.#draw(names.length)]!] = [7.5, ['x'], { x: 1 }, [null]][this.#draw(4)];
+    return encoder.encode([0.5, garbled, 0]);
   }
 
   #tokensTo(last: HeldBlock): number[] {

@@ -15,10 +15,12 @@ export interface BlocksStored {
   /** Tokens of one block; 0 where `tokens` is empty. */
   readonly blockSize: number;
   /**
-   * What stands beside the tokens in each block's hash: salt, adapter, images. Blocks with equal tokens and other
-   * extras are other blocks.
+   * What stands beside the tokens in each block's hash: salt, images. Blocks with equal tokens and other extras are
+   * other blocks. An adapter is named with the prompt's first block alone (`firstExtra`).
    */
   readonly extras?: readonly (string | undefined)[];
+  /** The name of the adapter (LoRA) whose blocks these are, as requests name it for their model. */
+  readonly adapter?: string;
   /** Set where equal hashes of different scopes are different blocks, as in SGLang, whose hash leaves the salt out. */
   readonly scope?: string;
 }
@@ -307,16 +309,22 @@ function isStored({ device, host, disk }: Block): boolean {
  * all tokens up to the block's end and the extras; a collision costs a wrong belief, never a wrong answer.
  * O(tokens).
  *
- * @param firstExtra What the engine hashes beside the first block's tokens: the cache salt, where there is one.
+ * @param first What the engine hashes beside the first block's tokens (`firstExtra`).
  */
-export function chainsOf(tokens: readonly number[], blockSize: number, firstExtra?: string): number[] {
+export function chainsOf(tokens: readonly number[], blockSize: number, first?: string): number[] {
   const chains: number[] = [];
   let chain = PROMPT_START;
   for (let start = 0; start + blockSize <= tokens.length; start += blockSize) {
-    chain = extendChain(chain, tokens.slice(start, start + blockSize), start === 0 ? firstExtra : undefined);
+    chain = extendChain(chain, tokens.slice(start, start + blockSize), start === 0 ? first : undefined);
     chains.push(chain);
   }
   return chains;
+}
+
+/** What stands beside the tokens of a prompt's first block: who its adapter is, and whose salt it has. */
+export function firstExtra(adapter: string | undefined, salt: string | undefined): string | undefined {
+  const parts = [adapter, salt].filter((part) => part !== undefined);
+  return parts.length === 0 ? undefined : parts.join('\n');
 }
 
 const PROMPT_START = 0;

@@ -1,4 +1,4 @@
-import { type BlockAnomalies, BlockIndex, chainsOf, type KvEvent } from './block-index.js';
+import { type BlockAnomalies, BlockIndex, chainsOf, firstExtra, type KvEvent } from './block-index.js';
 import { pathOf, type ServedHistory, type ServedRequest } from './history.js';
 
 export interface EventResidencyOptions {
@@ -18,6 +18,8 @@ export interface PromptTokens {
   readonly documentEnds: readonly number[];
   /** The cache salt that the prompt was sent with. */
   readonly salt?: string | undefined;
+  /** The model that it was sent to, which may be an adapter. */
+  readonly model?: string | undefined;
 }
 
 /** A document in its place: behind all others up to the prompt's start. */
@@ -39,7 +41,17 @@ interface PathRoot {
   readonly children: Map<string, PlacedDocument>;
   /** Whether tokens of its prompts could not be had, and none were learned since. */
   isBlind: boolean;
+  /** Prompts in a row whose beginning the engine had cached, without an event that told of it. */
+  untold: number;
+  /** The model of its prompts. */
+  model: string | undefined;
 }
+
+/** After so many prompts in a row, the events are taken to name other blocks than those that are looked up. */
+const MOST_UNTOLD = 3;
+
+/** Names of adapters that are remembered; the first that was heard of goes first. */
+const MAX_ADAPTERS = 1_024;
 
 const DEFAULT_MAX_DOCUMENTS = 65_536;
 
@@ -62,6 +74,8 @@ export class EventResidency {
   readonly #byChain = new Map<number, PlacedDocument[]>();
   /** By last use, the oldest first; a document is always newer than those behind it. */
   readonly #recent = new Set<PlacedDocument>();
+  /** Models whose blocks the engine keeps apart from those of the model that they adapt. */
+  readonly #adapters = new Set<string>();
   #isExact = false;
   #now = 0;
 
@@ -108,14 +122,16 @@ export class EventResidency {
 
   apply(event: KvEvent, now: number): void {
     this.#now = now;
+    if (event.kind === 'stored' && event.adapter !== undefined) this.#hearOfAdapter(event.adapter);
     this.#index.apply(event);
     // After that nothing is held that was not heard of.
     if (event.kind === 'cleared') this.#isExact = true;
   }
 
-  /** Whether no events were lost, and the tokens of some of this history's prompts can be had. O(1). */
+  /** Whether no events were lost, and events tell of this history's prompts, as far as that was seen. O(1). */
   isExactFor(history: ServedHistory): boolean {
-    return this.#isExact && this.#roots.get(history)?.isBlind !== true;
+    const root = this.#roots.get(history);
+    return this.#isExact && (root === undefined || (!root.isBlind && root.untold < MOST_UNTOLD));
   }
 
   /** Leading steps of a request's path whose tokens are known. O(k). */
@@ -138,9 +154,12 @@ export class EventResidency {
     if (blockSize === 0) return;
     const { keys } = pathOf(request);
     const ends = endsOf(request, prompt);
-    const chains = chainsOf(prompt.tokens, blockSize, prompt.salt);
+    const { model } = prompt;
+    const adapter = model !== undefined && this.#adapters.has(model) ? model : undefined;
+    const chains = chainsOf(prompt.tokens, blockSize, firstExtra(adapter, prompt.salt));
     const root = this.#rootOf(history);
     root.isBlind = false;
+    root.model = model;
     let parent: PlacedDocument | undefined;
     let siblings = root.children;
     for (const [place, key] of keys.entries()) {
@@ -179,12 +198,18 @@ export class EventResidency {
   /**
    * A completed request's path counts as resident by itself. What of it is gone again leaves the history here; where
    * its tokens are unknown, nothing is known to be gone. O(k).
+   *
+   * @param cachedTokens What the engine had cached of the prompt, by its own report: it tells whether its events name
+   *   the blocks of this history's prompts, which they may not (salts in vLLM up to 0.11, adapters in SGLang).
    */
-  settle(history: ServedHistory, request: ServedRequest): void {
+  settle(history: ServedHistory, request: ServedRequest, cachedTokens?: number): void {
     const { keys } = pathOf(request);
     const found = this.#find(history, keys);
     this.#touch(found.at(-1));
     if (!this.#isExact || this.#index.blockSize === 0) return;
+    const [first] = found.flatMap(({ chains }) => chains.slice(0, 1));
+    if (first !== undefined) this.#compare(history, first, cachedTokens);
+    if (!this.isExactFor(history)) return;
     const held = found.findIndex((document) => !document.isResident);
     if (held >= 0) history.removed(keys.slice(0, held + 1));
   }
@@ -197,7 +222,7 @@ export class EventResidency {
    *   document to its end, though the block in which it ends is full only with what stood behind it.
    */
   cachedTokens(history: ServedHistory, request: ServedRequest, unit = this.#index.blockSize): number | undefined {
-    if (!this.#isExact) return undefined;
+    if (!this.isExactFor(history)) return undefined;
     const found = this.#find(history, pathOf(request).keys);
     if (found.length === 0) return undefined;
     const { blockSize } = this.#index;
@@ -210,10 +235,27 @@ export class EventResidency {
     return Math.max(blocks * blockSize, Math.floor(found.at(-1)!.end / unit) * unit);
   }
 
+  /** Holds what the engine reports against what its events say of a prompt's first block. */
+  #compare(history: ServedHistory, first: number, cachedTokens: number | undefined): void {
+    const root = this.#rootOf(history);
+    if (this.#index.has(first)) root.untold = 0;
+    else if (cachedTokens !== undefined && cachedTokens >= this.#index.blockSize) root.untold++;
+  }
+
+  /** Prompts of a model that was not known to be an adapter were looked up among other blocks than theirs. O(paths). */
+  #hearOfAdapter(name: string): void {
+    if (this.#adapters.has(name)) return;
+    if (this.#adapters.size === MAX_ADAPTERS) this.#adapters.delete(this.#adapters.values().next().value!);
+    this.#adapters.add(name);
+    for (const document of this.#recent) {
+      if (document.parent === undefined && document.root.model === name) this.#forget(document);
+    }
+  }
+
   #rootOf(history: ServedHistory): PathRoot {
     let root = this.#roots.get(history);
     if (root === undefined) {
-      root = { history: new WeakRef(history), children: new Map(), isBlind: false };
+      root = { history: new WeakRef(history), children: new Map(), isBlind: false, untold: 0, model: undefined };
       this.#roots.set(history, root);
     }
     return root;

@@ -17,6 +17,10 @@ export interface CompletedPrompt {
   /** Asks the engine for the prompt's tokens; `undefined` where it cannot be asked. */
   readonly request: () => UpstreamRequest | undefined;
   readonly salt: string | undefined;
+  /** The model that it was sent to. */
+  readonly model: string | undefined;
+  /** What the engine had cached of it, where it says so. */
+  readonly cachedTokens: number | undefined;
 }
 
 export interface KvResidencyParts {
@@ -57,8 +61,9 @@ const HAS_NO_TOKENIZER: ReadonlySet<number> = new Set([404, 405, 501]);
 const AGAIN_MS = 60_000;
 
 /**
- * What the events of one engine say that it holds. A batch that cannot be read may have told of blocks that are gone:
- * it counts as lost.
+ * What the events of one engine say that it holds. What cannot be read may have told of blocks that are gone: a batch,
+ * or an event of a known kind, counts as lost. So do blocks of adapters that have numbers and no names (vLLM up to
+ * 0.11): nobody can tell which models these are.
  */
 export class EngineEvents implements EventSink {
   readonly residency = new EventResidency();
@@ -78,11 +83,13 @@ export class EngineEvents implements EventSink {
   }
 
   batch(payload: Uint8Array): void {
-    const { undecodable } = this.anomalies;
+    const { undecodable, unreadable, unnamedAdapters } = this.anomalies;
+    const before = undecodable + unreadable + unnamedAdapters;
     const wasExact = this.residency.isExact;
     for (const event of decodeBatch(payload, this.anomalies, this.#rank))
       this.residency.apply(event, this.#parts.now());
-    if (this.anomalies.undecodable > undecodable) this.lost();
+    const after = this.anomalies;
+    if (after.undecodable + after.unreadable + after.unnamedAdapters > before) this.lost();
     else if (!wasExact && this.residency.isExact) this.#parts.changed('exact');
   }
 
@@ -205,7 +212,7 @@ export class KvResidency {
   }
 
   #learn(prompt: CompletedPrompt, answer: Buffer): void {
-    const { history, arrangements, salt } = prompt;
+    const { history, arrangements, salt, model } = prompt;
     const found = readPromptTokens(answer, prompt.texts());
     if (found === undefined) {
       this.#giveUp(prompt);
@@ -216,7 +223,7 @@ export class KvResidency {
     for (const arrangement of arrangements) {
       const documentEnds = found.documentEnds.slice(place, place + arrangement.documents.length);
       place += documentEnds.length;
-      this.events.learn(history, arrangement, { tokens: found.tokens, preambleEnd, documentEnds, salt });
+      this.events.learn(history, arrangement, { tokens: found.tokens, preambleEnd, documentEnds, salt, model });
       preambleEnd = documentEnds.at(-1) ?? preambleEnd;
     }
     this.#settle(prompt);
@@ -228,7 +235,7 @@ export class KvResidency {
     this.events.giveUp(prompt.history);
   }
 
-  #settle({ history, arrangements }: CompletedPrompt): void {
-    for (const arrangement of arrangements) this.events.settle(history, arrangement);
+  #settle({ history, arrangements, cachedTokens }: CompletedPrompt): void {
+    for (const arrangement of arrangements) this.events.settle(history, arrangement, cachedTokens);
   }
 }

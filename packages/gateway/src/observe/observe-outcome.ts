@@ -106,6 +106,8 @@ function followTokens(
     texts: () => documentTexts(gateway, prompt),
     request: () => body && tokensRequest(engine, call, body),
     salt: body?.string('cache_salt'),
+    model: body?.string('model'),
+    cachedTokens: call.request.exchange.cachedTokens,
   });
 }
 

@@ -82,12 +82,17 @@ describe('batches of KV events', () => {
     [
       'vLLM with an adapter and no extra keys',
       ['BlockStored', [HASH, 2], null, [1, 2, 3, 4], 2, 5, 'GPU', 'sql'],
-      { ...STORED, extras: ['sql', undefined] },
+      { ...STORED, extras: ['sql', undefined], adapter: 'sql' },
     ],
     [
-      'vLLM with an adapter by number',
-      ['BlockStored', [HASH, 2], null, [1, 2, 3, 4], 2, 5],
-      { ...STORED, extras: ['lora:5', undefined] },
+      'vLLM with an adapter and extra keys, which name it in every block',
+      ['BlockStored', [HASH, 2], null, [1, 2, 3, 4], 2, 5, 'GPU', 'sql', [['sql', 'salt'], ['sql']], 0],
+      { ...STORED, extras: ['sql\nsalt', undefined], adapter: 'sql' },
+    ],
+    [
+      'the same, behind a block',
+      ['BlockStored', [HASH, 2], 7, [1, 2, 3, 4], 2, 5, 'GPU', 'sql', [['sql', 'image'], ['sql']], 0],
+      { ...STORED, parent: '7', extras: ['image', undefined], adapter: 'sql' },
     ],
     [
       'a connector that moves a block',
@@ -175,19 +180,43 @@ describe('batches of KV events', () => {
     expect(anomalies).toEqual({ ...noDecodeAnomalies(), otherGroups: 1 });
   });
 
+  test('an adapter that has a number and no name is counted', () => {
+    const { events, anomalies } = read([1, [['BlockStored', [HASH, 2], null, [1, 2, 3, 4], 2, 5]], 0]);
+    expect(events).toEqual([{ ...STORED, extras: ['lora:5', undefined] }]);
+    expect(anomalies).toEqual({ ...noDecodeAnomalies(), unnamedAdapters: 1 });
+  });
+
+  test('a kind of tomorrow costs itself, not its batch', () => {
+    const { events, anomalies } = read([1, [['BlockMoved', [1], 2], ['AllBlocksCleared']], 0]);
+    expect(events).toEqual([{ kind: 'cleared' }]);
+    expect(anomalies).toEqual({ ...noDecodeAnomalies(), unknown: 1 });
+  });
+
   test.each<[string, unknown]>([
-    ['a kind of tomorrow', ['BlockMoved', [1], 2]],
     ['no event', 17],
     ['nothing', null],
+    ['a kind that is none', [7, [1]]],
     ['hashes that are none', ['BlockStored', ['x'], null, [1, 2], 2, null]],
     ['an unsafe number as hash', ['BlockRemoved', [1.5]]],
+    ['no hashes', ['BlockRemoved']],
+    ['a medium that is none', ['BlockRemoved', [1], 3]],
+    ['a group that is none', ['BlockRemoved', [1], 'GPU', 'x']],
+    ['copies of other blocks', { type: 'BlockRemoved', block_hashes: [1], remaining_copy_counts: [1, 2] }],
+    ['copies that are none', { type: 'BlockRemoved', block_hashes: [1], remaining_copy_counts: ['x'] }],
     ['a parent that is none', ['BlockStored', [1], 'x', [1, 2], 2, null]],
     ['tokens that are none', ['BlockStored', [1], null, ['x', 2], 2, null]],
     ['no block size', ['BlockStored', [1], null, [1, 2], 'x', null]],
-  ])('%s costs itself, not its batch', (_, event) => {
+    ['another block size', ['BlockStored', [1], null, [1, 2], 3, null]],
+    ['a name that is none', ['BlockStored', [1], null, [1, 2], 2, null, 'GPU', 4]],
+    ['extra keys that are none', ['BlockStored', [1], null, [1, 2], 2, null, 'GPU', null, ['x']]],
+    [
+      'a salt that is none',
+      { type: 'BlockStored', block_hashes: [1], token_ids: [1, 2], block_size: 2, cache_salt: 4 },
+    ],
+  ])('%s costs itself, not its batch, and is told from what is not known', (_, event) => {
     const { events, anomalies } = read([1, [event, ['AllBlocksCleared']], 0]);
     expect(events).toEqual([{ kind: 'cleared' }]);
-    expect(anomalies).toEqual({ ...noDecodeAnomalies(), unknown: 1 });
+    expect(anomalies).toEqual({ ...noDecodeAnomalies(), unreadable: 1 });
   });
 
   test('never throws, whatever comes', () => {

@@ -5,8 +5,12 @@ import type { KvEvent, KvTier } from '@warmpath/core';
 export interface DecodeAnomalies {
   /** Batches that are no MessagePack, or no batch. */
   undecodable: number;
-  /** Events of unknown kind, or without what their kind needs. */
+  /** Events of unknown kind. */
   unknown: number;
+  /** Events of a known kind, or of none, in which something is not what it should be. */
+  unreadable: number;
+  /** Stored blocks of an adapter that has a number and no name. */
+  unnamedAdapters: number;
   /** Blocks of sliding windows, recurrent states and other groups beside full attention: they follow other rules. */
   otherGroups: number;
   /** Batches of another data-parallel rank than the one whose port this is. */
@@ -14,7 +18,7 @@ export interface DecodeAnomalies {
 }
 
 export function noDecodeAnomalies(): DecodeAnomalies {
-  return { undecodable: 0, unknown: 0, otherGroups: 0, otherRanks: 0 };
+  return { undecodable: 0, unknown: 0, unreadable: 0, unnamedAdapters: 0, otherGroups: 0, otherRanks: 0 };
 }
 
 /** The fields of one event, whichever way it was written. */
@@ -52,6 +56,8 @@ const REMOVED_FIELDS = ['block_hashes', 'medium', 'group_idx'] as const;
 /** Engines' names of where blocks lie; what is not known counts as far away. */
 const TIERS: Readonly<Record<string, KvTier>> = { GPU: 'device', CPU: 'host', CPU_PINNED: 'host' };
 
+const KINDS: ReadonlySet<string> = new Set(['BlockStored', 'BlockRemoved', 'AllBlocksCleared']);
+
 const decoder = new Decoder({ useBigInt64: true });
 
 /**
@@ -81,13 +87,16 @@ export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies, ran
   const read: KvEvent[] = [];
   for (const event of events) {
     const fields = fieldsOf(event);
-    if (fields !== undefined && isOtherGroup(fields)) {
-      anomalies.otherGroups++;
-      continue;
+    if (fields === undefined || typeof fields.type !== 'string') anomalies.unreadable++;
+    else if (!KINDS.has(fields.type)) anomalies.unknown++;
+    else if (isOtherGroup(fields)) anomalies.otherGroups++;
+    else {
+      const known = readEvent(fields);
+      if (known === undefined) anomalies.unreadable++;
+      else read.push(known);
+      if (known?.kind === 'stored' && known.adapter === undefined && isNumber(fields.lora_id))
+        anomalies.unnamedAdapters++;
     }
-    const known = fields && readEvent(fields);
-    if (known === undefined) anomalies.unknown++;
-    else read.push(known);
   }
   return read;
 }
@@ -118,23 +127,40 @@ function isOtherGroup({ group_idx: group, kv_cache_spec_kind: kind }: EventField
   return typeof kind === 'string' && kind !== 'full_attention' && !kind.startsWith('mla');
 }
 
+/** `undefined` where a field that counts is of another type than any version writes. */
 function readEvent(fields: EventFields): KvEvent | undefined {
   if (fields.type === 'AllBlocksCleared') return { kind: 'cleared' };
   const hashes = listOf(fields.block_hashes, hashOf);
-  if (hashes === undefined) return undefined;
-  const tier = tierOf(fields.medium);
-  if (fields.type === 'BlockRemoved') {
-    const copiesLeft = listOf(fields.remaining_copy_counts, count);
-    return { kind: 'removed', tier, hashes, ...(copiesLeft?.length === hashes.length && { copiesLeft }) };
-  }
-  if (fields.type !== 'BlockStored') return undefined;
+  const { group_idx: group, kv_cache_spec_kind: spec, medium } = fields;
+  if (hashes === undefined || !isTextOrAbsent(medium) || !isTextOrAbsent(spec)) return undefined;
+  if (group != null && count(group) === undefined) return undefined;
+  const tier = tierOf(medium);
+  return fields.type === 'BlockRemoved' ? readRemoved(fields, hashes, tier) : readStored(fields, hashes, tier);
+}
+
+function readRemoved(
+  { remaining_copy_counts: counts }: EventFields,
+  hashes: string[],
+  tier: KvTier,
+): KvEvent | undefined {
+  if (counts == null) return { kind: 'removed', tier, hashes };
+  const copiesLeft = listOf(counts, count);
+  return copiesLeft?.length === hashes.length ? { kind: 'removed', tier, hashes, copiesLeft } : undefined;
+}
+
+function readStored(fields: EventFields, hashes: string[], tier: KvTier): KvEvent | undefined {
   const tokens = listOf(fields.token_ids, token);
   const parent = fields.parent_block_hash == null ? undefined : hashOf(fields.parent_block_hash);
   const blockSize = count(fields.block_size);
   if (tokens === undefined || blockSize === undefined) return undefined;
+  // Tokens are those of the blocks, or left out where blocks only move.
+  if (tokens.length !== 0 && tokens.length !== hashes.length * blockSize) return undefined;
   if (fields.parent_block_hash != null && parent === undefined) return undefined;
-  const salt = typeof fields.cache_salt === 'string' ? fields.cache_salt : undefined;
-  const extras = extrasOf(fields, { blocks: hashes.length, isFirst: parent === undefined, salt });
+  const { lora_name: name, cache_salt: namedSalt, extra_keys: keys } = fields;
+  if (!isTextOrAbsent(name) || !isTextOrAbsent(namedSalt) || !isListOrAbsent(keys)) return undefined;
+  const adapter = name ?? undefined;
+  const salt = namedSalt ?? undefined;
+  const extras = extrasOf(fields, { blocks: hashes.length, isFirst: parent === undefined, adapter, salt });
   return {
     kind: 'stored',
     tier,
@@ -143,28 +169,60 @@ function readEvent(fields: EventFields): KvEvent | undefined {
     tokens,
     blockSize,
     ...(extras !== undefined && { extras }),
+    ...(adapter !== undefined && { adapter }),
     ...(salt !== undefined && { scope: salt }),
   };
 }
 
 /**
- * What distinguishes blocks of equal tokens. vLLM lists it by block: adapter, images, and the salt with the first.
- * SGLang names the salt with each event, and versions before that list name the adapter alone.
+ * What distinguishes blocks of equal tokens. vLLM lists it by block: the adapter's name with each, images, and the salt
+ * with the first. SGLang names the salt with each event, and versions before that list name the adapter alone. Blocks
+ * are told apart by all that stands before them, so the adapter counts with a prompt's first block.
  */
 function extrasOf(
-  { extra_keys: keys, lora_id: id, lora_name: name }: EventFields,
-  { blocks, isFirst, salt }: { readonly blocks: number; readonly isFirst: boolean; readonly salt: string | undefined },
+  { extra_keys: keys, lora_id: id }: EventFields,
+  { blocks, isFirst, adapter, salt }: StoredBlocks,
 ): (string | undefined)[] | undefined {
-  if (Array.isArray(keys)) return Array.from({ length: blocks }, (_, place) => extraOf(keys[place]));
-  const adapter = typeof name === 'string' ? name : typeof id === 'number' ? `lora:${id}` : undefined;
-  const first = [adapter, salt].filter((part) => part !== undefined);
+  if (Array.isArray(keys)) {
+    return Array.from({ length: blocks }, (_, place) =>
+      extraOf(keys[place], { adapter, isPromptStart: isFirst && place === 0 }),
+    );
+  }
+  const named = adapter ?? (isNumber(id) ? `lora:${id}` : undefined);
+  const first = [named, salt].filter((part) => part !== undefined);
   if (!isFirst || first.length === 0) return undefined;
   return [first.join('\n'), ...new Array<undefined>(blocks - 1).fill(undefined)];
 }
 
-function extraOf(keys: unknown): string | undefined {
-  if (!Array.isArray(keys) || keys.length === 0) return undefined;
-  return keys.map((key) => (typeof key === 'string' ? key : String(key))).join('\n');
+interface StoredBlocks {
+  readonly blocks: number;
+  /** Whether they begin a prompt. */
+  readonly isFirst: boolean;
+  readonly adapter: string | undefined;
+  readonly salt: string | undefined;
+}
+
+function extraOf(
+  keys: unknown,
+  { adapter, isPromptStart }: { readonly adapter: string | undefined; readonly isPromptStart: boolean },
+): string | undefined {
+  if (!Array.isArray(keys)) return undefined;
+  const own = keys[0] === adapter && !isPromptStart ? keys.slice(1) : keys;
+  if (own.length === 0) return undefined;
+  return own.map((key) => (typeof key === 'string' ? key : String(key))).join('\n');
+}
+
+/** Adapters are numbered from 1 on. */
+function isNumber(id: unknown): boolean {
+  return (typeof id === 'number' || typeof id === 'bigint') && id > 0;
+}
+
+function isTextOrAbsent(value: unknown): value is string | null | undefined {
+  return value == null || typeof value === 'string';
+}
+
+function isListOrAbsent(value: unknown): boolean {
+  return value == null || (Array.isArray(value) && value.every((item) => item == null || Array.isArray(item)));
 }
 
 /** Integers lose nothing as 64 bits; bytes are what they are. */
@@ -184,9 +242,9 @@ function count(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
-function tierOf(medium: unknown): KvTier {
+function tierOf(medium: string | null | undefined): KvTier {
   if (medium == null) return 'device';
-  return TIERS[String(medium).toUpperCase()] ?? 'disk';
+  return TIERS[medium.toUpperCase()] ?? 'disk';
 }
 
 function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
