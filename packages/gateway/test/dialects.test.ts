@@ -9,12 +9,14 @@ import {
   type DialectName,
   dialectOf,
   dialectOfOwner,
+  reusable,
 } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories } from '../src/observe/served-histories.js';
+import { breakpointRule } from '../src/render/cache-breakpoints.js';
 import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
-import { closing, DOCUMENTS, send } from './harness.js';
+import { closing, DOCUMENTS, labelsIn, send, told } from './harness.js';
 
 const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 
@@ -88,6 +90,83 @@ describe('the table of dialects', () => {
     expect(evictsLeastRecent).toBe(reuse.kind === 'prefix');
     expect(maxAgeMs === undefined).toBe(reuse.kind === 'prefix' || reuse.kind === 'slots');
     expect(slots === undefined).toBe(name !== 'llama-server');
+  });
+
+  it.each([
+    ['claude-opus-5', 512],
+    ['claude-mythos-5-20260801', 512],
+    ['claude-sonnet-5', 1_024],
+    ['claude-sonnet-4-5-20250929', 1_024],
+    ['claude-sonnet-4-20250514', 1_024],
+    ['claude-opus-4-20250514', 1_024],
+    ['claude-opus-4-1', 1_024],
+    ['claude-opus-4-8', 1_024],
+    ['claude-3-7-sonnet-20250219', 1_024],
+    ['a model of tomorrow', 1_024],
+    ['claude-opus-4-7', 2_048],
+    ['claude-sonnet-4-6', 2_048],
+    ['anthropic/claude-3.5-haiku', 2_048],
+    ['claude-3-haiku-20240307', 2_048],
+    ['claude-haiku-4-5-20251001', 4_096],
+    ['anthropic.claude-opus-4-5-20251101-v1:0', 4_096],
+    ['anthropic/claude-opus-4.6', 4_096],
+  ])('marks nothing of %s below %i tokens, which it would not cache', (model, least) => {
+    const anthropic = dialectOf('anthropic');
+    const asked = { api: 'messages', model, cacheBreakpoints: undefined } as const;
+    expect(breakpointRule(anthropic, asked)?.least).toBe(least);
+    expect(reusable(anthropic, model, least - 1)).toBe(0);
+    expect(reusable(anthropic, model, least)).toBe(least);
+  });
+
+  it.each<[DialectName, number, number]>([
+    ['vllm', 1_000, 992],
+    ['tensorrt-llm', 1_000, 992],
+    ['embedded', 1_001, 1_001],
+    ['llama-server', 1_001, 1_001],
+    ['sglang', 1_001, 1_001],
+    ['openai', 1_023, 0],
+    ['openai', 1_200, 1_152],
+    ['gemini', 1_023, 0],
+    ['gemini', 1_025, 1_025],
+    ['xai', 127, 0],
+  ])('%s reuses of %i tokens that it holds %i', (name, held, reused) => {
+    expect(reusable(dialectOf(name), 'm', held)).toBe(reused);
+  });
+
+  it.each<[DialectName, number, boolean]>([
+    ['openai', 5, false],
+    ['openai', 300, true],
+    ['gemini', 5, false],
+    ['vllm', 5, true],
+    ['llama-server', 60, true],
+  ])('%s: documents of %i sentences are put into another order: %s', async (dialect, sentences, isArranged) => {
+    const engine = closing(await FakeEngine.start());
+    const gateway = closing(
+      await startGateway({
+        server: { port: 0 },
+        upstream: { url: engine.url, dialect },
+        arrange: { policy: 'exact' },
+        log: { level: 'silent' },
+      }),
+    );
+    const documents = ['a', 'b', 'c'].map((id) => ({
+      id,
+      content: `The weight of ${id} is known. `.repeat(sentences),
+    }));
+    const ask = async (order: readonly object[]) => {
+      const body = { model: 'm', messages: [{ role: 'user', content: 'What?' }], documents: order };
+      const reply = told(await send(`${gateway.url}/v1/chat/completions`, body));
+      return { ...reply, sent: labelsIn(engine.last.body).join('') };
+    };
+    await ask(documents);
+    const second = await ask(documents.toReversed());
+    expect(second.sent.slice(0, 3)).toBe(isArranged ? 'abc' : 'cba');
+    expect(engine.last.body.includes('In order of relevance')).toBe(isArranged);
+    // What was served is known all the same.
+    const third = await ask(documents.toReversed());
+    expect(Number(third['predicted']) > 0).toBe(isArranged);
+    const { text } = await send(`${gateway.url}/metrics`);
+    expect(text).toMatch(/^warmpath_tree_nodes [1-9]/m);
   });
 
   it('decides what histories go by; what was believed of another kind of engine is forgotten', () => {

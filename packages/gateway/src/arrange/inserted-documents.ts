@@ -30,6 +30,7 @@ import {
   type WorkSteps,
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
+import { mayBeReused } from '../engines/kv-residency.js';
 import type { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
@@ -97,19 +98,24 @@ const NO_HISTORY: RecalledHistory = {
 };
 const NO_MESSAGES: ViewedMessages = { messages: [], origins: [], sentMessages: 0 };
 
+/** Estimated tokens of a prompt up to the end of its documents: no two requests share more. */
+function sharedTokens({ preamble, documents }: ArrangeRequest): number {
+  return documents.reduce((sum, { tokens }) => sum + tokens, preamble?.tokens ?? 0);
+}
+
 /**
  * Documents that a request brings beside its messages: decides their order and puts them into the prompt. Pure but for
  * the policy's view and `now`.
  */
 export class InsertedDocuments {
   /** Core's `arrange`, or what stands in for it. */
-  readonly arrange: Arrange;
+  readonly #arrange: Arrange;
   readonly cache: DocumentCache;
   readonly #config: GatewayConfig;
 
   constructor(config: GatewayConfig, cacheBytes: number, arrange: Arrange = arrangeByPolicy) {
     this.#config = config;
-    this.arrange = arrange;
+    this.#arrange = arrange;
     const { limits } = config;
     this.cache = new DocumentCache({ maxBytes: cacheBytes, template: config.arrange.template, limits });
   }
@@ -178,12 +184,28 @@ export class InsertedDocuments {
   }
 
   /**
+   * Decides an order for an engine. Where the prompt is too short for it to reuse anything, no order saves anything: the
+   * documents stay as they were retrieved.
+   *
+   * @param promptTokens Estimated tokens of the whole prompt, where documents stand in it already.
+   */
+  arrange(
+    request: ArrangeRequest,
+    state: TenantModel,
+    now: number,
+    promptTokens = () => sharedTokens(request),
+  ): Arrangement {
+    const isWorthwhile = mayBeReused(state, promptTokens);
+    return this.#arrange(isWorthwhile ? request : { ...request, policy: 'retrieval' }, state.history, now);
+  }
+
+  /**
    * Decides the order and what changes in the body. A defect in between costs the order, not the answer: the documents
    * go out in retrieval order. Should that fail as well, or the input be bad, this throws.
    */
   decide(asked: InsertedRequest, request: InsertedRequest['request'], state: TenantModel, now: number) {
     try {
-      return this.#render(asked, this.arrange(request, state.history, now), state);
+      return this.#render(asked, this.arrange(request, state, now), state);
     } catch (error) {
       if (isBadInput(error)) throw error;
       const anew = { ...asked, repeated: undefined };

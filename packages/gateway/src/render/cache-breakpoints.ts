@@ -1,5 +1,5 @@
 import { type Arrangement, estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core';
-import { type BreakpointRule, type Dialect, dialectOf } from '../engines/dialects/dialects.js';
+import { type BreakpointRule, type Dialect, dialectOf, leastMarked } from '../engines/dialects/dialects.js';
 import type { ApiName } from '../intake/apis/prompt-api.js';
 import type { BodyView } from '../intake/body-view.js';
 import type { ByteSpan } from '../intake/json-scanner.js';
@@ -41,7 +41,8 @@ export function breakpointRule(
 ): BreakpointRule | undefined {
   if (cacheBreakpoints === false) return undefined;
   const known = breakpoints ?? (cacheBreakpoints === true ? dialectOf('anthropic').breakpoints : undefined);
-  return known?.apis.includes(api) && known.models?.test(model) !== false ? known : undefined;
+  if (!known?.apis.includes(api) || known.models?.test(model) === false) return undefined;
+  return { ...known, least: leastMarked(known, model) };
 }
 
 /** Breakpoints that may be added to those that the client set itself. O(body), native. */

@@ -136,7 +136,7 @@ function arrangeOnly(
   const queued = preamble === undefined ? NO_OTHERS : engine.queue.waitingBehind(preamble, tenant);
   const waiting = [...queued, ...others].slice(0, MAX_OTHERS);
   const known = waiting.length === 0 ? request : { ...request, waiting };
-  const arrangement = documents.arrange(known, state.history, now);
+  const arrangement = documents.arrange(known, state, now);
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   gateway.peers?.dispatched(state, served);

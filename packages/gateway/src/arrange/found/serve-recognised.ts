@@ -1,4 +1,10 @@
-import { type Arrangement, type ArrangeRequest, plainTurn, type RecalledHistory } from '@warmpath/core';
+import {
+  type Arrangement,
+  type ArrangeRequest,
+  estimateTokensOfBytes,
+  plainTurn,
+  type RecalledHistory,
+} from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/kv-residency.js';
@@ -89,22 +95,26 @@ interface PlacedRequest {
   readonly sent: SentBody;
 }
 
+/** Every engine caches prompts of so many bytes. */
+const LONG_PROMPT_BYTES = 65_536;
+
 function inPlace(
   gateway: Gateway,
   { queue }: Engine,
   waiting: FoundRequest & Pick<FastifyRequest, 'exchange'>,
-  { history }: TenantModel,
+  state: TenantModel,
 ): PlacedRequest {
   const now = gateway.now();
   const { tenant, switches, exchange } = waiting;
   const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
   const before = found.known?.checkpoint.prompt;
+  const promptTokens = () => estimateTokensOfBytes(found.searched.body.subarray(0, LONG_PROMPT_BYTES));
   const options: InPlaceOptions = {
     ...optionsOf(gateway, waiting),
     arrange: (block) => {
       const others = block.preamble === undefined ? [] : queue.waitingBehind(block.preamble, tenant);
       const asked = { ...switches, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
-      return gateway.documents.arrange(asked, history, now);
+      return gateway.documents.arrange(asked, state, now, promptTokens);
     },
   };
   const placed = traced(gateway, exchange, 'arrange', () => arrangeInPlace(found.request, options, before?.sent));

@@ -22,8 +22,10 @@ export interface BreakpointRule {
   readonly member: string;
   /** Breakpoints in one request, the client's own among them. */
   readonly most: number;
-  /** Shorter prompts are not cached: estimated tokens. */
+  /** Shorter prompts are not cached, whatever is marked: estimated tokens. */
   readonly least: number;
+  /** The same of models that differ. */
+  readonly leastByModel?: readonly { readonly models: RegExp; readonly least: number }[];
   /** The member of a request whose `mode` is `explicit` where the API sets none by itself; else it sets one. */
   readonly implicit?: string;
 }
@@ -191,6 +193,13 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
       member: '"cache_control":{"type":"ephemeral"}',
       most: 4,
       least: 1_024,
+      // As providers list it; of Sonnet 4.6 lists differ, and nothing below 2,048 was seen to be cached
+      // (anthropics/anthropic-sdk-python#1194).
+      leastByModel: [
+        { models: /(?:opus|fable|mythos)-5(?!\d)/, least: 512 },
+        { models: /opus-4[-.]7(?!\d)|sonnet-4[-.]6(?!\d)|(?:3|3[-.]5)-haiku|haiku-3(?!\d)/, least: 2_048 },
+        { models: /(?:opus-4[-.][56]|haiku-4[-.]5)(?!\d)/, least: 4_096 },
+      ],
     },
     needsLeader: true,
     advice: { caching: 'it caches up to marks only: the gateway sets them on `/v1/messages`' },
@@ -304,6 +313,24 @@ export function withSlots(dialect: Dialect, said: number | undefined, stated: St
     clearsIdleSlots: clearsIdle,
   };
   return { ...dialect, reuse: { kind: 'slots', slots } };
+}
+
+/** Tokens below which a model caches no prompt that is marked. */
+export function leastMarked({ least, leastByModel = [] }: BreakpointRule, model: string): number {
+  return leastByModel.find(({ models }) => models.test(model))?.least ?? least;
+}
+
+/** Tokens below which nothing of a prompt is reused, in the engine's own. */
+export function leastReused({ reuse, breakpoints }: Dialect, model: string): number {
+  if (reuse.kind === 'breakpoints') return breakpoints === undefined ? reuse.least : leastMarked(breakpoints, model);
+  return reuse.kind === 'hosted' ? reuse.least : 0;
+}
+
+/** What an engine reuses of so many tokens that it holds of a prompt's start. */
+export function reusable(dialect: Dialect, model: string, tokens: number): number {
+  if (tokens < leastReused(dialect, model)) return 0;
+  const { reuse } = dialect;
+  return reuse.kind === 'prefix' || reuse.kind === 'hosted' ? tokens - (tokens % reuse.unit) : tokens;
 }
 
 /** How believed paths go: whether those used least recently go first, after what time, and by which slots. */
