@@ -42,7 +42,7 @@ const HEALTHY: EngineFacts = {
   models: [{ id: 'm', owned_by: 'vllm' }],
   model: 'm',
   owner: 'vllm',
-  offersTokenize: true,
+  tokenizes: 'chats',
   repeat: { promptTokens: 1_600, cachedTokens: 1_584, streamedCachedTokens: 1_584 },
   half: { promptTokens: 1_600, cachedTokens: 784 },
   blockSize: 16,

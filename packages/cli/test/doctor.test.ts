@@ -78,6 +78,21 @@ describe('warmpath doctor', () => {
     expect(check('/tokenize')).toMatchObject({ verdict: 'warning', advice: expect.stringContaining('KV events') });
   });
 
+  it.each<[string, NonNullable<FakeEngineOptions['tokenizes']>, string, RegExp | undefined]>([
+    [
+      'chats with the texts of tokens',
+      ({ messages }) => (messages === undefined ? {} : { tokens: [1, 2], token_strs: ['<user>', 'one two three'] }),
+      'ok',
+      undefined,
+    ],
+    ['chats without the texts of tokens', () => ({ tokens: [1, 2, 3] }), 'warning', /chats/],
+    ['texts alone', ({ prompt }) => (prompt === undefined ? { error: 'x' } : { tokens: [1] }), 'warning', /chats/],
+    ['nothing, with a body of another kind', () => ({ tokens: [] }), 'warning', /let it through/],
+  ])('tells whether KV events can be followed, of a tokenizer of %s', async (_, tokenizes, verdict, advice) => {
+    const { check } = await examine({ owner: 'vllm', tokenizes });
+    expect(check('/tokenize')).toMatchObject({ verdict, ...(advice && { advice: expect.stringMatching(advice) }) });
+  });
+
   it('sends the key from the variable that is named, and names the model that is asked for', async () => {
     const { code, answer } = await examine(
       { apiKey: 'secret-key' },

@@ -10,6 +10,8 @@ export interface FakeEngineOptions {
   readonly reports?: boolean;
   /** Whether it caches at all. Default true. */
   readonly caches?: boolean;
+  /** What it answers to a body of `/tokenize`; it has none by default. */
+  readonly tokenizes?: (body: Readonly<Record<string, unknown>>) => object;
   readonly owner?: string;
   /** What `GET /props` answers, as llama-server does; 404 if left out. */
   readonly props?: object;
@@ -75,6 +77,9 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
     return json(response, 200, { data: [{ id: 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }] });
   }
   if (request.url === '/props' && options.props !== undefined) return json(response, 200, options.props);
+  if (request.url === '/tokenize' && options.tokenizes !== undefined) {
+    return json(response, 200, options.tokenizes(JSON.parse(text) as Readonly<Record<string, unknown>>));
+  }
   if (request.url !== '/v1/chat/completions') return json(response, 404, { error: { message: 'no such route' } });
   if (options.failsWith !== undefined) {
     return json(response, options.failsWith, { error: { message: 'out of order', type: 'server_error', code: null } });

@@ -31,6 +31,7 @@ export {
 } from './engines/dialects/dialects.js';
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { canHearKvEvents } from './engines/kv-events/zmq-subscriber.js';
+export { readPromptTokens, TOKENS_WITH_TEXTS } from './engines/prompt-tokens.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
 export type { ServedRequest } from './observe/served-request.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
-import type { Dialect } from '@warmpath/gateway';
+import { type Dialect, readPromptTokens, TOKENS_WITH_TEXTS } from '@warmpath/gateway';
 import { quantile } from '../demo/statistics.js';
 import { cachedTokensOf, type EngineClient, type ServedModel } from '../engine-client.js';
 import { divergingText, estimateBlockSize, probeText } from './probe-prompts.js';
@@ -15,7 +15,8 @@ export interface EngineFacts {
   readonly buildNote?: string | undefined;
   /** What its address says it is. */
   readonly dialect?: Dialect | undefined;
-  readonly offersTokenize: boolean;
+  /** What `/tokenize` tells the tokens of, and the text of each: chats, which KV events need; texts alone; nothing. */
+  readonly tokenizes: 'chats' | 'texts' | 'nothing';
   /** The same prompt a second time, as one body and as a stream. */
   readonly repeat: {
     readonly promptTokens: number | undefined;
@@ -39,8 +40,10 @@ const TTFT_PAIRS = 3;
 const BLOCK_PROBES = 16;
 /** Words between two block probes: no divisor of usual block sizes, so that all remainders come up. */
 const BLOCK_PROBE_STEP = 17;
+/** What the engine is asked to tokenize. */
+const TOKENIZED = 'one two three';
 /** Requests of an examination: models, sample, prompt, repeat, stream, half, blocks, `/tokenize`, TTFT. */
-export const MOST_PROBES = 5 + 2 + (1 + BLOCK_PROBES) + 1 + 2 * TTFT_PAIRS;
+export const MOST_PROBES = 5 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
 
 /** What goes with an examination. */
 interface ProbeHooks {
@@ -73,7 +76,7 @@ export async function examine(
     models,
     model: chosen,
     owner: models[0]?.owned_by,
-    offersTokenize: await probe.offersTokenize(),
+    tokenizes: await probe.tokenizes(),
     repeat: { ...repeat, streamedCachedTokens: streamed.cachedTokens },
     half: await probe.halfShared(words),
     blockSize: await probe.blockSize(words),
@@ -151,21 +154,29 @@ class Probe {
     return { cold: median(cold), warm: median(warm) };
   }
 
-  /** vLLM wants `prompt`, llama-server and the embedded engine `content`; each ignores the other. */
-  async offersTokenize(): Promise<boolean> {
+  /** Asks as the gateway does, which looks for documents in the texts of a chat's tokens. */
+  async tokenizes(): Promise<EngineFacts['tokenizes']> {
+    const { model, messages } = this.#body(TOKENIZED);
+    const chat = await this.#tokenize({ model, messages, ...TOKENS_WITH_TEXTS });
+    if (readPromptTokens(Buffer.from(JSON.stringify(chat)), [TOKENIZED]) !== undefined) return 'chats';
+    // vLLM wants `prompt`, llama-server and the embedded engine `content`; each ignores the other.
+    const { tokens } = await this.#tokenize({ model, prompt: TOKENIZED, content: TOKENIZED });
+    return Array.isArray(tokens) && tokens.length > 0 ? 'texts' : 'nothing';
+  }
+
+  async #tokenize(body: object): Promise<{ readonly tokens?: unknown }> {
     try {
-      const body = { model: this.#model, prompt: 'one two', content: 'one two' };
-      const answer = (await this.#client.post('/tokenize', body, this.#signal)) as { tokens?: unknown };
-      return Array.isArray(answer.tokens);
+      const answer = await this.#client.post('/tokenize', body, this.#signal);
+      return typeof answer === 'object' && answer !== null ? answer : {};
     } catch (error) {
       if (this.#signal.aborted) throw error;
-      return false;
+      return {};
     } finally {
       this.#onRequest();
     }
   }
 
-  #body(text: string): object {
+  #body(text: string) {
     return { model: this.#model, messages: [{ role: 'user', content: text }], max_tokens: 1, temperature: 0 };
   }
 }

@@ -124,15 +124,20 @@ function libraries({ buildNote }: EngineFacts): Check[] {
   return [{ name: 'native library', verdict: 'ok', finding, advice: buildNote }];
 }
 
-/** KV events name tokens: without a tokenizer, nobody can tell which documents they speak of. */
+/** KV events name tokens: without those of chats, nobody can tell which documents they speak of. */
 function tokenize(facts: EngineFacts): Check {
-  const { offersTokenize } = facts;
+  const { tokenizes } = facts;
   const { tokenizer } = dialectOfFacts(facts);
   const name = tokenizer ?? '/tokenize';
-  if (offersTokenize) return { name, verdict: 'ok', finding: 'offered' };
-  if (tokenizer === undefined) return { name, verdict: 'unknown', finding: 'not offered' };
-  const advice = 'let it through to the engine, which has it: KV events are of no use without it';
-  return { name, verdict: 'warning', finding: 'not offered', advice };
+  if (tokenizes === 'chats') return { name, verdict: 'ok', finding: 'offered' };
+  const finding =
+    tokenizes === 'texts' ? 'offered for texts, not for chats with the text of each token' : 'not offered';
+  if (tokenizer === undefined) return { name, verdict: 'unknown', finding };
+  const advice =
+    tokenizes === 'texts'
+      ? 'without tokens of chats KV events are of no use: leave `upstream.kvEvents` out, or update the engine'
+      : 'let it through to the engine, which has it: KV events are of no use without it';
+  return { name, verdict: 'warning', finding, advice };
 }
 
 function startsSooner({ ttftMs }: EngineFacts): boolean {

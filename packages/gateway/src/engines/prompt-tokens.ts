@@ -5,6 +5,9 @@ import type { BodyView } from '../intake/body-view.js';
 const CHAT_FIELDS = ['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'add_generation_prompt'];
 const COMPLETION_FIELDS = ['model', 'prompt', 'add_special_tokens'];
 
+/** Members of a question for tokens that ask for their texts, too: each engine reads its own. */
+export const TOKENS_WITH_TEXTS = { with_pieces: true, return_token_strs: true } as const;
+
 /**
  * The body that asks an engine which tokens a prompt becomes (`POST /tokenize`), and which text each of them is:
  * llama-server and the embedded engine read `with_pieces`, vLLM reads `return_token_strs`. `undefined` for a body that
@@ -18,7 +21,7 @@ export function tokenizeBody(body: BodyView): Buffer | undefined {
     const value = body.raw(name);
     return value === undefined ? [] : [`"${name}":${value}`];
   });
-  return Buffer.from(`{${fields.join(',')},"with_pieces":true,"return_token_strs":true}`);
+  return Buffer.from(`{${fields.join(',')},${JSON.stringify(TOKENS_WITH_TEXTS).slice(1)}`);
 }
 
 /** A prompt's tokens, and where in its bytes each ends. */

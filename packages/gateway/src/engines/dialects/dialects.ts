@@ -46,7 +46,7 @@ export interface Dialect {
   readonly salt?: 'cache_salt';
   /** Which `priority` goes first, where requests may have one. */
   readonly priority?: 'lower' | 'higher';
-  /** Path that answers the tokens of a prompt without computing it: what KV events name can be found in it. */
+  /** Path that answers the tokens of a chat without computing it: what KV events name can be found in it. */
   readonly tokenizer?: string;
   /** Its metric, at `GET /metrics`, of requests that wait inside of it. */
   readonly waiting?: string;
@@ -128,7 +128,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'slots', slots: { slots: AUTO_SLOTS, clearsIdleSlots: true } },
     cachedTokens: DETAILS,
-    tokenizer: '/tokenize',
     waiting: 'llamacpp:requests_deferred',
     slotCount: '/props',
     // A slot serves one request until its answer ends: waiting for its first token gains nothing.
