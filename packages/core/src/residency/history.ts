@@ -174,8 +174,8 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * `exact` while the engine's events tell what it holds of this history's prompts; `degraded` while most of the recent predictions that could be
-   * checked were missed; `modelled` where the engine's slots are followed; else `history`.
+   * `exact` while the engine's events tell what it holds of this history's prompts; `degraded` while most of the recent
+   * predictions that could be checked were missed; `modelled` where the engine's slots are followed; else `history`.
    */
   get state(): ResidencyState {
     if (this.#isExact) return 'exact';
@@ -235,8 +235,8 @@ export class ServedHistory implements ResidencyView {
    * is least recent, everything last used before the first document that was certainly missing is forgotten (the
    * watermark: it needs neither the engine's capacity nor its events). Where it reports none, the time to the first
    * token is asked instead (`TtftFeedback`). What is left then bounds the engine's capacity, and from then on what
-   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). While the engine's events are exact,
-   * only steps of which they do not tell are judged, each path by itself. O(path + forgotten).
+   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). While the engine's events are
+   * exact, only steps of which they do not tell are judged, each path by itself. O(path + forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);

@@ -90,8 +90,8 @@ export class PredictionRecord {
 
   /**
    * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the
-   * last use of the first step of which some was certainly missing, or 0 if none was, and which step that is; `exceeded`
-   * says that certainly more was cached than all steps that were known. O(path).
+   * last use of the first step of which some was certainly missing, or 0 if none was, and which step that is;
+   * `exceeded` says that certainly more was cached than all steps that were known. O(path).
    */
   judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);

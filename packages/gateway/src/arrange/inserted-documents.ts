@@ -184,8 +184,8 @@ export class InsertedDocuments {
   }
 
   /**
-   * Decides an order for an engine. Where the prompt is too short for it to reuse anything, no order saves anything: the
-   * documents stay as they were retrieved.
+   * Decides an order for an engine. Where the prompt is too short for it to reuse anything, no order saves anything:
+   * the documents stay as they were retrieved.
    *
    * @param promptTokens Estimated tokens of the whole prompt, where documents stand in it already.
    */

@@ -39,8 +39,8 @@ export function mayBeReused({ engine, model, counts }: TenantModel, estimatedTok
 }
 
 /**
- * Tokens of an arranged prompt that the engine should reuse: as its events say, or an estimate in its own tokens, in the
- * steps in which it reuses them.
+ * Tokens of an arranged prompt that the engine should reuse: as its events say, or an estimate in its own tokens, in
+ * the steps in which it reuses them.
  */
 export function predictedTokens({ engine, model, history, counts }: TenantModel, arrangement: Arrangement): number {
   const { reuse } = engine.dialect;
