@@ -309,8 +309,8 @@ function isStored({ device, host, disk }: Block): boolean {
  * all tokens up to the block's end and the extras; a collision costs a wrong belief, never a wrong answer.
  * O(tokens).
  *
- * @param first What the engine hashes beside the first block's tokens: the adapter's name and the cache salt, each where
- *   there is one, with a line break between them.
+ * @param first What the engine hashes beside the first block's tokens: the adapter's name and the cache salt, each
+ *   where there is one, with a line break between them.
  */
 export function chainsOf(tokens: readonly number[], blockSize: number, first?: string): number[] {
   const chains: number[] = [];
