@@ -407,6 +407,107 @@ describe('DispatchQueue', () => {
     );
   });
 
+  /** Requests of tenants that come, start and end in any order. */
+  function traffic(limit: number, adaptive: boolean, now: () => number = () => 0) {
+    const queue = new DispatchQueue(limit, { ...settings, adaptive, capacity: 1_000 }, { ...PARTS, now });
+    const running: { readonly tenant: string; readonly end: () => void; readonly begin: () => void }[] = [];
+    const enter = (tenant: string) => {
+      const start = (_: number, place: EnginePlace) => {
+        const own = { tenant, begin: () => place.began(100), end: () => end(own) };
+        const end = (each: typeof own) => {
+          running.splice(running.indexOf(each), 1);
+          place.release(true);
+        };
+        running.push(own);
+      };
+      queue.enter(dispatch(tenant, { start, tells: adaptive }));
+    };
+    const of = (tenant: string) => running.filter((each) => each.tenant === tenant).length;
+    return { queue, running, enter, of };
+  }
+
+  it('keeps places for tenants that have none: one that others share the engine with never has all of it', () => {
+    const step = fc.oneof(
+      { weight: 3, arbitrary: fc.record({ tenant: fc.constantFrom('a', 'a', 'a', 'b', 'c') }) },
+      { weight: 1, arbitrary: fc.record({ end: fc.nat() }) },
+    );
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 24 }), fc.array(step, { maxLength: 150 }), (limit, steps) => {
+        const { queue, running, enter, of } = traffic(limit, false);
+        const kept = limit < 4 ? 0 : Math.max(1, Math.floor(limit / 8));
+        const seen = new Set<string>();
+        /** Since another tenant was seen, places that were given up are not all taken again by one. */
+        let fewest = new Map<string, number>();
+        for (const each of steps) {
+          const before = running.length;
+          if ('tenant' in each) {
+            seen.add(each.tenant);
+            const isFirst = of(each.tenant) === 0;
+            enter(each.tenant);
+            // With a place left, a tenant without any never waits.
+            if (isFirst && before < limit) expect(running.length).toBe(before + 1);
+          } else if (running.length > 0) running[each.end % running.length]!.end();
+          expect(running.length).toBeLessThanOrEqual(limit);
+          // Nothing is lost to a tenant that is alone, and never more than what is kept.
+          if (queue.depth > 0) expect(running.length).toBeGreaterThanOrEqual(seen.size < 2 ? limit : limit - kept);
+          const most = new Map([...seen].map((tenant) => [tenant, of(tenant)] as const));
+          if (seen.size > 1) {
+            for (const [tenant, count] of most) {
+              const bound = Math.max(limit - kept, Math.floor(limit / 2), fewest.get(tenant) ?? count);
+              expect(count).toBeLessThanOrEqual(bound);
+            }
+            fewest = most;
+          }
+        }
+        while (running.length > 0) running[0]!.end();
+        // Nobody starves.
+        expect(queue.depth).toBe(0);
+      }),
+      { seed: 7, numRuns: 300 },
+    );
+  });
+
+  it('gives all places to one tenant when no other has come for a minute, at once', () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    try {
+      let now = 0;
+      const { running, enter, of } = traffic(8, false, () => now);
+      enter('b');
+      running[0]!.end();
+      for (let each = 0; each < 9; each++) enter('a');
+      expect(of('a')).toBe(7);
+      now = 60_000;
+      vi.advanceTimersByTime(60_000);
+      expect(of('a')).toBe(8);
+      while (running.length > 0) running[0]!.end();
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('lets a first prompt go above the limit that was learned, where one tenant has most of the engine', () => {
+    let now = 0;
+    const { queue, running, enter, of } = traffic(64, true, () => now);
+    // An engine that takes sixteen at once, a tenth of a second each; the others wait inside.
+    for (let step = 0; step < 200; step++) {
+      while (queue.depth < 32) enter('a');
+      now += 100;
+      const served = running.slice(0, 16);
+      for (const each of served) each.begin();
+      for (const each of served) each.end();
+    }
+    expect(queue.limit).toBeGreaterThan(8);
+    expect(queue.limit).toBeLessThan(48);
+    const before = running.length;
+    enter('b');
+    expect([of('b'), running.length]).toEqual([1, before + 1]);
+    for (const tenant of ['c', 'd', 'e', 'f', 'g', 'h', 'i']) enter(tenant);
+    expect(running.length).toBeLessThanOrEqual(queue.limit + Math.max(1, Math.floor(queue.limit / 8)));
+    enter('b');
+    expect(of('b')).toBe(1);
+    for (const left of queue.takeAll()) expect(left.tenant).toBeDefined();
+  });
+
   it('lets nobody follow for longer than ten seconds', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {

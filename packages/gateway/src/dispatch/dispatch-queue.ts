@@ -18,6 +18,11 @@ const MAX_CONTEXTS = 64;
 const LONGEST_FOLLOW_MS = 10_000;
 /** Dispatches after which it is known how fast the queue moves. */
 const KNOWN_PACE = 8;
+/** Of the engine's places, those that are kept for tenants with fewer than an even share: an eighth of at least four. */
+const KEPT_SHARE = 1 / 8;
+const LEAST_SHARED_PLACES = 4;
+/** Milliseconds after its last request in which a tenant counts as one that may come back. */
+const COMES_BACK_MS = 60_000;
 /** Seconds after which a refused client may try again, at most. */
 const LONGEST_RETRY_S = 60;
 
@@ -27,9 +32,9 @@ const NONE: readonly never[] = [];
  * Requests for one engine, of which so many are under way as it takes before they wait inside of it: `limit` at most,
  * and where the limit adapts what core's `ConcurrencyLimiter` learns. The others wait here. Tenants take turns, so that
  * none waits behind the whole of another's queue: the one with the fewest under way is next, which shares the engine
- * among them. Where all places are taken, the latest request of the tenant that has most of them gives way to one of a
- * tenant that has fewer. One that would wait longer than it may is refused at once. While there is room, a request
- * passes straight through.
+ * among them. Nor may one tenant have all of the engine: see `#mayStart`. Where all places in the queue are taken, the
+ * latest request of the tenant that has most of them gives way to one of a tenant that has fewer. One that would wait
+ * longer than it may is refused at once. While there is room, a request passes straight through.
  */
 export class DispatchQueue {
   readonly #max: number;
@@ -40,6 +45,10 @@ export class DispatchQueue {
   /** Only tenants with waiting requests, in turn. */
   readonly #tenants = new Map<string, TenantQueue>();
   readonly #underWayOf = new Map<string, number>();
+  /** Whose the latest request is, when it came, and when the latest one before it of any other tenant. */
+  #latest: string | undefined;
+  #latestAt = Number.NEGATIVE_INFINITY;
+  #latestOtherAt = Number.NEGATIVE_INFINITY;
   /** Requests that wait; a Map of them kept them alive, as `OpenTable` says. */
   #depth = 0;
   #arrivals = 0;
@@ -93,12 +102,12 @@ export class DispatchQueue {
    * no place for it, or its turn would come too late. O(tenants that wait); O(waiting) when the queue is full.
    */
   enter(dispatch: Dispatch): Waiting | undefined {
-    const isFollowing = this.#isLed(dispatch);
-    if (this.#hasRoom && this.#depth === 0 && !isFollowing) {
+    const now = this.#parts.now();
+    this.#came(dispatch.tenant, now);
+    if (this.#isNext(dispatch.tenant) && this.#mayStart(dispatch.tenant) && !this.#isLed(dispatch)) {
       this.#start(dispatch, 0);
       return undefined;
     }
-    const now = this.#parts.now();
     const allowedMs = this.#allowedMs(dispatch, now);
     this.#refuseLate(dispatch, allowedMs);
     const { capacity } = this.#settings;
@@ -160,6 +169,59 @@ export class DispatchQueue {
   get #hasRoom(): boolean {
     if (this.#settings.adaptive) return this.#limiter.hasRoom(this.#parts.now());
     return this.#limiter.inFlight < this.#max;
+  }
+
+  /**
+   * Whether a tenant may have one more request under way. Where one tenant has more than half of them, others get their
+   * first ones up to an eighth above the limit that was learned, so that they need not wait for the end of its long
+   * answers. The last eighth of `maxConcurrent` goes to nobody beyond an even share among the tenants that are about; a
+   * tenant that is alone has all of it. O(1) while there is room, else O(tenants).
+   */
+  #mayStart(tenant: string): boolean {
+    const { inFlight } = this.#limiter;
+    const own = this.#underWayOf.get(tenant) ?? 0;
+    if (this.#hasRoom) {
+      const kept = this.#max < LEAST_SHARED_PLACES ? 0 : Math.max(1, Math.floor(KEPT_SHARE * this.#max));
+      return inFlight < this.#max - kept || own < Math.max(1, Math.floor(this.#max / this.#tenantsAbout(tenant)));
+    }
+    const { limit } = this;
+    const most = Math.min(this.#max, limit + Math.max(1, Math.floor(KEPT_SHARE * limit)));
+    return own === 0 && inFlight < most && this.#isUnevenlyShared;
+  }
+
+  /** Whether one tenant has more than half of what is under way, and not just one request. */
+  get #isUnevenlyShared(): boolean {
+    const least = Math.max(2, this.#limiter.inFlight / 2 + 0.5);
+    for (const own of this.#underWayOf.values()) if (own >= least) return true;
+    return false;
+  }
+
+  /** Whether nobody waits who goes before this tenant: its first request goes before further ones of others. */
+  #isNext(tenant: string): boolean {
+    if (this.#depth === 0) return true;
+    if (this.#underWayOf.has(tenant)) return false;
+    const next = this.#nextTenant();
+    return next === undefined || this.#underWayOf.has(next);
+  }
+
+  /** Tenants that have requests here, and one more for any that has come of late; `tenant` is among them. */
+  #tenantsAbout(tenant: string): number {
+    let count = this.#underWayOf.size;
+    for (const waiting of this.#tenants.keys()) if (!this.#underWayOf.has(waiting)) count++;
+    return Math.max(count, this.#parts.now() < this.#aloneAt(tenant) ? 2 : 1);
+  }
+
+  /** When a tenant counts as the only one, if no other comes. */
+  #aloneAt(tenant: string): number {
+    return (this.#latest === tenant ? this.#latestOtherAt : this.#latestAt) + COMES_BACK_MS;
+  }
+
+  #came(tenant: string, now: number): void {
+    if (tenant !== this.#latest) {
+      this.#latestOtherAt = this.#latestAt;
+      this.#latest = tenant;
+    }
+    this.#latestAt = now;
   }
 
   /** Milliseconds that a request may wait: until its client has no answer in time any more, too. */
@@ -229,10 +291,10 @@ export class DispatchQueue {
     latest.dispatch.refuse(overloaded('Requests of others, who have fewer, wait in its place.', this.#drainMs));
   }
 
-  /** False where nobody may go: all that wait follow others. */
+  /** False where nobody may go: the engine has no room for whoever is next, or all that wait follow others. */
   #startNext(): boolean {
     const tenant = this.#nextTenant();
-    if (tenant === undefined) return false;
+    if (tenant === undefined || !this.#mayStart(tenant)) return false;
     const queue = this.#tenants.get(tenant)!;
     const now = this.#parts.now();
     const waiting = queue.next(now, (each) => this.#stepsAside(each));
@@ -326,19 +388,27 @@ export class DispatchQueue {
     // A request that fails at once gives its place back while it is being started.
     if (this.#filling) return;
     this.#filling = true;
-    while (this.#hasRoom && this.#depth > 0) if (!this.#startNext()) break;
+    while (this.#depth > 0 && this.#startNext());
     this.#filling = false;
+    const next = this.#depth === 0 ? undefined : this.#nextTenant();
     // Nobody waits for room any more: what comes later says nothing about the pace.
-    if (this.#depth === 0 || this.#hasRoom) this.#lastStart = undefined;
-    else if (this.#settings.adaptive) this.#lookAgain();
+    if (next === undefined) this.#lastStart = undefined;
+    else this.#lookAgain(next);
   }
 
-  /** What the engine has may be stuck: then nothing else would let the others go. */
-  #lookAgain(): void {
+  /**
+   * What the engine has may be stuck, or places are kept for a tenant that does not come back: then nothing else would
+   * let the others go.
+   */
+  #lookAgain(next: string): void {
     if (this.#again !== undefined) return;
     const now = this.#parts.now();
-    const roomAt = this.#limiter.roomAt(now);
-    if (roomAt === undefined) return;
+    const roomAt = this.#hasRoom
+      ? this.#aloneAt(next)
+      : this.#settings.adaptive
+        ? this.#limiter.roomAt(now)
+        : undefined;
+    if (roomAt === undefined || !(roomAt > now)) return;
     this.#again = setTimeout(
       () => {
         this.#again = undefined;
