@@ -428,7 +428,7 @@ describe('DispatchQueue', () => {
 
   it('keeps places for tenants that have none: one that others share the engine with never has all of it', () => {
     const step = fc.oneof(
-      { weight: 3, arbitrary: fc.record({ tenant: fc.constantFrom('a', 'a', 'a', 'b', 'c') }) },
+      { weight: 3, arbitrary: fc.record({ tenant: fc.constantFrom(...'aaaaaaaaaabc') }) },
       { weight: 1, arbitrary: fc.record({ end: fc.nat() }) },
     );
     fc.assert(
