@@ -1,6 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type FoundDocuments, findDocuments } from '../src/arrange/found/find-documents.js';
+import {
+  type FoundDocuments,
+  findDocuments,
+  type SearchedBody,
+  type UnchangedBody,
+} from '../src/arrange/found/find-documents.js';
 import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
 import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
@@ -275,7 +280,15 @@ describe('only new messages are read', () => {
     own: { readonly tenant?: string; readonly switches?: string } = {},
   ): FoundDocuments | undefined {
     const body = Buffer.from(JSON.stringify({ model: 'm', messages }));
-    return findDocuments(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api, ...own } }, 0);
+    return findAndKeep(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api, ...own } }, 0);
+  }
+
+  /** As if the request went out at once. */
+  function findAndKeep(memo: PromptMemo, searched: SearchedBody, now: number): FoundDocuments | undefined {
+    const found = findDocuments(memo, searched, now);
+    if (found === undefined || !('keep' in found)) return found;
+    found.keep(now);
+    return undefined;
   }
 
   /** The chat API, and how many messages it has parsed since that was last asked. */
@@ -313,6 +326,33 @@ describe('only new messages are read', () => {
     expect(memo.bytes).toBeGreaterThan(0);
   });
 
+  it('and nothing is remembered of a request that has not gone out', () => {
+    const memo = new PromptMemo({ maxBytes: 1e6, maxAgeMs: 1e6 });
+    const { api, parsed } = countingApi();
+    const find = (words: readonly string[]) => {
+      const messages = words.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content }));
+      const body = Buffer.from(JSON.stringify({ messages }));
+      return findDocuments(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api } }, 0);
+    };
+    const opening = ['Hello', 'Hi', 'One'];
+    for (let tries = 0; tries < 2; tries++) {
+      expect(find(opening)).toMatchObject({ keep: expect.any(Function) });
+      expect(parsed()).toBe(3);
+      expect(memo.size).toBe(0);
+    }
+    const keep = (found: ReturnType<typeof find>) => (found as UnchangedBody).keep(0);
+    keep(find(opening));
+    // Two go on from there at the same time: whoever goes out last is remembered, and neither twice.
+    const [left, right] = [find([...opening, 'Yes', 'Left']), find([...opening, 'No', 'Right'])];
+    keep(left);
+    keep(right);
+    keep(left);
+    expect(memo.size).toBe(1);
+    parsed();
+    expect(find([...opening, 'Yes', 'Left'])).toBeUndefined();
+    expect(parsed()).toBe(0);
+  });
+
   it('and what is kept is bounded in bytes and in time', () => {
     const memo = new PromptMemo({ maxBytes: 100_000, maxAgeMs: 1_000 });
     if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
@@ -324,7 +364,7 @@ describe('only new messages are read', () => {
         { role: 'user', content: 'And now?' },
       ];
       const body = Buffer.from(JSON.stringify({ messages }));
-      findDocuments(memo, { body, api: chatApi, options: OPTIONS, scope }, now);
+      findAndKeep(memo, { body, api: chatApi, options: OPTIONS, scope }, now);
     };
     for (let name = 0; name < 50; name++) {
       ask(name, 1_000 * (name % 10), 0);

@@ -463,7 +463,7 @@ describe('DispatchQueue', () => {
         // Nobody starves.
         expect(queue.depth).toBe(0);
       }),
-      { seed: 7, numRuns: 300 },
+      { seed: 7, numRuns: 100 },
     );
   });
 

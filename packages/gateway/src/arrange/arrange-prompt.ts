@@ -16,7 +16,7 @@ import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
 const NONE: readonly never[] = [];
 
 /** A prompt in which nothing is arranged. */
-function untouched(body: Buffer, turn: ArrangedPrompt['turn']): ArrangedPrompt {
+function untouched(body: Buffer, turn?: ArrangedPrompt['turn'], keepFound?: () => void): ArrangedPrompt {
   return {
     body,
     state: undefined,
@@ -26,7 +26,7 @@ function untouched(body: Buffer, turn: ArrangedPrompt['turn']): ArrangedPrompt {
     turn,
     prefix: undefined,
     parsed: undefined,
-    keepFound: undefined,
+    keepFound,
   };
 }
 
@@ -45,13 +45,16 @@ export function arrangePrompt(gateway: Gateway, engine: Engine, call: Call, prep
     if (isBadInput(error)) throw error;
     failOpen(gateway, call.request, 'original', error);
     const body = prepared.kind === 'found' ? prepared.found.searched.body : call.body;
-    return untouched(body, undefined);
+    return untouched(body);
   }
 }
 
-function plainPrompt({ exchange }: FastifyRequest, { body, fallback, history }: PlainPrompt): ArrangedPrompt {
+function plainPrompt(
+  { exchange }: FastifyRequest,
+  { body, fallback, history, keepFound }: PlainPrompt,
+): ArrangedPrompt {
   if (fallback !== undefined) exchange.fallback = fallback;
-  return untouched(body, history && { history, sent: plainTurn(history) });
+  return untouched(body, history && { history, sent: plainTurn(history) }, keepFound);
 }
 
 function arrangeInserted(
@@ -85,7 +88,7 @@ function arrangeInserted(
     turn: decided.turn && { history, sent: decided.turn },
     prefix: prefixOf(tenant, parsed.model, preamble.key),
     parsed: engine.prewarmer === undefined || !isShared ? undefined : parsed,
-    keepFound: undefined,
+    keepFound: asked.keepFound,
   };
 }
 

@@ -71,6 +71,8 @@ export interface InsertedRequest {
    */
   readonly supplied: string;
   readonly repeated: SentTurn | undefined;
+  /** As a plain prompt has it. */
+  readonly keepFound?: (() => void) | undefined;
 }
 
 /** A prompt whose order is decided: what changes in the client's bytes, and what is remembered of it. */

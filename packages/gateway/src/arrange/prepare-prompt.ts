@@ -16,7 +16,7 @@ import type { Fallback } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
 import { replayInPlace } from './found/arrange-in-place.js';
-import { findDocuments, type SearchedBody } from './found/find-documents.js';
+import { findDocuments, type SearchedBody, type UnchangedBody } from './found/find-documents.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
 import type { FoundRequest } from './found/serve-recognised.js';
 import { type InsertedRequest, isBadInput } from './inserted-documents.js';
@@ -51,6 +51,8 @@ export interface PlainPrompt {
   readonly fallback?: Fallback;
   /** What is known of the conversation that it is a turn of, if it names one. */
   readonly history?: RecalledHistory | undefined;
+  /** Remembers that no documents stand in it; called when it goes out. */
+  readonly keepFound?: (() => void) | undefined;
 }
 
 /** A scan looks at so many bytes while other work looks at one. */
@@ -173,14 +175,17 @@ function* documentSteps(
     const hasDocuments = parsed?.documents !== undefined;
     // A conversation to which something was added goes before documents that stand in its prompt.
     const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
+    let keepFound: (() => void) | undefined;
     if (!hasDocuments && !isReplayed) {
       const found = findInPrompt(gateway, call, { parsed, asked, history, search });
       // The next slice is that of the order and the edits.
-      yield found === undefined ? 0 : call.body.length;
-      if (found !== undefined) return found;
+      const isFound = found !== undefined && 'kind' in found;
+      yield isFound ? call.body.length : 0;
+      if (isFound) return found;
+      if (found !== undefined) keepFound = () => found.keep(gateway.now());
       lookLater(gateway, call, parsed);
       if (parsed === undefined || history === undefined || history.turns.length === 0)
-        return plain(call, parsed, history);
+        return { ...plain(call, parsed, history), keepFound };
     }
     const whole = replayedInPlace(gateway, call, parsed!, search);
     const view = whole === parsed && prompt !== undefined ? prompt : PromptView.of(whole.body, call.api);
@@ -188,7 +193,7 @@ function* documentSteps(
     if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
     const turn = documents.asTurn(whole, view, asked!, history);
     yield call.body.length;
-    return turn;
+    return keepFound === undefined ? turn : { ...turn, keepFound };
   } catch (error) {
     // Without documents nothing is asked of the gateway that it could refuse.
     if (isBadInput(error) && parsed?.documents === undefined && history === undefined)
@@ -268,7 +273,7 @@ function findInPrompt(
   gateway: Gateway,
   call: Call,
   { parsed, asked, history, search: options }: Omit<Steps, 'prompt'>,
-): FoundRequest | undefined {
+): FoundRequest | UnchangedBody | undefined {
   if (options === undefined) return undefined;
   const { session } = gateway.config;
   const { api, body, tenant } = call;
@@ -282,7 +287,7 @@ function findInPrompt(
     scope: hasMessages(api) && !blocks ? { tenant, api, switches: `${mode} ${deduplicate}` } : undefined,
   };
   const found = findDocuments(gateway.promptMemo, searched, gateway.now());
-  if (found === undefined) return undefined;
+  if (found === undefined || 'keep' in found) return found;
   const switches = asked ?? gateway.documents.withDefaults({ documents: [] });
   return { kind: 'found', tenant, found, switches, deduplicate, blocks, history };
 }

@@ -60,6 +60,11 @@ export class TenantCache<Value> {
     for (const { entries } of this.#shares.values()) for (const { value } of entries.values()) yield value;
   }
 
+  /** The value, which does not count as used by that. */
+  peek(tenant: string, key: string): Value | undefined {
+    return this.#shares.get(tenant)?.entries.get(keptKey(key))?.value;
+  }
+
   /** The value, which counts as used now. */
   get(tenant: string, key: string): Value | undefined {
     const share = this.#shares.get(tenant);

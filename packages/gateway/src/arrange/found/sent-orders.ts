@@ -56,7 +56,7 @@ export class SentOrders {
     return this.#orders.bytes;
   }
 
-  /** How the message at this link was sent; `undefined` if it is new, or was recognised differently then. */
+  /** How the message at this link was sent; `undefined` if it is new, or was recognised differently. Counts as used. */
   of(tenant: string, link: string, blocks: readonly DocumentBlock[]): readonly SentOrder[] | undefined {
     const orders = this.#orders.get(tenant, link);
     const fits =
@@ -64,9 +64,14 @@ export class SentOrders {
     return fits ? orders : undefined;
   }
 
-  /** Whether a message that was sent would be sent the same again. It counts as used. */
+  /** Whether parts of documents of the message at this link were left out. */
+  isShortened(tenant: string, link: string): boolean {
+    return this.#orders.peek(tenant, link)?.some(({ shortened }) => shortened.length > 0) === true;
+  }
+
+  /** Whether a message that was sent would be sent the same again. */
   isCurrent({ tenant, link, orders: sent }: SentMessage): boolean {
-    const orders = this.#orders.get(tenant, link);
+    const orders = this.#orders.peek(tenant, link);
     return orders?.length === sent.length && (orders === sent || orders.every((order, i) => order === sent[i]));
   }
 

@@ -106,7 +106,9 @@ function inPlace(
 ): PlacedRequest {
   const now = gateway.now();
   const { tenant, switches, exchange } = waiting;
-  const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
+  const found = canResume(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
+  // What another request put behind there is taken back, so that this one can go on.
+  if (found.known?.cut.isLonger === true) found.known.conversation.rewind(found.known.checkpoint);
   const before = found.known?.checkpoint.prompt;
   const promptTokens = () => estimateTokensOfBytes(found.searched.body.subarray(0, LONG_PROMPT_BYTES));
   const options: InPlaceOptions = {
@@ -123,25 +125,22 @@ function inPlace(
 }
 
 /**
- * Whether the messages that were left out would still be sent as they were; if so, their conversation can go on from
+ * Whether the messages that were left out would still be sent as they were, so that their conversation can go on from
  * there.
  */
-function isStillKnown({ sentOrders }: Gateway, { tenant, found: { known, request } }: FoundRequest): boolean {
+function canResume({ sentOrders }: Gateway, { tenant, found: { known, request } }: FoundRequest): boolean {
   if (known === undefined) return true;
-  const { conversation, checkpoint, cut } = known;
+  const { conversation, checkpoint } = known;
   if (!conversation.holds(checkpoint)) return false;
   if (!checkpoint.prompt.messages.every((message) => sentOrders.isCurrent(message))) return false;
   // What was shortened once is shortened again, and then all texts count.
-  const orders = request.messages.flatMap(({ link, blocks }) => sentOrders.of(tenant, link, blocks) ?? []);
-  if (orders.some(({ shortened }) => shortened.length > 0)) return false;
-  if (cut.isLonger) conversation.rewind(checkpoint);
-  return true;
+  return !request.messages.some(({ link }) => sentOrders.isShortened(tenant, link));
 }
 
 /** The same request with all of its messages. */
 function foundInAll(gateway: Gateway, { found }: FoundRequest): FoundDocuments {
-  const all = found.known === undefined ? found : findInAll(gateway.promptMemo, found.searched, gateway.now());
-  if (all === undefined) throw new TypeError('what was found before is not found in the whole body');
+  const all = found.known === undefined ? found : findInAll(gateway.promptMemo, found.searched);
+  if (all === undefined || 'keep' in all) throw new TypeError('what was found before is not found in the whole body');
   return all;
 }
 
