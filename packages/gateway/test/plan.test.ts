@@ -1,6 +1,6 @@
 import { planBatch } from '@warmpath/core';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { readPlanRequest } from '../src/plan/plan-request.js';
 import { errorOf, openRequest, type Stand, send, stand } from './harness.js';
 
@@ -118,6 +118,23 @@ describe('POST /v1/plan', () => {
 });
 
 describe('readPlanRequest', () => {
+  it.each([
+    ['too many contexts', `{"contexts":[${'[],'.repeat(400_000)}[]]}`, 'contexts'],
+    ['an unknown field', `{"messages":[${'{},'.repeat(400_000)}{}]}`, 'messages'],
+    ['fields that come again', `{${'"contexts":[],'.repeat(4)}"contexts":["${'x'.repeat(2e6)}"]}`, 'contexts'],
+    ['more values than anybody plans', `{"contexts":[[${'1,'.repeat(5_000_000)}1]]}`, undefined],
+  ])('refuses a large body with %s before it is parsed', (_, text, path) => {
+    const parse = vi.spyOn(JSON, 'parse');
+    try {
+      const code = path === undefined ? 'WARMPATH_BODY_TOO_COMPLEX' : 'WARMPATH_INVALID_REQUEST';
+      const error = expect.objectContaining(path === undefined ? { code } : { code, path });
+      expect(() => readPlanRequest(Buffer.from(text), LIMITS)).toThrow(error);
+      expect(parse).not.toHaveBeenCalled();
+    } finally {
+      parse.mockRestore();
+    }
+  });
+
   it('reads ids and objects alike, or says where they are wrong', () => {
     const document = fc.oneof(
       fc.string(),
@@ -130,7 +147,7 @@ describe('readPlanRequest', () => {
       fc.property(fc.array(context, { maxLength: 6 }), (contexts) => {
         let read: ReturnType<typeof readPlanRequest>;
         try {
-          read = readPlanRequest(JSON.stringify({ contexts }), LIMITS);
+          read = readPlanRequest(Buffer.from(JSON.stringify({ contexts })), LIMITS);
         } catch (error) {
           expect(error).toMatchObject({ path: expect.stringMatching(/^contexts\[\d+\]/) });
           return;
@@ -161,6 +178,6 @@ describe('readPlanRequest', () => {
     ],
     ['too many documents', { contexts: [Array(11).fill('a')] }, 'contexts[0]'],
   ])('refuses %s', (_, body, path) => {
-    expect(() => readPlanRequest(JSON.stringify(body), LIMITS)).toThrow(expect.objectContaining({ path }));
+    expect(() => readPlanRequest(Buffer.from(JSON.stringify(body)), LIMITS)).toThrow(expect.objectContaining({ path }));
   });
 });

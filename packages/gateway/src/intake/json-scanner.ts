@@ -57,11 +57,14 @@ const WORDS = ['true', 'false', 'null'].map((word) => [...Buffer.from(word)]);
 /** Scans the bytes of one JSON text. Errors: `WARMPATH_INVALID_JSON`; `WARMPATH_BODY_TOO_COMPLEX` beyond the bounds. */
 export class JsonScanner {
   readonly bytes: Buffer;
+  readonly #maxSteps: number;
   #steps = 0;
   #values = 0;
 
-  constructor(bytes: Buffer) {
+  /** @param maxSteps Values, and searches inside of strings, after which the text is too complex. */
+  constructor(bytes: Buffer, maxSteps = MAX_STEPS) {
     this.bytes = bytes;
+    this.#maxSteps = maxSteps;
   }
 
   /** Values inside of containers that were scanned so far. */
@@ -77,11 +80,11 @@ export class JsonScanner {
     return { start, end };
   }
 
-  /** The members of the object at `start`, in their order, duplicates included. O(object). */
-  members(start: number): JsonMember[] {
+  /** The members of the object at `start`, in their order, duplicates included, the first `most` of them. O(members). */
+  members(start: number, most = Number.POSITIVE_INFINITY): JsonMember[] {
     const found: JsonMember[] = [];
     let at = this.#open(OPEN_BRACE, start);
-    while (this.bytes[at] !== CLOSE_BRACE) {
+    while (this.bytes[at] !== CLOSE_BRACE && found.length < most) {
       const { key, valueStart } = this.#memberHead(at);
       const end = this.valueEnd(valueStart);
       found.push({ key, start: at, valueStart, end });
@@ -345,7 +348,7 @@ export class JsonScanner {
   }
 
   #step(): void {
-    if (++this.#steps > MAX_STEPS) throw tooComplex(`more than ${MAX_STEPS} values and escaped quotes`);
+    if (++this.#steps > this.#maxSteps) throw tooComplex(`more than ${this.#maxSteps} values and escaped quotes`);
   }
 }
 

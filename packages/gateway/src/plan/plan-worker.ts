@@ -20,10 +20,7 @@ export type PlanOutcome =
  */
 function work({ body, limits }: PlanTask): PlanOutcome {
   try {
-    const { contexts, options } = readPlanRequest(
-      Buffer.from(body.buffer, body.byteOffset, body.length).toString('utf8'),
-      limits,
-    );
+    const { contexts, options } = readPlanRequest(Buffer.from(body.buffer, body.byteOffset, body.length), limits);
     const start = performance.now();
     const { steps, ...summary } = planBatch(contexts, options);
     const ms = performance.now() - start;
