@@ -14,7 +14,7 @@ interface Open {
 }
 
 /** A context that stands in a prompt. */
-interface Found extends Open {
+interface ContextInPrompt extends Open {
   /** Tokens of the prompt in front of it, beyond those it was arranged with. */
   readonly unknownTokens: number;
   /** Whether the text in front of it is that of the last context with its preamble. */
@@ -22,8 +22,8 @@ interface Found extends Open {
 }
 
 /**
- * Finds in a prompt the contexts that were put into it. Frameworks part the step that orders documents from the one
- * that calls the model, and tell neither of the other; the prompt has the documents' texts, and with them proof that
+ * Finds in a prompt the contexts that were put into it. Frameworks separate the step that orders documents from the one
+ * that calls the model, and neither knows of the other; the prompt has the documents' texts, and with them proof that
  * they were sent, and in this order. Bounded to 256 contexts.
  */
 export class OpenContexts {
@@ -43,7 +43,7 @@ export class OpenContexts {
 
   /** Takes out what stands in this prompt. Cost: O(open contexts · length of the prompt). */
   take(prompt: string): SentContexts {
-    const found: Found[] = [];
+    const found: ContextInPrompt[] = [];
     for (const open of this.#open) {
       const at = placeOf(open.texts, prompt);
       if (at < 0) continue;
@@ -71,9 +71,9 @@ export class OpenContexts {
 
 /** The contexts of one prompt on its way to the model. */
 export class SentContexts {
-  readonly #found: readonly Found[];
+  readonly #found: readonly ContextInPrompt[];
 
-  constructor(found: readonly Found[]) {
+  constructor(found: readonly ContextInPrompt[]) {
     this.#found = found;
   }
 
@@ -84,7 +84,7 @@ export class SentContexts {
   /**
    * The engine has answered. Its counts are about the whole prompt; what stands in front of a context and was not known
    * when it was arranged is taken off. Behind another text than last time (a conversation went on), nothing of a
-   * context could be cached: that says nothing of what the engine holds, and no counts are told.
+   * context could be cached: that says nothing of what the engine holds, and no counts are given.
    */
   async completed({ promptTokens, cachedTokens }: EngineUsage = {}): Promise<void> {
     for (const { context, unknownTokens, isComparable } of this.#found) {

@@ -237,7 +237,7 @@ describe('limits of several gateways', () => {
       expect(a.enter(key)).toBeUndefined();
       a.leave(key);
     }
-    const told = a.takeUntold(8);
+    const told = a.takeUnpublished(8);
     clock.now += 600;
     // What was used then has been refilled since as much as it would have been there: a twentieth of a request.
     b.heard(key, told.get(key.name)!, { from: 'a', ageMs: 600 });
@@ -254,18 +254,18 @@ describe('limits of several gateways', () => {
     limits.share();
     limits.enter(key);
     limits.charge(key, 7);
-    const taken = limits.takeUntold(1);
-    expect(limits.takeUntold(1).size).toBe(0);
+    const taken = limits.takeUnpublished(1);
+    expect(limits.takeUnpublished(1).size).toBe(0);
     limits.giveBack(taken);
     limits.charge(key, 1);
-    expect([...limits.takeUntold(1).values()]).toEqual([{ requests: 1, tokens: 8, underWay: 1 }]);
-    expect(limits.takeUntold(0).size).toBe(0);
+    expect([...limits.takeUnpublished(1).values()]).toEqual([{ requests: 1, tokens: 8, underWay: 1 }]);
+    expect(limits.takeUnpublished(0).size).toBe(0);
   });
 
-  /** Each tells the others what is untold. */
+  /** Each tells the others what is unpublished. */
   function tellAll(gateways: readonly RateLimits[]): void {
     for (const [from, gateway] of gateways.entries()) {
-      for (const usage of gateway.takeUntold(8).values()) {
+      for (const usage of gateway.takeUnpublished(8).values()) {
         for (const other of gateways) if (other !== gateway) other.heard(key, usage, { from: `${from}`, ageMs: 0 });
       }
     }

@@ -89,18 +89,18 @@ describe('RequestBodies', () => {
   it('gives back the bytes that came, in whichever chunks, with their length or without', async () => {
     const chunks = fc.array(fc.uint8Array({ maxLength: 40_000 }), { maxLength: 6 });
     await fc.assert(
-      fc.asyncProperty(chunks, fc.boolean(), async (parts, isTold) => {
+      fc.asyncProperty(chunks, fc.boolean(), async (parts, isReported) => {
         const memory = new BodyMemory(2_000_000);
         const whole = Buffer.concat(parts);
         const request = Object.assign(new PassThrough(), {
-          headers: isTold ? { 'content-length': `${whole.length}` } : {},
+          headers: isReported ? { 'content-length': `${whole.length}` } : {},
         });
         const received = receive(request, memory);
         for (const part of parts) if (part.length > 0) request.write(Buffer.from(part));
         request.end();
         const body = await received;
         expect(body.bytes.equals(whole)).toBe(true);
-        if (isTold) expect(memory.bytes).toBe(whole.length);
+        if (isReported) expect(memory.bytes).toBe(whole.length);
         expect(memory.bytes).toBeGreaterThanOrEqual(whole.length);
         body.release();
         expect(memory.bytes).toBe(0);

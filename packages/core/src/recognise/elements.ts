@@ -1,5 +1,5 @@
 import type { DocumentSpan } from './block.js';
-import type { Found } from './format.js';
+import type { DocumentGroup } from './format.js';
 import { JsonTextReader, type JsonValue, memberOf } from './json-text.js';
 
 /** Members that name a document of an API, and its title. */
@@ -11,7 +11,7 @@ const TITLE_KEYS = ['title', 'filename'];
  * OpenAI's file search): each moves as a whole, with every member. `undefined` for what are not at least two objects.
  * O(text).
  */
-export function documentElements(text: string): Found | undefined {
+export function documentElements(text: string): DocumentGroup | undefined {
   const value = new JsonTextReader(`[${text}]`).value(0);
   if (value?.kind !== 'array' || value.elements.length < 2) return undefined;
   if (value.elements.some(({ kind }) => kind !== 'object')) return undefined;

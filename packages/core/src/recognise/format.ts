@@ -15,7 +15,7 @@ export class Region {
     this.certain = certain;
   }
 
-  /** The lines at which a document could open. Found once for all formats. */
+  /** The lines at which a document could open. Looked for once for all formats. */
   get openings(): LineOpenings {
     this.#openings ??= lineOpenings(this.text);
     return this.#openings;
@@ -23,7 +23,7 @@ export class Region {
 }
 
 /** What a format found: documents side by side. */
-export interface Found {
+export interface DocumentGroup {
   readonly documents: readonly DocumentSpan[];
   /**
    * Text in front of the documents that belongs to the form (a wrapper's tag, a lead-in), or the first document's
@@ -49,5 +49,5 @@ export interface DocumentFormat {
   readonly name: FormatName;
   /** Whether it is looked for where nothing marks documents; others are too common in texts that hold none. */
   readonly unasked: boolean;
-  find(region: Region): readonly Found[];
+  find(region: Region): readonly DocumentGroup[];
 }

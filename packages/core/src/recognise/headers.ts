@@ -1,6 +1,6 @@
 import type { DocumentSpan, LabelSpan } from './block.js';
 import { trimmed } from './document-text.js';
-import type { Found, Region } from './format.js';
+import type { DocumentGroup, Region } from './format.js';
 import { beforeRule, endOfLast, shapeOf } from './open-end.js';
 
 /** Where a document opens that is closed by nothing but the next one. */
@@ -34,8 +34,12 @@ interface Opened {
  * opens a new block; anything else makes it uncertain what is a header and what is quoted, and there is no block at
  * all. O(headers + text between).
  */
-export function blocksBetween(region: Region, headers: readonly Header[], closerOf?: CloserOf): readonly Found[] {
-  const found: Found[] = [];
+export function blocksBetween(
+  region: Region,
+  headers: readonly Header[],
+  closerOf?: CloserOf,
+): readonly DocumentGroup[] {
+  const found: DocumentGroup[] = [];
   let run: Opened[] = [];
   let uncertain = false;
   const close = (end: number) => {
@@ -73,7 +77,7 @@ function blockOf(
   region: Region,
   run: readonly Opened[],
   { end, closerOf }: { readonly end: number; readonly closerOf: CloserOf | undefined },
-): Found | undefined {
+): DocumentGroup | undefined {
   const { text, role } = region;
   const counts = run.every(({ header }, place) => header.number === run[0]!.header.number! + place);
   const startsRight = run[0]!.header.number === 0 || run[0]!.header.number === 1;

@@ -42,9 +42,9 @@ export function shapeOf(text: string, spans: readonly (readonly [number, number]
 }
 
 /**
- * Where the last of several documents ends that nothing closes, or `undefined` if what follows it cannot be told from
- * it. Then the document stays where it is, for a question must not move with it, nor half of a document without the
- * other. O(its length).
+ * Where the last of several documents ends that nothing closes, or `undefined` if what follows it cannot be
+ * distinguished from it. Then the document stays where it is, for a question must not move with it, nor half of a
+ * document without the other. O(its length).
  */
 export function endOfLast(
   text: string,

@@ -1,6 +1,6 @@
 import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
 import { documentElements } from './elements.js';
-import { type DocumentFormat, type Found, Region } from './format.js';
+import { type DocumentFormat, type DocumentGroup, Region } from './format.js';
 import { fields } from './formats/fields.js';
 import { headed, markdown } from './formats/headed.js';
 import { json } from './formats/json.js';
@@ -174,7 +174,7 @@ function framedOutside(
 }
 
 /** What a text says before, between and behind what was found in it. */
-function* apartFrom(text: string, found: readonly Found[]): Generator<string> {
+function* apartFrom(text: string, found: readonly DocumentGroup[]): Generator<string> {
   let from = 0;
   for (const { documents } of found) {
     yield text.slice(from, documents[0]!.start);
@@ -183,12 +183,12 @@ function* apartFrom(text: string, found: readonly Found[]): Generator<string> {
   yield text.slice(from);
 }
 
-interface FoundAs extends Found {
+interface FoundGroup extends DocumentGroup {
   readonly format: DocumentFormat;
 }
 
 function toBlock(
-  { documents, format }: Pick<FoundAs, 'documents' | 'format'>,
+  { documents, format }: Pick<FoundGroup, 'documents' | 'format'>,
   {
     index,
     marked,
@@ -236,9 +236,12 @@ function moved(span: DocumentSpan, by: number): DocumentSpan {
 /**
  * What the formats see unasked: outside code, outside what is marked, and the surer format's where two see something.
  */
-function guessed(region: Region, marked: readonly Pick<MarkedRegion, 'outerStart' | 'outerEnd'>[]): readonly FoundAs[] {
+function guessed(
+  region: Region,
+  marked: readonly Pick<MarkedRegion, 'outerStart' | 'outerEnd'>[],
+): readonly FoundGroup[] {
   let taken = marked.map(({ outerStart, outerEnd }) => ({ start: outerStart, end: outerEnd }));
-  const accepted: FoundAs[] = [];
+  const accepted: FoundGroup[] = [];
   for (const format of UNASKED) {
     const free = format.find(region).filter(({ start, end }) => !overlapsAny(taken, start, end));
     for (const found of free) {
@@ -269,7 +272,7 @@ function overlapsAny(sorted: readonly { readonly start: number; readonly end: nu
  * Leaves out what opens inside a fence of code. Fences are counted from the end of the documents before, because a
  * passage may have been cut in the middle of its code. JSON stands in fences by custom.
  */
-function outsideCode(text: string, found: readonly FoundAs[]): readonly FoundAs[] {
+function outsideCode(text: string, found: readonly FoundGroup[]): readonly FoundGroup[] {
   if (!text.includes('```')) return found;
   const fence = /^[ \t]*```/gm;
   let open = false;

@@ -1,7 +1,7 @@
 import { ABSENT, type HeapOrder, IndexedHeap } from './indexed-heap.js';
 import { USE_HALF_LIFE } from './policy.js';
 
-/** Whose nodes they are. Owners share every tier fairly; they are told apart by identity. */
+/** Whose nodes they are. Owners share every tier fairly; they are distinguished by identity. */
 export interface NodeOwner {
   /** Whether it uses its nodes for work that can wait, which displaces nothing that other work uses. */
   readonly canWait: boolean;

@@ -54,14 +54,14 @@ interface Sample {
 
 /**
  * Learns how many requests an engine takes before they wait inside of it, so that they wait where they can still be
- * ordered. Told when requests are sent, begin to answer and end; by windows of them it estimates what waits in the
- * engine (Little's law: requests a millisecond, times the mean of what first tokens took longer than computing their
- * prompts does) and sets the limit to what is left, plus a headroom of 12 %, at most the root. How long an answer is
- * has no influence. What computing alone takes is learned from requests that few others were ahead of; under lasting
+ * ordered. Its caller says when requests are sent, begin and end; by windows of them it estimates what waits in
+ * the engine (Little's law: requests a millisecond, times the mean of what first tokens took longer than computing
+ * their prompts does) and sets the limit to what is left, plus a headroom of 12 %, at most the root. How long an answer
+ * is has no influence. What computing alone takes is learned from requests that few others were ahead of; under lasting
  * load, quiet windows make such requests (Envoy's gradient controller re-measures its minimum likewise).
  *
  * An engine in which all requests have begun gets one above the limit: it has nothing to prefill. So does one that
- * nothing is heard of for long: one request that is stuck must not hold up all others.
+ * makes no progress for long: one request that is stuck must not hold up all others.
  *
  * Starts at `max`: a limit is learned from waiting, never assumed. Deterministic; times are the caller's milliseconds.
  * Cost: O(1) a call, O(samples log samples) at the end of a window.
@@ -80,7 +80,7 @@ export class ConcurrencyLimiter {
   #openedAt = 0;
   #measuredAt = 0;
   /** When a request last began or ended. */
-  #heardAt = 0;
+  #progressAt = 0;
   /** Milliseconds times requests in flight. */
   #area = 0;
   #peak = 0;
@@ -90,7 +90,7 @@ export class ConcurrencyLimiter {
   /** The first requests that were sent in the window, how many that will be, and of how many all is known. */
   #looksAt: SentRequest[] = [];
   #count = FEWEST_REQUESTS;
-  #heard = 0;
+  #known = 0;
   #reports = 0;
   #reported = 0;
   #waiting = 0;
@@ -146,14 +146,14 @@ export class ConcurrencyLimiter {
   /** When there will be room for one more though nothing else happens until then; `undefined` for never. */
   roomAt(now: number): number | undefined {
     if (this.#inFlight >= this.#max || this.#stallMs === 0) return undefined;
-    return this.#heardAt + (this.#stalls(now) + 1) * this.#stallMs;
+    return this.#progressAt + (this.#stalls(now) + 1) * this.#stallMs;
   }
 
   /** A request is sent. `tells`: whether `began` will say when its answer begins, before it ends. */
   sent(now: number, tells: boolean): SentRequest {
     if (!this.#isOpen) this.#open(now);
     this.#measure(now);
-    if (this.#inFlight === 0) this.#heardAt = now;
+    if (this.#inFlight === 0) this.#progressAt = now;
     this.#inFlight++;
     this.#sent++;
     if (tells) this.#prefilling++;
@@ -178,7 +178,7 @@ export class ConcurrencyLimiter {
     const ms = Math.max(0, now - request.sentAt);
     request.began = { ms, newTokens: Math.max(0, newTokens) };
     this.#firstTokenMs = average(this.#firstTokenMs, ms);
-    this.#hear(request, now);
+    this.#progress(request, now);
   }
 
   /** A request is over, whatever became of it. */
@@ -189,8 +189,8 @@ export class ConcurrencyLimiter {
     this.#inFlight--;
     if (request.level > 0 && request.began === undefined) this.#prefilling--;
     this.#residenceMs = average(this.#residenceMs, Math.max(0, now - request.sentAt));
-    this.#heardAt = now;
-    if (request.began === undefined) this.#hear(request, now);
+    this.#progressAt = now;
+    if (request.began === undefined) this.#progress(request, now);
   }
 
   /** The engine says how many requests wait inside of it. */
@@ -212,7 +212,7 @@ export class ConcurrencyLimiter {
     // After a quiet window, the engine fills again first.
     const usual = this.#quiet?.level ?? Math.max(this.#inFlight, Math.min(this.#limit, this.#usualPeak));
     this.#count = Math.min(MOST_REQUESTS, Math.max(FEWEST_REQUESTS, usual));
-    this.#heard = 0;
+    this.#known = 0;
     this.#reports = 0;
     this.#reported = 0;
   }
@@ -222,10 +222,10 @@ export class ConcurrencyLimiter {
     return STALL * Math.max(this.#residenceMs ?? 0, this.#firstTokenMs ?? 0);
   }
 
-  /** How often it has not been heard of for that long: so many requests do not count, or all would wait for them. */
+  /** How often it has made no progress for that long: so many requests do not count, or all would wait for them. */
   #stalls(now: number): number {
     const ms = this.#stallMs;
-    return ms === 0 || this.#inFlight === 0 ? 0 : Math.max(0, Math.floor((now - this.#heardAt) / ms));
+    return ms === 0 || this.#inFlight === 0 ? 0 : Math.max(0, Math.floor((now - this.#progressAt) / ms));
   }
 
   #measure(now: number): void {
@@ -233,11 +233,11 @@ export class ConcurrencyLimiter {
     this.#measuredAt = now;
   }
 
-  #hear(request: SentRequest, now: number): void {
-    this.#heardAt = now;
-    // Whatever is heard may be what a window waits for, such as time.
+  #progress(request: SentRequest, now: number): void {
+    this.#progressAt = now;
+    // Any progress may be what a window waits for, such as time.
     if (!this.#isOpen) return;
-    if (request.window === this.#window) this.#heard++;
+    if (request.window === this.#window) this.#known++;
     if (this.#quiet !== undefined) this.#maybeEndQuiet(now);
     else this.#maybeEnd(now);
   }
@@ -263,7 +263,7 @@ export class ConcurrencyLimiter {
 
   #maybeEndQuiet(now: number): void {
     const isLate = now - this.#openedAt > QUIET_PATIENCE * (this.#firstTokenMs ?? 0);
-    if (this.#heard < this.#count && !isLate) return;
+    if (this.#known < this.#count && !isLate) return;
     const change = this.#reference.replace(this.#samples(now), REFERENCE_CHANGE);
     this.#interval = change > REFERENCE_CHANGE ? FEWEST_WINDOWS : Math.min(MOST_WINDOWS, 2 * this.#interval);
     this.#windowsSinceQuiet = 0;
@@ -274,20 +274,20 @@ export class ConcurrencyLimiter {
   #maybeEnd(now: number): void {
     const ms = now - this.#openedAt;
     this.#measure(now);
-    if (this.#heard < (1 - TRIMMED_SHARE) * this.#count) return;
+    if (this.#known < (1 - TRIMMED_SHARE) * this.#count) return;
     if (!(ms > 0) || ms < (this.#residenceMs ?? 0)) return;
     const inFlight = this.#area / ms;
     this.#isOpen = false;
     this.#usualPeak = this.#peak;
     const samples = this.#samples(now);
     this.#learnReference(samples);
-    const told = this.#reports > 0 ? this.#reported / this.#reports : 0;
+    const reportedWaiting = this.#reports > 0 ? this.#reported / this.#reports : 0;
     const estimated = (this.#sent / ms) * this.#excess(samples);
-    const waiting = Math.min(inFlight, Math.max(0, told, estimated));
+    const waiting = Math.min(inFlight, Math.max(0, reportedWaiting, estimated));
     this.#waiting = waiting;
     this.#busy = Math.max(1, inFlight - waiting);
     if (samples.length === 0 && this.#reports === 0) return;
-    const isSurprising = waiting > 1 + SURPRISING_SHARE * inFlight && waiting > told;
+    const isSurprising = waiting > 1 + SURPRISING_SHARE * inFlight && waiting > reportedWaiting;
     if (isSurprising && this.#windowsSinceQuiet > 1) this.#beQuiet();
     else {
       this.#adjust(inFlight, waiting);

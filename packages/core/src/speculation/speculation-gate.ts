@@ -18,7 +18,7 @@ export interface FinishedSearch {
   readonly wastedTokens: number;
 }
 
-/** Stages that are told apart; later ones count as the last of these. */
+/** Stages that are distinguished; later ones count as the last of these. */
 const MOST_STAGES = 64;
 /** Searches after which an observation counts half. */
 const HALF_LIFE = 200;

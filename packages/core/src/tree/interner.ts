@@ -13,7 +13,7 @@ const SMALLEST_CAPACITY = 256;
  * Gives every key a small positive integer, so that the tree compares and hashes integers. A number is held by the
  * nodes that use it and is given to another key once nobody holds it: memory follows the tree, not the history of keys.
  *
- * Keys are told apart by the two lanes of their fingerprint (unfolded: the table mixes them), as texts are by their
+ * Keys are distinguished by the two lanes of their fingerprint (unfolded: the table mixes them), as texts are by their
  * key. A look-up then costs one cache line, where a `Map` of strings costs about five. A chance collision (1 in 10¹⁹ a
  * pair) would make a prediction wrong and nothing else.
  */

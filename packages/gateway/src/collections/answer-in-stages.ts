@@ -91,17 +91,17 @@ export async function answerInStages(
       }
       if (!final) continue;
       warming?.end();
-      const told = collections.told(call.request, warnings);
+      const clientWarnings = collections.clientWarnings(call.request, warnings);
       const wasSpeculated = live !== undefined || wastedTokens > 0;
       const answer = retrieval.withDocuments(candidates);
       if (live !== undefined && !live.reply.hasFailed) {
         exchange.retrieval = { ...exchange.retrieval, speculation: 'confirmed', aheadMs: now - live.startedAt };
-        Object.assign(live.call.sources!, { passages: candidates, told });
+        Object.assign(live.call.sources!, { passages: candidates, clientWarnings });
         live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange) }));
       } else {
         end();
         if (wasSpeculated) exchange.retrieval = { ...exchange.retrieval, speculation: 'wrong' };
-        Object.assign(answer.sources!, { told });
+        Object.assign(answer.sources!, { clientWarnings });
         await serve(answer);
       }
       if (wasSpeculated) gateway.metrics.speculated(exchange.retrieval.speculation!, wastedTokens);

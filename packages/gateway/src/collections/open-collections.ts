@@ -19,11 +19,11 @@ const MOST_LISTED = 64;
 const MOST_COLLECTIONS = 100;
 /** The n-th stage by which a caller may end a search at most. No search has as many. */
 export const MOST_STAGES = 32;
-/** Kinds of what searches go without that are told apart in the log. */
+/** Kinds of what searches go without that the log distinguishes. */
 const MOST_LOGGED = 64;
 
 /** Warnings as a caller reads them; left out where there are none. */
-export interface ToldWarnings {
+export interface ClientWarnings {
   readonly warnings?: readonly Warning[];
 }
 
@@ -169,10 +169,13 @@ export class OpenCollections {
   }
 
   /**
-   * What a caller is told of what a search or a write went without: not the addresses of servers that only the operator
+   * What a caller learns of what a search or a write went without: not the addresses of servers that only the operator
    * knows. The log says it once, and again after it was there in between.
    */
-  told({ exchange, log }: Pick<FastifyRequest, 'exchange' | 'log'>, warnings: readonly Warning[] = NONE): ToldWarnings {
+  clientWarnings(
+    { exchange, log }: Pick<FastifyRequest, 'exchange' | 'log'>,
+    warnings: readonly Warning[] = NONE,
+  ): ClientWarnings {
     exchange.retrievalWarnings = warnings;
     if (warnings.length === 0) {
       this.#logged.clear();

@@ -4,13 +4,13 @@ import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
 import type { ApiName } from '../intake/apis/prompt-api.js';
 import { BodyView } from '../intake/body-view.js';
 import { applyEdits } from '../intake/json-scanner.js';
-import type { ToldWarnings } from './open-collections.js';
+import type { ClientWarnings } from './open-collections.js';
 
 /** The passages that an answer is made from, best first. A later stage of the search may rank them anew. */
 export interface Sources {
   passages: readonly ScoredDocument[];
   /** What the search went without. */
-  told?: ToldWarnings;
+  clientWarnings?: ClientWarnings;
 }
 
 /** How the line begins that ends a stream: the sources stand before it, or in its event. */
@@ -23,7 +23,7 @@ const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
     `event:response.${end}`,
   ]),
 };
-/** Bytes by which such a line is told from any other. */
+/** Bytes by which such a line differs from any other. */
 const LONGEST_LINE = Math.max(...Object.values(LAST_LINES).flatMap((lines) => lines.map(({ length }) => length)));
 /** The type of the event where events have types of which clients pass over those that they do not know. */
 const EVENT = 'warmpath.sources';
@@ -173,7 +173,7 @@ export class SourcedAnswer implements ResponseBody {
     const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
       return { id, label: this.#labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
     });
-    return JSON.stringify({ sources, ...this.#sources.told });
+    return JSON.stringify({ sources, ...this.#sources.clientWarnings });
   }
 
   #event(): string {

@@ -121,7 +121,7 @@ export const server = z
       .max(100_000)
       .optional()
       .describe(
-        'Keys that clients must have: `name`, `sha256` (or `key` in clear), and where wanted `tenant`, `requestsPerMinute`, `tokensPerMinute` and `maxConcurrent`. Without any, clients are told apart by whatever key they send, which the engine gets.',
+        'Keys that clients must have: `name`, `sha256` (or `key` in clear), and where wanted `tenant`, `requestsPerMinute`, `tokensPerMinute` and `maxConcurrent`. Without any, clients are distinguished by whatever key they send, which the engine gets.',
       ),
     trustedHeaders: trustedHeaders.prefault({}),
     jwt: jwt.optional(),

@@ -15,9 +15,9 @@ const MAX_VIEWERS = 16;
 const MAX_BEHIND_BYTES = 2_097_152;
 /** Requests that one tick tells. */
 const MAX_REQUESTS = 250;
-/** The latest requests that a new viewer is told. */
+/** The latest requests that a new viewer gets. */
 const START_REQUESTS = 1_000;
-/** Milliseconds for which a tree that was told is told again. */
+/** Milliseconds for which a tree that was shown is shown again. */
 const TREE_TTL_MS = 2_000;
 
 /**
@@ -32,7 +32,7 @@ export class DashboardFeed {
   #isBusy = false;
   #collections: CollectionsStatus | null = null;
   #isListing = false;
-  /** What the last tick told: the slot it ended in, and the latest request. */
+  /** What the last tick sent: the slot it ended in, and the latest request. */
   #slot = 0;
   #sequence = 0;
   /** What came of asking each engine. */
@@ -129,15 +129,15 @@ export class DashboardFeed {
     const values = await metrics.values();
     const now = clock();
     const ended = requests.sequence - this.#sequence;
-    const told = requests.latest(this.#sequence, MAX_REQUESTS);
+    const shown = requests.latest(this.#sequence, MAX_REQUESTS);
     let degradedHistories = 0;
     for (const { history } of histories.values()) if (history.state === 'degraded') degradedHistories++;
     const tick: FeedTick = {
       time: Date.now(),
       now,
       slots: traffic.since(this.#slot, now),
-      requests: told,
-      omitted: ended - told.length,
+      requests: shown,
+      omitted: ended - shown.length,
       metrics: values,
       engines: this.#gateway.engines.all.map((engine) => this.#statusOf(engine)),
       collections: this.#collections,
@@ -184,12 +184,12 @@ export class DashboardFeed {
     try {
       const { listed, isAll } = await collections.list();
       const { names } = config.dashboard;
-      const told = listed.map((each) => ({
+      const shown = listed.map((each) => ({
         ...each,
         tenant: nameOf(each.tenant, names),
         name: nameOf(each.name, names),
       }));
-      if (this.#viewers.size > 0) this.#collections = { listed: told, isAll };
+      if (this.#viewers.size > 0) this.#collections = { listed: shown, isAll };
     } catch {
       this.#collections = null;
     } finally {

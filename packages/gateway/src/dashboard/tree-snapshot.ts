@@ -3,7 +3,7 @@ import { fingerprint } from '@warmpath/core';
 import type { HistoryTree, TreeRow, TreeSnapshot } from '@warmpath/dashboard';
 import type { ServedHistories, TenantModel } from '../observe/served-histories.js';
 
-/** Nodes and histories that are told at most. */
+/** Nodes and histories that are shown at most. */
 const MAX_NODES = 10_000;
 const MAX_HISTORIES = 256;
 /** Characters of a label. */
@@ -13,24 +13,24 @@ const LABEL_LENGTH = 120;
 const SALT = randomUUID();
 
 /**
- * What the engine is believed to hold, of all tenants and models. Bounded: small trees are told whole, large ones share
- * what is left, each its most recently used nodes. O(nodes told + histories).
+ * What the engine is believed to hold, of all tenants and models. Bounded: small trees are shown whole, large ones
+ * share what is left, each its most recently used nodes. O(nodes shown + histories).
  *
- * @param names whether documents and tenants are told by name; else by a short hash that is this process's alone.
+ * @param names whether documents and tenants are shown by name; else by a short hash that is this process's alone.
  */
 export function treeSnapshot(histories: ServedHistories, now: number, names: boolean): TreeSnapshot {
   const all = [...histories.values()].toSorted((a, b) => b.history.tree.nodes - a.history.tree.nodes);
-  const told = all.slice(0, MAX_HISTORIES).reverse();
+  const shown = all.slice(0, MAX_HISTORIES).reverse();
   let left = MAX_NODES;
-  const trees = told.map((state, i) => {
-    const tree = historyTree(state, { limit: Math.floor(left / (told.length - i)), now, names });
+  const trees = shown.map((state, i) => {
+    const tree = historyTree(state, { limit: Math.floor(left / (shown.length - i)), now, names });
     left -= tree.rows.length;
     return tree;
   });
   const nodes = sumOf(all, ({ history }) => history.tree.nodes);
   return {
     histories: trees.reverse(),
-    omittedHistories: all.length - told.length,
+    omittedHistories: all.length - shown.length,
     omittedNodes: nodes - (MAX_NODES - left),
     nodes,
     tokens: sumOf(all, ({ history }) => history.tree.tokens),

@@ -18,7 +18,9 @@ const MAX_CONTEXTS = 64;
 const LONGEST_FOLLOW_MS = 10_000;
 /** Dispatches after which it is known how fast the queue moves. */
 const KNOWN_PACE = 8;
-/** Of the engine's places, those that are kept for tenants with fewer than an even share: an eighth of at least four. */
+/**
+ * Of the engine's places, those that are kept for tenants with fewer than an even share: an eighth of at least four.
+ */
 const KEPT_SHARE = 1 / 8;
 const LEAST_SHARED_PLACES = 4;
 /** Milliseconds after its last request in which a tenant counts as one that may come back. */

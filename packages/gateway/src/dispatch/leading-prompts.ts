@@ -19,7 +19,7 @@ const COMPUTED_ENTRY_BYTES = 8;
 
 /**
  * The prompts of an engine that are the first to compute what they begin with. Some engines compute it once for each
- * request of a burst, unless one goes ahead: those that would follow it are told apart here. Bounded by the requests
+ * request of a burst, unless one goes ahead: those that would follow it are distinguished here. Bounded by the requests
  * that the engine has. O(leaders of the same preamble) a question.
  */
 export class LeadingPrompts {

@@ -11,7 +11,7 @@ export interface EngineWatchOptions {
   /** Hears of every change. */
   readonly tell: (report: EngineReport) => void;
   /** Hears every answer. */
-  readonly heard: (report: EngineReport) => void;
+  readonly reported: (report: EngineReport) => void;
   /** Milliseconds between two questions while the engine is up; none are asked then where it says nothing. */
   readonly againMs: () => number | undefined;
 }
@@ -48,9 +48,9 @@ export class EngineWatch {
   async #ask(nextWaitMs: number): Promise<void> {
     const report = await this.#probe();
     if (this.#closed) return;
-    const { tell, heard } = this.#options;
+    const { tell, reported } = this.#options;
     const againMs = this.#options.againMs();
-    heard(report);
+    reported(report);
     const { state, problem } = report;
     if (state !== this.#last?.state || problem !== this.#last.problem) tell(report);
     this.#last = { state, problem };

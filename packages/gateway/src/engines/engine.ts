@@ -284,14 +284,14 @@ export class Engine {
   /** Asks from now on what is there: until it is up, or, where `isChecked`, for ever, and its health hears of it. */
   watch(tell: (report: EngineReport) => void, isChecked: boolean): void {
     const { health } = this.#parts.config;
-    const heard = (report: EngineReport) => {
+    const reported = (report: EngineReport) => {
       this.#learnDialect(report);
       if (isChecked)
         this.health.checked(report.problem !== undefined && report.state !== 'wants-key' ? report.state : undefined);
     };
     this.#watch = new EngineWatch(() => this.probe(), {
       tell,
-      heard,
+      reported,
       againMs: () => (isChecked ? health.checkMs : undefined),
     });
     this.#watch.look();

@@ -139,7 +139,7 @@ export class Authenticator {
   }
 }
 
-/** Clients whom nobody checks are told apart by all that they send as a key. */
+/** Clients whom nobody checks are distinguished by all that they send as a key. */
 function unchecked(headers: IncomingHttpHeaders, endUser: string | undefined): Caller {
   const credentials: string[] = [];
   for (const name of KEY_HEADERS) {

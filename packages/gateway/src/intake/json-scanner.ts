@@ -80,7 +80,9 @@ export class JsonScanner {
     return { start, end };
   }
 
-  /** The members of the object at `start`, in their order, duplicates included, the first `most` of them. O(members). */
+  /**
+   * The members of the object at `start`, in their order, duplicates included, the first `most` of them. O(members).
+   */
   members(start: number, most = Number.POSITIVE_INFINITY): JsonMember[] {
     const found: JsonMember[] = [];
     let at = this.#open(OPEN_BRACE, start);

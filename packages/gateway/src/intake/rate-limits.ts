@@ -65,7 +65,7 @@ export interface KeyUsage {
  * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and
  * is charged with what it used when its answer is over. Holds three numbers for each key that was used.
  *
- * Several gateways tell each other what a key did (`takeUntold`, `heard`): then its limits hold for all of them
+ * Several gateways tell each other what a key did (`takeUnpublished`, `heard`): then its limits hold for all of them
  * together, but for what they have not told each other yet.
  */
 export class RateLimits {
@@ -73,7 +73,7 @@ export class RateLimits {
   /** By the names of keys, which stay where a key itself is replaced. */
   readonly #uses = new Map<string, KeyUse>();
   /** What other gateways are to hear of limited keys, by their names; `undefined` where there are none. */
-  #untold: Map<string, { requests: number; tokens: number }> | undefined;
+  #unpublished: Map<string, { requests: number; tokens: number }> | undefined;
   #refreshedAt = Number.NEGATIVE_INFINITY;
 
   /** @param now The monotonic clock, in milliseconds. */
@@ -83,7 +83,7 @@ export class RateLimits {
 
   /** There are other gateways to be told. */
   share(): void {
-    this.#untold ??= new Map();
+    this.#unpublished ??= new Map();
   }
 
   /** Lets a request of that key in, which `leave` ends; or says why not. O(1); O(gateways) with `maxConcurrent`. */
@@ -133,18 +133,18 @@ export class RateLimits {
    * What other gateways are to hear of so many keys, at most, by their names, which counts as told: what limited keys
    * did since, and once a second what they have under way. O(keys in use) once a second, else O(most).
    */
-  takeUntold(most: number): Map<string, KeyUsage> {
-    const untold = this.#untold;
+  takeUnpublished(most: number): Map<string, KeyUsage> {
+    const unpublished = this.#unpublished;
     const taken = new Map<string, KeyUsage>();
-    if (untold === undefined) return taken;
+    if (unpublished === undefined) return taken;
     const now = this.#now();
     if (now - this.#refreshedAt >= SILENT_MS / 3) {
       this.#refreshedAt = now;
       for (const { key, underWay } of this.#uses.values()) if (underWay > 0) this.#toTell(key, 0, 0);
     }
-    for (const [name, did] of untold) {
+    for (const [name, did] of unpublished) {
       if (taken.size === most) break;
-      untold.delete(name);
+      unpublished.delete(name);
       taken.set(name, { ...did, underWay: this.#uses.get(name)?.underWay ?? 0 });
     }
     return taken;
@@ -173,9 +173,9 @@ export class RateLimits {
   }
 
   #toTell(key: ClientKey, requests: number, tokens: number): void {
-    if (this.#untold === undefined || !isLimited(key)) return;
-    const known = this.#untold.get(key.name);
-    if (known === undefined) this.#untold.set(key.name, { requests, tokens });
+    if (this.#unpublished === undefined || !isLimited(key)) return;
+    const known = this.#unpublished.get(key.name);
+    if (known === undefined) this.#unpublished.set(key.name, { requests, tokens });
     else {
       known.requests += requests;
       known.tokens += tokens;

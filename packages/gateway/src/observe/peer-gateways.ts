@@ -22,8 +22,8 @@ const MAX_NOTE = 65_536;
 /** Keys that one note tells of. */
 const MAX_KEYS = 1_024;
 /** Orders that wait to be told, and characters of them; the oldest go first. */
-const MAX_UNTOLD = 1_024;
-const MAX_UNTOLD_CHARACTERS = 4 * MAX_NOTE;
+const MAX_UNPUBLISHED = 1_024;
+const MAX_UNPUBLISHED_CHARACTERS = 4 * MAX_NOTE;
 /** Documents of an order, and characters of a name, that are believed. */
 const MAX_DOCUMENTS = 1_000;
 const MAX_NAME = 4_096;
@@ -60,8 +60,8 @@ export class PeerGateways {
   readonly #parts: PeerParts;
   readonly #identities = new WeakMap<HistoryEngine, string>();
   /** As JSON, in the order of dispatch. */
-  #untold: string[] = [];
-  #untoldCharacters = 0;
+  #unpublished: string[] = [];
+  #unpublishedCharacters = 0;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -97,10 +97,10 @@ export class PeerGateways {
       this.counts.lost++;
       return;
     }
-    this.#untold.push(text);
-    this.#untoldCharacters += text.length;
-    while (this.#untold.length > MAX_UNTOLD || this.#untoldCharacters > MAX_UNTOLD_CHARACTERS) {
-      this.#untoldCharacters -= this.#untold.shift()!.length;
+    this.#unpublished.push(text);
+    this.#unpublishedCharacters += text.length;
+    while (this.#unpublished.length > MAX_UNPUBLISHED || this.#unpublishedCharacters > MAX_UNPUBLISHED_CHARACTERS) {
+      this.#unpublishedCharacters -= this.#unpublished.shift()!.length;
       this.counts.lost++;
     }
   }
@@ -125,15 +125,18 @@ export class PeerGateways {
     this.#timer.unref();
   }
 
-  /** Tells what is untold, and applies what was heard. Answers whether the server could be asked. Never rejects. */
+  /**
+   * Publishes what is not yet published, and applies what was heard. Answers whether the server could be asked. Never
+   * rejects.
+   */
   async #exchange(): Promise<boolean> {
     const { exchange, rateLimits } = this.#parts;
     const orders = this.#takeOrders();
-    const used = rateLimits.takeUntold(MAX_KEYS);
+    const used = rateLimits.takeUnpublished(MAX_KEYS);
     const heard = await exchange(noteOf(orders, used)).catch(() => undefined);
     if (heard === undefined) {
-      this.#untold = [...orders, ...this.#untold];
-      for (const { length } of orders) this.#untoldCharacters += length;
+      this.#unpublished = [...orders, ...this.#unpublished];
+      for (const { length } of orders) this.#unpublishedCharacters += length;
       rateLimits.giveBack(used);
       return false;
     }
@@ -152,13 +155,13 @@ export class PeerGateways {
   #takeOrders(): readonly string[] {
     let count = 0;
     let characters = 0;
-    for (const { length } of this.#untold) {
+    for (const { length } of this.#unpublished) {
       if (characters + length > MAX_NOTE) break;
       characters += length;
       count++;
     }
-    this.#untoldCharacters -= characters;
-    return this.#untold.splice(0, count);
+    this.#unpublishedCharacters -= characters;
+    return this.#unpublished.splice(0, count);
   }
 
   #hear({ orders, used }: PeerReport, { from, ageMs }: { readonly from: string; readonly ageMs: number }): void {
@@ -207,7 +210,7 @@ function readNote(text: string): PeerReport {
       const [name, requests, tokens, underWay] = list(entry, 4);
       return [readName(name), { requests: count(requests), tokens: count(tokens), underWay: count(underWay) }];
     }),
-    orders: list(orders, MAX_UNTOLD).map((entry) => {
+    orders: list(orders, MAX_UNPUBLISHED).map((entry) => {
       const [engine, tenant, model, before, documents, order] = list(entry, 6);
       return {
         engine: readName(engine),

@@ -40,7 +40,9 @@ export function withOwnSpeculation(bytes: Buffer, tenant: string): Buffer {
   return applyEdits(bytes, [{ ...span!, pieces: [JSON.stringify(prefixOf(tenant) + id)] }]);
 }
 
-/** Whether letters are written as escapes, in which a key may hide. Texts have few such digits, but many backslashes. */
+/**
+ * Whether letters are written as escapes, in which a key may hide. Texts have few such digits, but many backslashes.
+ */
 function mayHideKey(bytes: Buffer): boolean {
   return IN_ESCAPED_LETTERS.some((digits) => bytes.includes(digits) && bytes.includes(`\\u${digits}`));
 }

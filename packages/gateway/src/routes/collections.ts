@@ -89,7 +89,7 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
       throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
     }
     const { added, changed, unchanged, embedding } = await collection.put(texts);
-    const warnings = collections.told(request, embedding?.warning && [embedding.warning]);
+    const warnings = collections.clientWarnings(request, embedding?.warning && [embedding.warning]);
     return answer(request, reply, {
       object: 'ingestion',
       collection: collection.name,
@@ -136,7 +136,7 @@ async function searched(
     const { candidates: results = [], warnings } = last.value ?? {};
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .send({ object: 'search', collection: name, results, ...collections.told(request, warnings) });
+      .send({ object: 'search', collection: name, results, ...collections.clientWarnings(request, warnings) });
   }
   reply.hijack();
   reply.raw.writeHead(200, {
@@ -147,7 +147,7 @@ async function searched(
   try {
     for (; !stage.done; stage = await stages.next()) {
       const { index, final, candidates: results, warnings } = stage.value;
-      const event = { object: 'search.stage', index, final, results, ...collections.told(request, warnings) };
+      const event = { object: 'search.stage', index, final, results, ...collections.clientWarnings(request, warnings) };
       reply.raw.write(`data: ${JSON.stringify(event)}\n\n`);
     }
     reply.raw.end('data: [DONE]\n\n');

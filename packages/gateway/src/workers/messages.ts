@@ -58,7 +58,7 @@ export type FrameKind = (typeof FRAME)[keyof typeof FRAME];
 /** Bytes of a body, or of an answer, that may be under way between the processes before the other side took them. */
 export const WINDOW_BYTES = 131_072;
 /** Bytes of which the other side is told at once that they were taken. */
-export const TOLD_BYTES = 32_768;
+export const ACKNOWLEDGED_BYTES = 32_768;
 
 export interface Count {
   readonly bytes: number;

@@ -9,12 +9,12 @@ import type { Upstream, UpstreamRequest, UpstreamTracking } from '../dispatch/up
 import type { Exchange } from '../observe/exchange.js';
 import type { Channel } from './channel.js';
 import {
+  ACKNOWLEDGED_BYTES,
   type ClosedAnswer,
   FRAME,
   type HandedOver,
   type RequestHead,
   type SettledExchange,
-  TOLD_BYTES,
   WINDOW_BYTES,
 } from './messages.js';
 
@@ -94,7 +94,7 @@ class RemoteRequest extends Readable {
   }
 
   #tell(): void {
-    if (!this.#isRead || this.#read < TOLD_BYTES) return;
+    if (!this.#isRead || this.#read < ACKNOWLEDGED_BYTES) return;
     this.#line.channel.send(FRAME.read, this.#line.exchange, { bytes: this.#read });
     this.#read = 0;
   }

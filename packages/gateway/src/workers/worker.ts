@@ -15,12 +15,12 @@ import { describeDefect } from '../observe/fail-open.js';
 import { OpenTable } from '../observe/open-table.js';
 import { Channel, type Frame } from './channel.js';
 import {
+  ACKNOWLEDGED_BYTES,
   type AnswerHead,
   type Count,
   FRAME,
   type HandedOver,
   type SettledExchange,
-  TOLD_BYTES,
   WINDOW_BYTES,
   type WorkerSetup,
 } from './messages.js';
@@ -130,7 +130,7 @@ class ClientExchange {
   readonly #response: ServerResponse;
   readonly #answer: number;
   #unread = 0;
-  #untold = 0;
+  #unacknowledged = 0;
 
   constructor(request: IncomingMessage, response: ServerResponse) {
     this.#request = request;
@@ -175,14 +175,14 @@ class ClientExchange {
   }
 
   #data(bytes: Buffer): void {
-    this.#untold += bytes.length;
-    if (this.#response.write(bytes) && this.#untold >= TOLD_BYTES) this.#tellTaken();
+    this.#unacknowledged += bytes.length;
+    if (this.#response.write(bytes) && this.#unacknowledged >= ACKNOWLEDGED_BYTES) this.#tellTaken();
   }
 
   #tellTaken(): void {
-    if (this.#untold === 0) return;
-    channel.send(FRAME.taken, this.#id, { bytes: this.#untold });
-    this.#untold = 0;
+    if (this.#unacknowledged === 0) return;
+    channel.send(FRAME.taken, this.#id, { bytes: this.#unacknowledged });
+    this.#unacknowledged = 0;
   }
 
   #relay(handedOver: HandedOver, bytes: Buffer): void {

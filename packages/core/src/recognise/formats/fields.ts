@@ -1,6 +1,6 @@
 import type { DocumentSpan } from '../block.js';
 import { isBlank, lineBefore, meanLength, PASSAGE, saysDocuments } from '../document-text.js';
-import type { DocumentFormat, Found, Region } from '../format.js';
+import type { DocumentFormat, DocumentGroup, Region } from '../format.js';
 import { blocksBetween, type Header } from '../headers.js';
 
 /** `[Source: port.md, page 3]`, a line of its own. */
@@ -15,9 +15,9 @@ const NAME_LENGTH = 120;
 const RULE = /^[ \t]*[-=*_]{3,}[ \t]*\r?$/;
 
 /**
- * Headers of documents that are told by a line with their source alone. What stands behind passages instead of before
- * them looks the same, so each must stand under an empty line, a rule, or a line that ends in a colon, and over its
- * text. O(lines that could be one).
+ * Headers of documents that are recognised by a line with their source alone. What stands behind passages instead of
+ * before them looks the same, so each must stand under an empty line, a rule, or a line that ends in a colon, and over
+ * its text. O(lines that could be one).
  */
 function sourceLines(region: Region): readonly Header[] {
   const bracketed = inBrackets(region);
@@ -165,8 +165,8 @@ function idOf(value: string): string | undefined {
   return id === '' ? undefined : id;
 }
 
-function framed({ text, openings }: Region): readonly Found[] {
-  const found: Found[] = [];
+function framed({ text, openings }: Region): readonly DocumentGroup[] {
+  const found: DocumentGroup[] = [];
   let open: number | undefined;
   for (const line of openings.rules) {
     FRAME_RULE.lastIndex = line;
@@ -180,7 +180,7 @@ function framed({ text, openings }: Region): readonly Found[] {
 }
 
 /** Nodes in a frame: each paragraph that opens with the first line's key opens a node. */
-function nodesOf(text: string, start: number, end: number): Found | undefined {
+function nodesOf(text: string, start: number, end: number): DocumentGroup | undefined {
   const frame = text.slice(start, end);
   const first = METADATA.exec(frame);
   if (first === null) return undefined;

@@ -1,5 +1,5 @@
 import { meanLength, PASSAGE } from '../document-text.js';
-import type { DocumentFormat, Found, Region } from '../format.js';
+import type { DocumentFormat, DocumentGroup, Region } from '../format.js';
 import { blocksBetween, type CloserOf, type Header } from '../headers.js';
 
 const HEADING = /(#{1,6})[ \t]+([^\n]{1,300})/y;
@@ -20,7 +20,7 @@ export const markdown: DocumentFormat = {
     if (headings.length < 2) return [];
     // A block's level is that of its first heading; deeper ones are part of the documents, another one of it ends them.
     return blocksBetween(region, sections(headings, certain)).filter(
-      ({ documents }: Found) => certain || meanLength(documents) >= PASSAGE,
+      ({ documents }: DocumentGroup) => certain || meanLength(documents) >= PASSAGE,
     );
   },
 };
@@ -140,6 +140,6 @@ function* closingLines({ text, openings }: Region): Generator<RegExpExecArray, u
   }
 }
 
-function isPlausible({ documents }: Found): boolean {
+function isPlausible({ documents }: DocumentGroup): boolean {
   return meanLength(documents) >= PASSAGE;
 }

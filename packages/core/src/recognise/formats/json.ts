@@ -1,6 +1,6 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
 import { isBlank, lineBefore, meanLength, PASSAGE, saysDocuments } from '../document-text.js';
-import type { DocumentFormat, Found, Region } from '../format.js';
+import type { DocumentFormat, DocumentGroup, Region } from '../format.js';
 import { type JsonEntry, JsonTextReader, type JsonValue, memberOf } from '../json-text.js';
 
 /** Members that hold the text of a document, best first. */
@@ -63,7 +63,7 @@ export const json: DocumentFormat = {
   unasked: true,
   find(region) {
     const { text, openings } = region;
-    const found: Found[] = [];
+    const found: DocumentGroup[] = [];
     const scanner = new JsonTextReader(text);
     for (const line of openings.brackets) {
       // What was read is not read again, or unclosed brackets would cost their number squared.
@@ -83,7 +83,7 @@ function isAnnounced({ text, role, certain }: Region, { start, end }: JsonValue)
   return (isBlank(text, 0, start) && isBlank(text, end, text.length)) || saysDocuments(lineBefore(text, start));
 }
 
-function lists(region: Region, value: JsonValue): readonly Found[] {
+function lists(region: Region, value: JsonValue): readonly DocumentGroup[] {
   if (value.kind === 'array') {
     const block = blockOf(region, value);
     return block === undefined ? value.elements.flatMap((element) => nested(region, element)) : [block];
@@ -92,7 +92,7 @@ function lists(region: Region, value: JsonValue): readonly Found[] {
 }
 
 /** Lists of documents among the members of an object, at any depth. */
-function nested(region: Region, value: JsonValue): readonly Found[] {
+function nested(region: Region, value: JsonValue): readonly DocumentGroup[] {
   if (value.kind !== 'object') return [];
   const { members } = value;
   return members.flatMap(({ key, value: member }) => {
@@ -108,7 +108,7 @@ function nested(region: Region, value: JsonValue): readonly Found[] {
   });
 }
 
-function blockOf(region: Region, { elements }: Extract<JsonValue, { kind: 'array' }>): Found | undefined {
+function blockOf(region: Region, { elements }: Extract<JsonValue, { kind: 'array' }>): DocumentGroup | undefined {
   const { text, certain } = region;
   if (elements.length < 2 || (!certain && elements.every(isPart))) return undefined;
   const counted = countingLabels(text, elements);
@@ -144,7 +144,7 @@ function contentOf(element: JsonValue): JsonValue | undefined {
     const inner = contentOf(value);
     if (inner !== undefined) return inner;
   }
-  // Passages that a similarity was told for are found ones, whatever their member is called.
+  // Passages that have a similarity are found ones, whatever their member is called.
   const scored = element.members.some(({ key }) => SCORES.includes(key));
   const name = scored ? memberOf(element, 'name') : undefined;
   return name?.kind === 'string' ? name : undefined;
@@ -236,7 +236,7 @@ const PLACE = /^\d{1,6}$/;
  * what they stand on. `found` are the documents in the value; by what counts them in their own order they refer to
  * nothing. O(value).
  */
-function refersByIndex(text: string, value: JsonValue, found: readonly Found[]): boolean {
+function refersByIndex(text: string, value: JsonValue, found: readonly DocumentGroup[]): boolean {
   const own = new Map(found.map((block) => [block.documents[0]!.start, block]));
   const isReference = (element: JsonValue): boolean =>
     element.kind === 'object' && element.members.some(({ key, value: at }) => INDEX_KEY.test(key) && isPlace(text, at));

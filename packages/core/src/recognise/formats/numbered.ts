@@ -1,13 +1,13 @@
 import { lineBefore, meanLength, PASSAGE, saysDocuments, trimmed } from '../document-text.js';
-import type { DocumentFormat, Found, Region } from '../format.js';
+import type { DocumentFormat, DocumentGroup, Region } from '../format.js';
 import { blocksBetween, type Header } from '../headers.js';
 
 /** A line of one sign, `---` or `=====` or `***`. */
 const RULE = /[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|#{3,}|~{3,})[ \t]*$/my;
 
 /**
- * Documents parted by rules. Never looked for unasked: rules part everything, and nothing says which part is a
- * document.
+ * Documents between rules. Never looked for unasked: rules stand between all kinds of text, and nothing says which part
+ * is a document.
  */
 export const separator: DocumentFormat = {
   name: 'separator',
@@ -95,7 +95,7 @@ function header(start: number, digits: string, contentStart: number): Header {
   return { start, contentStart, form: '[n]', number: Number(digits), label };
 }
 
-function isPlausible({ text }: Region, { documents }: Found): boolean {
+function isPlausible({ text }: Region, { documents }: DocumentGroup): boolean {
   if (meanLength(documents) < PASSAGE) return false;
   const { contentStart } = documents[0]!;
   if (FIELD.test(text.slice(contentStart, contentStart + 80))) return true;

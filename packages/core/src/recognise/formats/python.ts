@@ -1,5 +1,5 @@
 import type { DocumentSpan } from '../block.js';
-import type { DocumentFormat, Found, Region } from '../format.js';
+import type { DocumentFormat, DocumentGroup, Region } from '../format.js';
 
 const OPEN = /\bDocument\((?=(?:page_content|metadata|id|content)\s*=)/g;
 const CONTENT = /\b(?:page_content|content)\s*=\s*(?=["'])/;
@@ -15,7 +15,7 @@ export const python: DocumentFormat = {
   name: 'python',
   unasked: true,
   find(region) {
-    const found: Found[] = [];
+    const found: DocumentGroup[] = [];
     let run: DocumentSpan[] = [];
     const close = () => {
       if (run.length >= 2) found.push({ documents: run, start: run[0]!.start, end: run.at(-1)!.end });

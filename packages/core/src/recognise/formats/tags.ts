@@ -1,6 +1,6 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
 import { isBlank, meanLength, PASSAGE, saysSomething } from '../document-text.js';
-import type { DocumentFormat, Found, Region } from '../format.js';
+import type { DocumentFormat, DocumentGroup, Region } from '../format.js';
 
 /** Tags that mean a document wherever two of them stand side by side. */
 const DOCUMENT_TAGS = names(
@@ -58,7 +58,7 @@ export const tags: DocumentFormat = {
     if (!region.text.includes('</')) return [];
     const elements = elementsOf(region.text);
     const beside = withSiblings(region.text, elements);
-    const found: Found[] = [];
+    const found: DocumentGroup[] = [];
     const wrappers: Element[] = [];
     let run: Element[] = [];
     let wrapper: Element | undefined;
@@ -162,7 +162,7 @@ function follows(text: string, last: Element, next: Element): boolean {
   return last.name === next.name && isBlank(text, last.end, next.start);
 }
 
-function blockOf(region: Region, run: readonly Element[], wrapper: Element | undefined): Found | undefined {
+function blockOf(region: Region, run: readonly Element[], wrapper: Element | undefined): DocumentGroup | undefined {
   if (run.length < 2) return undefined;
   const { text } = region;
   const counted = countingLabels(text, run);

@@ -36,7 +36,7 @@ export interface PlacedBlock {
 /** A request with its documents in their places. */
 export interface InPlace {
   readonly body: Buffer;
-  /** Results of tools among them, whether anything became of them or not (`isTold`). */
+  /** Results of tools among them, whether anything became of them or not (`isReported`). */
   readonly blocks: readonly PlacedBlock[];
   /** The whole prompt's texts, in estimated tokens. */
   readonly estimatedTokens: number;
@@ -45,7 +45,7 @@ export interface InPlace {
 }
 
 /** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
-export function isTold({ block, references }: PlacedBlock): boolean {
+export function isReported({ block, references }: PlacedBlock): boolean {
   return isOrdered(block) || references.length > 0;
 }
 

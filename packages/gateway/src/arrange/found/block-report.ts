@@ -1,5 +1,5 @@
 import type { RecordedBlock } from '../../observe/exchange.js';
-import { isTold, type PlacedBlock } from './arrange-in-place.js';
+import { isReported, type PlacedBlock } from './arrange-in-place.js';
 
 /** What headers, metrics and records say of blocks in a prompt. */
 export interface BlockReport {
@@ -24,7 +24,7 @@ export const NO_BLOCKS: BlockReport = {
 
 /** What is said of these blocks behind others. */
 export function reportOn(placed: readonly PlacedBlock[], before: BlockReport = NO_BLOCKS): BlockReport {
-  const blocks = placed.filter(isTold);
+  const blocks = placed.filter(isReported);
   if (blocks.length === 0) return before;
   const recorded = blocks.map(({ block, decided, sent, references }) => ({
     format: block.format,

@@ -26,7 +26,7 @@ export function describeNotice({ api, place, documents, reason, format }: Recogn
 
 /** Bytes of a body that is looked at. */
 const MOST_BYTES = 131_072;
-/** Shapes of prompts that are told of. */
+/** Shapes of prompts that are reported. */
 const MOST_SHAPES = 64;
 /** Milliseconds between two looks; twice as long after each that tells nothing new, up to the longest. */
 const FIRST_PAUSE_MS = 1_000;
@@ -39,7 +39,7 @@ const LONGEST_PAUSE_MS = 60_000;
 export class UnrecognisedPrompts {
   readonly #tell: (notice: RecognitionNotice) => void;
   readonly #now: () => number;
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #nextAt = Number.NEGATIVE_INFINITY;
   #pauseMs = FIRST_PAUSE_MS;
 
@@ -52,7 +52,7 @@ export class UnrecognisedPrompts {
   /** Looks at a prompt, if it is time for that. O(body), of at most 128 KiB, once a second. */
   look(body: Buffer, api: PromptApi, mode: RecognitionMode): void {
     const now = this.#now();
-    if (now < this.#nextAt || this.#told.size >= MOST_SHAPES) return;
+    if (now < this.#nextAt || this.#reported.size >= MOST_SHAPES) return;
     const isNew = body.length <= MOST_BYTES && isWorthReading(body) && this.#tellsOf(body, api, mode);
     this.#pauseMs = isNew ? FIRST_PAUSE_MS : Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
     this.#nextAt = now + this.#pauseMs;
@@ -60,14 +60,14 @@ export class UnrecognisedPrompts {
 
   #tellsOf(body: Buffer, api: PromptApi, mode: RecognitionMode): boolean {
     const found = findNotice(body, api, mode);
-    if (found === undefined || this.#told.has(found.shape)) return false;
-    this.#told.add(found.shape);
+    if (found === undefined || this.#reported.has(found.shape)) return false;
+    this.#reported.add(found.shape);
     this.#tell(found.notice);
     return true;
   }
 }
 
-/** What could be told of a prompt, and what prompts of the same make have in common. */
+/** What could be said of a prompt, and what prompts of the same make have in common. */
 interface FoundNotice {
   readonly notice: RecognitionNotice;
   readonly shape: string;

@@ -14,7 +14,7 @@ import {
   recognise,
   suggestTemplate,
 } from '@warmpath/core';
-import { isTold, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
+import { isReported, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
 import type { GatewayConfig } from '../../config/schema.js';
@@ -138,7 +138,7 @@ export function explainRequest(given: string, options: ExplainOptions): Explanat
   const servedBefore = earlier && inPlace(earlier, prompts);
   const now = readPrompt(body, api, options);
   const served = inPlace(now, prompts);
-  const blocks = served.blocks.filter(isTold);
+  const blocks = served.blocks.filter(isReported);
   const { documents } = now.object;
   return {
     object: 'explanation',
