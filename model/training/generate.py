@@ -2,7 +2,11 @@
 
 Every entity, value, document id and order is random, so the only way to answer is to read the prompt.
 """
+import functools
+import glob
+import os
 import random
+import re
 
 # What names are made of: syllables of onset, vowel and coda.
 ONSETS = ['v', 't', 'k', 'm', 'br', 's', 'dr', 'l', 'n', 'z', 'p', 'gr', 'th', 'f', 'h', 'r', 'b', 'qu', 'st', 'j', 'c', 'd', 'w', 'tr', 'x']
@@ -74,8 +78,15 @@ FILLERS = ['It is described in the register of the guild.', 'Visitors often ask 
            'No other source disagrees.']
 SYSTEMS = ['Answer from the documents.', 'You are a helpful assistant. Answer the question using the documents.',
            'Use only the documents to answer. Be brief.', 'You answer questions from the given context.',
-           'Answer the question using only the provided documents.', 'You are a helpful assistant.']
+           'Answer the question using only the provided documents.', 'You are a helpful assistant.',
+           'Answer the question using only the provided documents. Answer in as few words as possible.']
 UNKNOWN = 'The documents do not say.'
+
+# Questions that no fact answers, about words of ordinary prose: the model is to say so and not to invent.
+OTHER_QUESTIONS = ['How do I {x}?', 'How do I {x} with {y}?', 'Why is {x}?', 'What does {x} mean?', 'When should I use {x}?', 'How does {x} work?',
+                   'What are the limits of {x}?', 'Is {x} supported?', 'Can I use {x} with {y}?', 'Where is {x} kept?', 'What happens to {x}?',
+                   'Who uses {x}?', 'Explain {x}.', 'What is {x}?', 'How many {x} are there?', 'Do I need {x} for {y}?', 'How fast is {x}?',
+                   'What must I know about {x}?', 'Tell me about {x}.', 'Which {x} are there?']
 
 # In generated text these two characters stand for the special tokens <|im_start|> and <|im_end|>.
 START, END = '\x01', '\x02'
@@ -124,16 +135,64 @@ class Document:
         return f'{self.text}\n\n'
 
 
-def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, alike=0., unknown=.06, varied=False):
+@functools.lru_cache(None)
+def prose():
+    """Paragraphs of ordinary English, with their pages' titles: the documentation of this repository."""
+    out = []
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs')
+    for path in sorted(glob.glob(os.path.join(folder, '**', '*.md'), recursive=True)):
+        if 'node_modules' in path or 'reference' in path:
+            continue
+        with open(path, encoding='utf-8') as f:
+            text = re.sub(r'```.*?```', '', f.read(), flags=re.S)
+        title = next((line[2:] for line in text.splitlines() if line.startswith('# ')), os.path.basename(path))
+        for part in text.split('\n\n'):
+            part = ' '.join(part.split())
+            if 60 <= len(part) <= 900 and part[0] not in '|#<!' and part.isascii():
+                out.append((title, part))
+    return out
+
+
+def words(r):
+    """A few words of prose that stand side by side."""
+    found = re.findall(r"[A-Za-z][A-Za-z'-]*", r.choice(prose())[1]) or ['it']
+    at = r.randrange(len(found))
+    return ' '.join(found[at:at + r.choice((1, 1, 2, 3, 4))])
+
+
+def other_question(r):
+    return r.choice(OTHER_QUESTIONS).format(x=words(r), y=words(r))
+
+
+class Prose(Document):
+    """A paragraph of ordinary English: it states nothing that is asked."""
+
+    def __init__(self, r):
+        self.entity, self.text = r.choice(prose())
+        self.id, self.facts = document_id(r), []
+
+
+def chains(r, documents):
+    """The order as Warmpath's hints state it: chains of documents, of which only those are named that moved."""
+    names = ['[' + d.id + ']' for d in documents]
+    if len(names) < 4 or r.random() < .5:
+        return ' > '.join(names)
+    cut = r.randint(2, len(names) - 1)
+    return ', '.join(' > '.join(part) for part in (names[:cut], names[cut:]) if len(part) > 1)
+
+
+def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, alike=0., unknown=.06, varied=False, other=0.):
     """One prompt with its answers -> list of (text, is_answer).
 
     documents: how many a turn; facts: at most so many a document; questions: how many a turn; turns: each brings fresh
     documents; easy: share of plain wordings, and of plain completions instead of chat questions; distinct: ask no fact
     twice (then earlier answers in the prompt never give a later one away); alike: share of documents whose facts have
     values that look alike; unknown: share of questions whose answer may be in no document; varied: more ways of writing
-    documents, sometimes in the system message or with no system message at all.
+    documents, sometimes in the system message or with no system message at all; other: share of prompts whose documents
+    are ordinary prose, and of questions of another kind beside facts.
     """
     out, seen, asked = [], [], set()
+    is_prose = r.random() < other
     style = r.randint(0, 8 if varied else 5)
     place = r.random() if varied and turns == 1 else 1.
     if place >= .3:
@@ -141,6 +200,9 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
     for _ in range(turns):
         docs = []
         for _ in range(documents):
+            if is_prose:
+                docs.append(Prose(r))
+                continue
             n = r.randint(max(2, facts - 2), facts)
             docs.append(Document(r, n, None, easy, r.choice(ALIKE) if alike and r.random() < alike else ATTRIBUTE_NAMES))
         r.shuffle(docs)
@@ -148,9 +210,10 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
         if r.random() < .3:
             order = docs[:]
             r.shuffle(order)
-            hint = 'Read the documents in this order of relevance: ' + ' > '.join('[' + d.id + ']' for d in order) + '.\n'
+            hint = 'In order of relevance: ' + chains(r, order) + '.\n'
         if seen and r.random() < .5:
-            hint += 'Document [' + r.choice(seen).id + '] was given earlier in this conversation.\n'
+            repeated = r.sample(seen, min(len(seen), r.randint(1, 3)))
+            hint = 'Given earlier in this conversation: ' + ', '.join('[' + d.id + ']' for d in repeated) + '.\n' + hint
         seen += docs
         if place < .15:  # the documents at the end of the system message
             out.append((START + 'system\n' + r.choice(SYSTEMS) + '\n\n' + body + END + '\n', False))
@@ -158,13 +221,18 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
         layout, first = r.random(), True
         for _ in range(questions):
             d = r.choice(docs if r.random() < .7 or len(seen) == len(docs) else seen)
-            if r.random() < unknown * (1 - easy):
+            question = r.choice(QUESTIONS)
+            if (is_prose and r.random() < .8) or r.random() < other / 2:
+                a, v, question = '', UNKNOWN, other_question(r)
+            elif is_prose:
+                a, v = r.choice(ATTRIBUTE_NAMES), UNKNOWN
+            elif r.random() < unknown * (1 - easy):
                 a = r.choice(ATTRIBUTE_NAMES)
                 v = dict(d.facts).get(a, UNKNOWN)
             else:
                 a, v = r.choice(d.facts)
             if distinct:
-                if (d.entity, a) in asked:
+                if a and (d.entity, a) in asked:
                     continue
                 asked.add((d.entity, a))
             if r.random() < easy:  # a plain completion right after the documents: the shortest way to learn copying
@@ -174,7 +242,7 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
                 out.append((f'The {a} of {d.entity} is', False))
                 out.append((f' {v}.\n', True))
                 continue
-            question = r.choice(QUESTIONS).format(a=a, e=d.entity)
+            question = question.format(a=a, e=name(r) if is_prose else d.entity) if a else question
             if not first:
                 out.append((START + 'user\n' + question + END + '\n', False))
             elif layout >= .5 and body:  # the documents in a message of their own
