@@ -82,6 +82,19 @@ SYSTEMS = ['Answer from the documents.', 'You are a helpful assistant. Answer th
            'Answer the question using only the provided documents. Answer in as few words as possible.']
 UNKNOWN = 'The documents do not say.'
 
+# What the default prompts of frameworks write around documents and question: LlamaIndex, LangChain's «stuff» chain and its
+# history-aware chains, Haystack, and plain words.
+FRAMES = ['Context information is below.\n---------------------\n{d}\n---------------------\nGiven the context information and not prior knowledge, answer the query.\nQuery: {q}\nAnswer:',
+          'Context information is below.\n---------------------\n{d}\n---------------------\nGiven the context information, answer the query.\nQuery: {q}\nAnswer: ',
+          'Context information from multiple sources is below.\n---------------------\n{d}\n---------------------\nGiven the information from multiple sources and not prior knowledge, answer the query.\nQuery: {q}\nAnswer:',
+          "Use the following pieces of context to answer the question at the end. If you don't know the answer, just say that you don't know, don't try to make up an answer.\n\n{d}\n\nQuestion: {q}\nHelpful Answer:",
+          'Answer the question based only on the following context:\n{d}\n\nQuestion: {q}',
+          'Given the following information, answer the question.\n\nContext:\n{d}\n\nQuestion: {q}\nAnswer:',
+          'Context:\n{d}\n\nQuestion: {q}', 'Documents:\n\n{d}\n\n{q}', 'Sources:\n{d}\n\nQuestion: {q}\nAnswer:']
+# What people write around a question.
+BEFORE = ['Please tell me: ', 'Hello. ', 'Quick question: ', 'In short: ', 'Now another one. ', 'Thank you. ', 'I have a question. ']
+BEHIND = [' Please be brief.', ' Thanks!', ' Answer briefly.', ' One more thing: be exact.', ' Thank you.']
+
 # Questions that no fact answers, about words of ordinary prose: the model is to say so and not to invent.
 OTHER_QUESTIONS = ['How do I {x}?', 'How do I {x} with {y}?', 'Why is {x}?', 'What does {x} mean?', 'When should I use {x}?', 'How does {x} work?',
                    'What are the limits of {x}?', 'Is {x} supported?', 'Can I use {x} with {y}?', 'Where is {x} kept?', 'What happens to {x}?',
@@ -132,6 +145,10 @@ class Document:
             return f'[{self.id}]\n{self.text}\n\n'
         if style == 7:
             return f'## {self.id}\n{self.text}\n\n'
+        if style == 8:
+            return f'{self.text}\n'
+        if style == 9:
+            return f'file_path: docs/{self.id}.md\n\n{self.text}\n\n'
         return f'{self.text}\n\n'
 
 
@@ -151,6 +168,16 @@ def prose():
             if 60 <= len(part) <= 900 and part[0] not in '|#<!' and part.isascii():
                 out.append((title, part))
     return out
+
+
+def surrounded(r, question):
+    """The question with words before or behind it that change nothing."""
+    if r.random() < .4:
+        return r.choice(BEFORE) + question
+    if r.random() < .5:
+        return question + r.choice(BEHIND)
+    mark = r.choice((document_id(r), str(r.randint(1, 9999)), 'request %d' % r.randint(1, 999), ''.join(r.choice('abcdefghijklmnopqrstuvwxyz') for _ in range(r.randint(1, 6)))))
+    return question + r.choice((' (%s)', ' [%s]', ' #%s')) % mark
 
 
 def words(r):
@@ -181,7 +208,7 @@ def chains(r, documents):
     return ', '.join(' > '.join(part) for part in (names[:cut], names[cut:]) if len(part) > 1)
 
 
-def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, alike=0., unknown=.06, varied=False, other=0.):
+def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, alike=0., unknown=.06, varied=False, other=0., frames=0.):
     """One prompt with its answers -> list of (text, is_answer).
 
     documents: how many a turn; facts: at most so many a document; questions: how many a turn; turns: each brings fresh
@@ -189,11 +216,12 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
     twice (then earlier answers in the prompt never give a later one away); alike: share of documents whose facts have
     values that look alike; unknown: share of questions whose answer may be in no document; varied: more ways of writing
     documents, sometimes in the system message or with no system message at all; other: share of prompts whose documents
-    are ordinary prose, and of questions of another kind beside facts.
+    are ordinary prose, and of questions of another kind beside facts; frames: share of turns in a framework's default prompt,
+    and, halved, of questions with words around them.
     """
     out, seen, asked = [], [], set()
     is_prose = r.random() < other
-    style = r.randint(0, 8 if varied else 5)
+    style = r.randint(0, 10 if varied else 5)
     place = r.random() if varied and turns == 1 else 1.
     if place >= .3:
         out.append((START + 'system\n' + r.choice(SYSTEMS) + END + '\n', False))
@@ -218,7 +246,7 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
         if place < .15:  # the documents at the end of the system message
             out.append((START + 'system\n' + r.choice(SYSTEMS) + '\n\n' + body + END + '\n', False))
             body = ''
-        layout, first = r.random(), True
+        layout, first, framed = r.random(), True, r.random() < frames
         for _ in range(questions):
             d = r.choice(docs if r.random() < .7 or len(seen) == len(docs) else seen)
             question = r.choice(QUESTIONS)
@@ -243,10 +271,16 @@ def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, ali
                 out.append((f' {v}.\n', True))
                 continue
             question = question.format(a=a, e=name(r) if is_prose else d.entity) if a else question
+            if r.random() < frames / 2:
+                question = surrounded(r, question)
             if not first:
                 out.append((START + 'user\n' + question + END + '\n', False))
-            elif layout >= .5 and body:  # the documents in a message of their own
+            elif layout >= .5 and body and not framed:  # the documents in a message of their own
                 out.append((START + 'user\n' + body + END + '\n' + START + 'user\n' + hint + question + END + '\n', False))
+            elif framed and body:
+                inside = hint and r.random() < .5  # a hint stands behind the documents or before everything
+                text = r.choice(FRAMES).format(d=body.strip() + ('\n' + hint if inside else ''), q=question)
+                out.append((START + 'user\n' + ('' if inside else hint) + text + END + '\n', False))
             elif r.random() < .5:
                 out.append((START + 'user\n' + body + hint + '\nQuestion: ' + question + END + '\n', False))
             else:
