@@ -7,6 +7,7 @@ import { Copy, DockerfileParser, type Instruction } from 'dockerfile-ast';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { root } from './docs-blocks.js';
+import { grafanaErrors } from './grafana-schema.js';
 import { renderTemplate } from './helm-template.js';
 import { kubernetesErrors } from './kubernetes-schema.js';
 
@@ -292,6 +293,18 @@ describe("Grafana's dashboard", () => {
     'warmpath_warm_prefixes',
   ];
   const expressions = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
+
+  it("is of Grafana's own schema", { timeout: 60_000 }, async () => {
+    const dashboard = JSON.parse(read('deploy/grafana/warmpath.json')) as { panels: { type: string; title: string }[] };
+    expect(await grafanaErrors(dashboard)).toEqual([]);
+    // What it does not know, or has other words for, is found.
+    const [row, panel] = dashboard.panels;
+    const wrong = { ...panel!, options: { graphMode: 'areas' } };
+    const unknown = { ...row!, folded: true };
+    const found = await grafanaErrors({ ...dashboard, panels: [wrong, unknown] });
+    expect(found).toHaveLength(2);
+    expect(found.join('\n')).toMatch(/areas[\s\S]*folded/);
+  });
 
   it('asks only for metrics and labels that the gateway has', () => {
     expect(expressions.length).toBeGreaterThan(20);
