@@ -63,7 +63,7 @@ describe('shell commands in the docs', () => {
       expect(stdout).toMatch(/^\| .* \| +ours \| +diff \|/m);
     } else if (command.startsWith('npm run ')) {
       // Benchmarks and the whole demo take minutes: that they exist is checked here, what they do elsewhere.
-      const [, script, workspace] = /^npm run (\S+)(?: -w (packages\/\w+))?$/.exec(command)!;
+      const [, script, workspace] = /^npm run (\S+)(?: -w (packages\/\w+))?(?: -- .+)?$/.exec(command)!;
       expect(scripts(workspace)).toHaveProperty([script!]);
     } else if (command.startsWith('curl ')) {
       return runCurl(command);
