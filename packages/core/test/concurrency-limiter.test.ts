@@ -123,6 +123,16 @@ describe('ConcurrencyLimiter', () => {
     expect(limit).toBeGreaterThan(20);
   });
 
+  it('holds up nothing where first tokens come at once, however many stream', () => {
+    for (const prefillMs of [0.02, 0.1]) {
+      const serial = { isSerial: true, slots: MAX, prefillMs: () => prefillMs, answerMs: () => 1_300 };
+      const { engine } = engineOf({ ...serial, noise: scattered(0.8) });
+      engine.arrive(512);
+      engine.serve(4_000);
+      expect(engine.serve(4_000).limit).toBe(MAX);
+    }
+  });
+
   it('learns from what the engine reports where answers do not tell when they begin', () => {
     const { limiter, engine } = engineOf({ slots: 8, tells: false });
     const report = (): void => {

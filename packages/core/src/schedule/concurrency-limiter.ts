@@ -21,6 +21,11 @@ const QUIET_SHARE = 0.8;
 const STALL = 8;
 /** A quiet window ends after so many times the usual time to the first token. */
 const QUIET_PATIENCE = 8;
+/**
+ * Milliseconds until first tokens below which nothing is held up: what waits that short in the engine would wait as
+ * long here, and times as short tell more of sockets and event loops than of the engine.
+ */
+const UNNOTICED_MS = 50;
 /** Weight of the reference's past, in samples; and how much longer than expected a sample of it may count. */
 const REFERENCE_SAMPLES = 64;
 const LONGEST_REFERENCE = 4;
@@ -282,7 +287,8 @@ export class ConcurrencyLimiter {
     const samples = this.#samples(now);
     this.#learnReference(samples);
     const reportedWaiting = this.#reports > 0 ? this.#reported / this.#reports : 0;
-    const estimated = (this.#sent / ms) * this.#excess(samples);
+    const isNoticed = (this.#firstTokenMs ?? 0) >= UNNOTICED_MS;
+    const estimated = isNoticed ? (this.#sent / ms) * this.#excess(samples) : 0;
     const waiting = Math.min(inFlight, Math.max(0, reportedWaiting, estimated));
     this.#waiting = waiting;
     this.#busy = Math.max(1, inFlight - waiting);
@@ -291,7 +297,7 @@ export class ConcurrencyLimiter {
     if (isSurprising && this.#windowsSinceQuiet > 1) this.#beQuiet();
     else {
       this.#adjust(inFlight, waiting);
-      if (samples.length > 0 && this.#windowsSinceQuiet >= this.#interval) this.#beQuiet();
+      if (isNoticed && samples.length > 0 && this.#windowsSinceQuiet >= this.#interval) this.#beQuiet();
     }
   }
 
