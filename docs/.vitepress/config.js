@@ -158,6 +158,7 @@ const SIDEBAR = [
       ['foresight', 'foresight'],
       ['Speculation', 'speculation'],
       ['How far from the best order', 'offline-bracket'],
+      ['Search and ingestion', 'retrieval'],
       ['Order and replica together', 'fleet'],
       ['Reuse at other places', 'non-prefix-reuse'],
       ['The papers side by side', 'papers'],
