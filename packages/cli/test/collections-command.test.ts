@@ -4,7 +4,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { startGateway } from '@warmpath/gateway';
+import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { Collections } from '@warmpath/retrieval';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
@@ -32,6 +32,16 @@ const fill = async (...names: readonly string[]) => {
   await collections.close();
 };
 const docs = () => join(folder, 'docs');
+
+/** A gateway with the collections that the commands fill. */
+function gatewayBefore(engine: string): Promise<RunningGateway> {
+  return startGateway({
+    upstream: { url: engine },
+    server: { port: 0 },
+    collections: { folder: join(folder, 'data', 'collections') },
+    log: { level: 'silent' },
+  });
+}
 
 describe('warmpath ingest and collections', () => {
   it('takes files in, again only what changed, and says what is there', async () => {
@@ -160,12 +170,7 @@ describe('warmpath ask', () => {
     }
     expect(await run(['ingest', cloned])).toMatchObject({ code: 0 });
     const engine = await startFakeEngine();
-    const gateway = await startGateway({
-      upstream: { url: engine.url },
-      server: { port: 0 },
-      collections: { folder: join(folder, 'data', 'collections') },
-      log: { level: 'silent' },
-    });
+    const gateway = await gatewayBefore(engine.url);
     try {
       const asked = await run(['ask', 'How do I put it before vLLM?', '--gateway', gateway.url, '--json']);
       const { sources } = JSON.parse(asked.stdout) as { sources: { source: string; content: string }[] };
@@ -180,12 +185,7 @@ describe('warmpath ask', () => {
   it('prints the answer and the passages behind it, without what could command a terminal', async () => {
     await fill('documents');
     const engine = await startFakeEngine();
-    const gateway = await startGateway({
-      upstream: { url: engine.url },
-      server: { port: 0 },
-      collections: { folder: join(folder, 'data', 'collections') },
-      log: { level: 'silent' },
-    });
+    const gateway = await gatewayBefore(engine.url);
     try {
       const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url];
       const { code, stdout } = await run([...ask, '-k', '1']);

@@ -1,14 +1,12 @@
 import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { spawnEngine } from '@warmpath/engine';
 import { MersenneTwister } from '@warmpath/lab';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { findLlamaServer, spawnLlamaServer } from '../../engine/bench/llama-server.js';
+import { freePort } from '../../../test/free-port.js';
+import { findLlamaServer, startLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
@@ -142,26 +140,9 @@ describe('warmpath lab calibrate', () => {
   // A peer that is built, not installed: without it there is nothing to compare with.
   if (server !== undefined) {
     it('agrees with a real llama-server within .02', { timeout: 120_000 }, async () => {
-      const probe = createServer().listen(0, '127.0.0.1');
-      await once(probe, 'listening');
-      const { port } = probe.address() as { port: number };
-      probe.close();
-      await once(probe, 'close');
-      const flags = [
-        '-m',
-        await modelPath('random:1m'),
-        '-t',
-        '1',
-        '-c',
-        '8192',
-        '--host',
-        '127.0.0.1',
-        '--port',
-        `${port}`,
-      ];
-      child = spawnLlamaServer(server, flags, ['ignore', 'ignore', 'pipe']);
-      for await (const line of createInterface(child.stderr!)) if (/listening/.test(line)) break;
-      const { report } = await calibrated(`http://127.0.0.1:${port}`);
+      const started = startLlamaServer(server, { model: await modelPath('random:1m'), port: await freePort() });
+      child = started.child;
+      const { report } = await calibrated(await started.url);
       expect(report).toMatchObject({ dialect: 'llama-server', cache: expect.stringMatching(/^slots:\d+$/) as string });
       for (const { policy, engine, model } of report.results) {
         expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.02);

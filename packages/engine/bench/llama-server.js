@@ -5,6 +5,7 @@
 import { spawn } from 'node:child_process';
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { delimiter, dirname, join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { buildServer, builtServer } from '../dist/native/built-libraries.js';
@@ -32,6 +33,18 @@ export function spawnLlamaServer(path, flags, stdio = 'ignore') {
   const folder = dirname(realpathSync(path));
   const libraries = [folder, process.env.LD_LIBRARY_PATH].filter(Boolean).join(delimiter);
   return spawn(path, flags, { env: { ...process.env, LD_LIBRARY_PATH: libraries }, stdio });
+}
+
+/** Starts it for a test, with 8,192 cells and one thread: the process, and its address once it listens. */
+export function startLlamaServer(path, { model, port, flags = [] }) {
+  const given = ['-m', model, '-t', '1', '-c', '8192', '--host', '127.0.0.1', '--port', `${port}`];
+  const child = spawnLlamaServer(path, [...given, ...flags], ['ignore', 'ignore', 'pipe']);
+  const listening = async () => {
+    for await (const line of createInterface(child.stderr)) if (/listening/.test(line)) break;
+    child.stderr.resume();
+    return `http://127.0.0.1:${port}`;
+  };
+  return { child, url: listening() };
 }
 
 function isProgram(path) {

@@ -1,9 +1,8 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
-import { findLlamaServer, spawnLlamaServer } from '../../engine/bench/llama-server.js';
+import { findLlamaServer, startLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/engines/dialects/dialects.js';
 import type { EngineReport } from '../src/index.js';
@@ -168,7 +167,10 @@ if (server !== undefined) {
       [['-np', '2', '--cache-ram', '0'], 2, { savedTokens: 0 }],
       [['--no-cache-idle-slots'], 4, { savesIdle: false }],
     ])('reuses what is predicted: %j', { timeout: 60_000 }, async (flags, slots, stated) => {
-      const url = await startLlamaServer(server, flags);
+      const given = { model: await modelPath('random:1m'), port: await freePort(), flags };
+      const { child, url: listening } = startLlamaServer(server, given);
+      closing({ close: async () => void child.kill('SIGKILL') });
+      const url = await listening;
       const { gateway, report } = await found(url, stated && { slots: stated });
       expect(report.slots).toBe(slots);
       const order = [0, 1, 2, 3, 0, 1, 4, 0, 0, 2, 1, 2, 3, 0, 4, 4, 2, 1];
@@ -180,29 +182,4 @@ if (server !== undefined) {
       }
     });
   });
-}
-
-async function startLlamaServer(path: string, flags: readonly string[]): Promise<string> {
-  const port = await freePort();
-  const given = [
-    '-m',
-    await modelPath('random:1m'),
-    '-t',
-    '1',
-    '-c',
-    '8192',
-    '--host',
-    '127.0.0.1',
-    '--port',
-    `${port}`,
-  ];
-  const child = spawnLlamaServer(path, [...given, ...flags], ['ignore', 'ignore', 'pipe']);
-  closing({
-    close: async () => {
-      child.kill('SIGKILL');
-    },
-  });
-  for await (const line of createInterface(child.stderr!)) if (/listening/.test(line)) break;
-  child.stderr!.resume();
-  return `http://127.0.0.1:${port}`;
 }

@@ -128,6 +128,17 @@ const attributesOf = ({ attributes }: CollectedSpan) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 const withUsage = { stream: true, stream_options: { include_usage: true } };
 
+/** A gateway with a collection, before an engine of one place that answers when the test lets it. */
+async function searchable(folder: string, documents: readonly object[]) {
+  const held: Parameters<Answer>[] = [];
+  const stood = await stand((...answer) => void held.push(answer), {
+    collections: { folder },
+    upstream: { maxConcurrent: 1 },
+  });
+  await send(`${stood.gateway.url}/v1/collections/handbook/documents`, { documents });
+  return { held, ...stood };
+}
+
 describe('spans', () => {
   it('tell every stage of a request, under the span of its client', async () => {
     const { engine, gateway } = await stand(answerStream);
@@ -201,13 +212,8 @@ describe('spans', () => {
   it('tell of the stages of a search, and of a wait', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-tracing-'));
     try {
-      const held: Parameters<Answer>[] = [];
-      const { engine, gateway } = await stand((...answer) => void held.push(answer), {
-        collections: { folder },
-        upstream: { maxConcurrent: 1 },
-      });
       const documents = [{ id: 'velka', content: 'The weight of Velka is 42 kg.' }];
-      await send(`${gateway.url}/v1/collections/handbook/documents`, { documents });
+      const { held, engine, gateway } = await searchable(folder, documents);
       const asked = { warmpath: { retrieval: { collection: 'handbook' } }, documents: undefined };
       const first = send(gateway.url + CHAT, chat(undefined, asked));
       await engine.until('request', 1);
@@ -231,13 +237,8 @@ describe('spans', () => {
   it('tell all of a request that searches, waits and is the turn of a conversation, in one trace', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-tracing-'));
     try {
-      const held: Parameters<Answer>[] = [];
-      const { engine, gateway } = await stand((...answer) => void held.push(answer), {
-        collections: { folder },
-        upstream: { maxConcurrent: 1 },
-      });
       const documents = DOCUMENTS.map(({ id, content }) => ({ id, content }));
-      await send(`${gateway.url}/v1/collections/handbook/documents`, { documents });
+      const { held, engine, gateway } = await searchable(folder, documents);
       const inFront = send(gateway.url + CHAT, chat());
       await engine.until('request', 1);
       const warmpath = { retrieval: { collection: 'handbook' }, session: 'one' };
