@@ -1,20 +1,20 @@
 // What becomes of a gateway that is offered more than it can do: bodies of 30 KB with 20 documents, sent when their
-// time has come whether or not others were answered, at a multiple of what it does when it is asked as fast as it
-// answers. Three processes, so that the gateway's processor is its own as far as the machine has one for it.
-// `node bench/overload.js [--times 2] [--seconds 10] [--deadline 3000] [--json]`, after a build: `--deadline` is what
+// time has come whether or not others were answered, at a multiple of what it does when the same client asks as fast
+// as it answers. Three processes, so that the gateway's processor is its own as far as the machine has one for it.
+// `node bench/overload.js [--times 2] [--seconds 30] [--deadline 3000] [--json]`, after a build: `--deadline` is what
 // clients wait, in milliseconds. Prints what was measured and a verdict on each bar, and exits with 1 where one is
 // missed.
+import { connect } from 'node:net';
 import { parseArgs } from 'node:util';
-import { Pool } from 'undici';
 import { bodies } from './bodies.js';
-import { load, quantile } from './load.js';
+import { quantile } from './load.js';
 import { start, stopAll, usageOf } from './processes.js';
 import { printed, verdict } from './report.js';
 
 const { values } = parseArgs({
   options: {
     times: { type: 'string', default: '2' },
-    seconds: { type: 'string', default: '10' },
+    seconds: { type: 'string', default: '30' },
     // The time-out of the probes of the chart and the image.
     deadline: { type: 'string', default: '3000' },
     json: { type: 'boolean', default: false },
@@ -37,10 +37,61 @@ const TICK_MS = 5;
 const MEMORY_EVERY_MS = 250;
 /** Requests without an answer beyond which none is sent: nobody is to run out of sockets. */
 const MOST_OPEN = 10_000;
-const HEADERS = { 'content-type': 'application/json' };
 
 const given = bodies().documents;
 let next = 0;
+
+/**
+ * As many connections as there are requests without an answer; the one used last is used next. Written for this alone:
+ * a client that does more takes longer for each request than the gateway for refusing it.
+ */
+class Connections {
+  #port;
+  #heads;
+  #free = [];
+  #all = new Set();
+
+  constructor(url) {
+    const { port, host } = new URL(url);
+    this.#port = Number(port);
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\n`;
+    this.#heads = new Map(given.map((body) => [body, Buffer.from(`${head}content-length: ${body.length}\r\n\r\n`)]));
+  }
+
+  /** `{status, told}` of an answer that was read to its end: whether it says when to come again. */
+  send(body) {
+    const socket = this.#free.pop() ?? this.#open();
+    return new Promise((resolve, reject) => {
+      let text = '';
+      const ended = (error) => reject(error instanceof Error ? error : new Error('ended before the answer was there'));
+      const received = (chunk) => {
+        text += chunk;
+        const end = text.indexOf('\r\n\r\n');
+        if (end === -1) return;
+        const head = text.slice(0, end).toLowerCase();
+        if (text.length < end + 4 + Number(/\r\ncontent-length: (\d+)/.exec(head)[1])) return;
+        socket.off('data', received).off('close', ended).off('error', ended);
+        if (!head.includes('\r\nconnection: close')) this.#free.push(socket);
+        resolve({ status: Number(head.slice(9, 12)), told: head.includes('\r\nretry-after: ') });
+      };
+      socket.on('data', received).on('close', ended).on('error', ended);
+      socket.cork();
+      socket.write(this.#heads.get(body));
+      socket.write(body);
+      socket.uncork();
+    });
+  }
+
+  #open() {
+    const socket = connect(this.#port, '127.0.0.1').setEncoding('latin1').setNoDelay();
+    this.#all.add(socket);
+    return socket.on('error', () => {}).once('close', () => this.#all.delete(socket));
+  }
+
+  destroy() {
+    for (const socket of this.#all) socket.destroy();
+  }
+}
 
 /** Offers so many requests a second, and resolves with what became of them when all are over. */
 async function offer(pool, gateway, { perSecond, ms }) {
@@ -74,14 +125,25 @@ async function offer(pool, gateway, { perSecond, ms }) {
   return { began, over, missed, requests: found, residentMiB };
 }
 
+/** How many requests are answered in that time when each connection sends the next one as soon as it has an answer. */
+async function served(pool, ms) {
+  const until = performance.now() + ms;
+  let count = 0;
+  const send = async () => {
+    for (; performance.now() < until; count++) {
+      const { status } = await exchange(pool);
+      if (status !== 200) throw new Error(`answered by ${status} although nothing else was asked`);
+    }
+  };
+  await Promise.all(Array.from({ length: CAPACITY_CONNECTIONS }, send));
+  return count;
+}
+
 async function exchange(pool) {
   const began = performance.now();
   try {
-    const body = given[next++ % given.length];
-    const response = await pool.request({ method: 'POST', path: '/v1/chat/completions', headers: HEADERS, body });
-    await response.body.arrayBuffer();
-    const told = response.headers['retry-after'] !== undefined;
-    return { began, ended: performance.now(), status: response.statusCode, told };
+    const { status, told } = await pool.send(given[next++ % given.length]);
+    return { began, ended: performance.now(), status, told };
   } catch (error) {
     return { began, ended: performance.now(), status: error.code ?? error.message, told: false };
   }
@@ -95,14 +157,13 @@ function describe(requests) {
 async function measure() {
   const engine = await start('upstream-process.js');
   const gateway = await start('gateway-process.js', engine.url);
-  const lane = { server: gateway, headers: HEADERS, bodies: given, next: 0 };
-  await load(lane, { connections: CAPACITY_CONNECTIONS, ms: WARM_UP_MS });
-  const { perSecond: capacity } = await load(lane, { connections: CAPACITY_CONNECTIONS, ms: CAPACITY_MS });
+  const pool = new Connections(gateway.url);
+  await served(pool, WARM_UP_MS);
+  const capacity = (await served(pool, CAPACITY_MS)) / (CAPACITY_MS / 1_000);
   const idleMiB = (await usageOf(gateway)).residentBytes / 2 ** 20;
-  const pool = new Pool(gateway.url, { connections: MOST_OPEN });
   const overload = await offer(pool, gateway, { perSecond: TIMES * capacity, ms: MS });
   const after = await offer(pool, gateway, { perSecond: AFTERWARDS * capacity, ms: AFTERWARDS_MS });
-  await pool.destroy();
+  pool.destroy();
   const accepted = overload.requests.filter(({ status }) => status === 200);
   const refused = overload.requests.filter(({ status, told }) => (status === 429 || status === 503) && told);
   const lastRefusal = Math.max(

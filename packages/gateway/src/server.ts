@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel';
-import type { Server as HttpServer } from 'node:http';
+import type { Server as HttpServer, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import {
@@ -133,9 +133,16 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
     else admit(gateway, request, reply, done);
   });
   // Relayed answers are written past this, and decide at their head likewise.
-  app.addHook('onSend', (_request, reply, _payload, done) => {
+  app.addHook('onSend', ({ raw }, reply, _payload, done) => {
     if (gateway.leaving) reply.header('connection', 'close');
-    done();
+    const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
+    if (!isRefused || raw.complete || isLarge(raw)) {
+      done();
+      return;
+    }
+    // A connection that is closed before all of it has come is reset, and the answer may be lost.
+    raw.once('close', () => done());
+    raw.resume();
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
@@ -259,14 +266,14 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
   reply.headers(retryAfter(error));
-  if (UNREAD.has(error.code) && !request.raw.complete && !isSkipped(error, request))
+  if (UNREAD.has(error.code) && !request.raw.complete && (error.code !== 'WARMPATH_OVERLOADED' || isLarge(request.raw)))
     reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 
 /** A body that is refused but small is read and thrown away: that costs less than another connection. */
-function isSkipped({ code }: WarmpathError, { headers }: FastifyRequest): boolean {
-  return code === 'WARMPATH_OVERLOADED' && Number(headers['content-length']) <= MOST_SKIPPED_BYTES;
+function isLarge({ headers }: IncomingMessage): boolean {
+  return !(Number(headers['content-length']) <= MOST_SKIPPED_BYTES);
 }
 
 /** Fastify's own errors in terms of the table. */

@@ -19,6 +19,7 @@ import { Engines } from './engines/engines.js';
 import { Indexer } from './engines/indexer/indexer.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
+import { AcceptDelay } from './intake/accept-delay.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
 import { newHopName } from './intake/hops.js';
@@ -47,6 +48,12 @@ import { WorkerPool } from './workers/worker-pool.js';
 
 /** What becomes of engines, as `{engine, kind, reason}`, for whoever lives in the same process. */
 const ENGINES = channel('warmpath:engine');
+
+/**
+ * Connections that may wait to be accepted; the kernel allows 4,096 by default (`net.core.somaxconn`). Where the queue
+ * is full the kernel says nothing, and clients try again after 1, 3, 7 and 15 s; Node's 511 are full within 0.1 s.
+ */
+const BACKLOG = 16_384;
 
 /** A gateway that listens. */
 export interface RunningGateway {
@@ -122,9 +129,9 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     pool: workers,
   });
   const app = buildServer(gateway, workers);
-  gateway.sheddingChanged = (reason, { delayMs, heapBytes }) => {
-    if (reason === undefined) app.log.info({ delayMs, heapBytes }, 'no request is refused for want of time or memory');
-    else app.log.warn({ reason, delayMs, heapBytes }, 'more than can be served: some requests are refused');
+  gateway.sheddingChanged = (reason, load) => {
+    if (reason === undefined) app.log.info(load, 'no request is refused for want of time or memory');
+    else app.log.warn({ reason, ...load }, 'more than can be served: some requests are refused');
   };
   gateway.engineChanged = (engine, change) => {
     logChange(app.log, engine, change);
@@ -137,7 +144,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     await openConversationStore(gateway, app);
     if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
     await workers?.start(app.log);
-    url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
+    url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port, backlog: BACKLOG });
   } catch (error) {
     workers?.kill();
     await admin?.close();
@@ -148,7 +155,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     throw error;
   }
   watchEngines(gateway, app, parts.onEngine);
-  gateway.shedder.start();
+  gateway.shedder.start(new AcceptDelay(app.server, gateway.now));
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {

@@ -4,7 +4,7 @@ import { LoadShedder, type ProcessLoad, type SheddingReason } from '../src/intak
 const MIB = 2 ** 20;
 const LIMIT = 1_024 * MIB;
 /** A process that has nothing to do. */
-const IDLE: ProcessLoad = { delayMs: 0, heapBytes: 100 * MIB, heapLimitBytes: LIMIT };
+const IDLE: ProcessLoad = { delayMs: 0, acceptMs: 0, heapBytes: 100 * MIB, heapLimitBytes: LIMIT };
 const late = (delayMs: number): ProcessLoad => ({ ...IDLE, delayMs });
 /** With so much of the old generation taken: all of the heap but three semi-spaces of 16 MiB. */
 const taken = (part: number): ProcessLoad => ({ ...IDLE, heapBytes: part * (LIMIT - 48 * MIB) });
@@ -119,6 +119,88 @@ describe('an event loop that comes late', () => {
     expect(refused).toEqual(['event_loop']);
     for (let i = 0; i < 20; i++) shedder.look(IDLE);
     expect(changes).toEqual(['event_loop', undefined]);
+  });
+});
+
+/**
+ * A process that accepts connections in the order in which they come, `perMs` of them, each with a request that takes
+ * a millisecond where it is served, and `refusalMs` where it is not.
+ */
+function queueOf({
+  perMs,
+  refusalMs,
+  ms,
+}: {
+  readonly perMs: number;
+  readonly refusalMs: number;
+  readonly ms: number;
+}) {
+  const { shedder, clock, changes } = shedderWith();
+  const waits: number[] = [];
+  let served = 0;
+  let lookedAt = 0;
+  for (let next = 0; clock.now < ms; next++) {
+    const cameAt = next / perMs;
+    clock.now = Math.max(clock.now, cameAt);
+    const waitedMs = clock.now - cameAt;
+    if (clock.now - lookedAt >= 100) {
+      lookedAt = clock.now;
+      shedder.look({ ...IDLE, acceptMs: waitedMs });
+    }
+    const isServed = shedder.refusal('only', clock.now) === undefined;
+    if (clock.now > ms / 2) {
+      waits.push(waitedMs);
+      if (isServed) served++;
+    }
+    clock.now += isServed ? 1 : refusalMs;
+  }
+  return { shedder, changes, waits, served };
+}
+
+describe('connections that wait', () => {
+  it.each([
+    [1.2, 0.1],
+    [2, 0.1],
+    [2, 0.3],
+    [5, 0.1],
+    [8, 0.1],
+  ])('offered %d times what it can do, it keeps their wait below a second', (perMs, refusalMs) => {
+    const { waits, served } = queueOf({ perMs, refusalMs, ms: 20_000 });
+    expect(Math.max(...waits)).toBeLessThan(1_000);
+    // What refusing costs is lost; the rest is served.
+    const possible = (1 - perMs * refusalMs) / (1 - refusalMs);
+    expect(served / 10_000).toBeGreaterThan(0.9 * possible);
+  });
+
+  it('are no overload where there is time for all', () => {
+    const { changes, served } = queueOf({ perMs: 0.95, refusalMs: 0.1, ms: 20_000 });
+    expect(changes).toEqual([]);
+    expect(served / 9_500).toBeCloseTo(1, 2);
+  });
+
+  it('are no queue where the turns alone explain their wait', () => {
+    const { shedder, changes } = shedderWith();
+    for (let i = 0; i < 20; i++) shedder.look({ ...IDLE, delayMs: 600, acceptMs: 1_400 });
+    expect(changes).toEqual([]);
+    shedder.look({ ...IDLE, delayMs: 600, acceptMs: 1_500 });
+    expect(changes).toEqual(['event_loop']);
+  });
+});
+
+describe('a turn that becomes too long', () => {
+  it('refuses what is left of many requests, and nothing of a few', () => {
+    const { shedder } = shedderWith();
+    const refusedOf = (count: number, eachMs: number) => {
+      shedder.look(IDLE);
+      let refused = 0;
+      for (let i = 0; i < count; i++) if (shedder.refusal('only', i * eachMs) !== undefined) refused++;
+      return refused;
+    };
+    expect(refusedOf(99, 100)).toBe(0);
+    expect(refusedOf(200, 1)).toBe(0);
+    // All that come in the first 200 ms are served, and none after 400: the tenant is the one that asks most.
+    expect(refusedOf(4_000, 1)).toBeGreaterThan(3_600);
+    expect(refusedOf(4_000, 1)).toBeLessThan(3_800);
   });
 });
 

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent } from 'node:http';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
@@ -9,11 +10,11 @@ import { chat, closing, errorOf, metricOf, type Reply, send, stand, untilMetric 
 
 const PATH = '/v1/chat/completions';
 
-/** Asks until a request is refused; with the replies of all. */
-async function untilRefused(url: string, agent?: Agent): Promise<Reply[]> {
+/** Asks until a request is refused, so many at once; with the replies of all. */
+async function untilRefused(url: string, atOnce: number, agent?: Agent): Promise<Reply[]> {
   const replies: Reply[] = [];
   while (!replies.some(({ status }) => status === 429)) {
-    const asked = Array.from({ length: 16 }, () => send(url + PATH, chat(), agent && { agent }));
+    const asked = Array.from({ length: atOnce }, () => send(url + PATH, chat(), agent && { agent }));
     replies.push(...(await Promise.all(asked)));
   }
   return replies;
@@ -80,14 +81,12 @@ describe('a processor that is offered more than it can do', () => {
       if (isBusy) setImmediate(spin);
     };
     setImmediate(spin);
-    const replies = await untilRefused(gateway.url, agent.agent);
+    const replies = await untilRefused(gateway.url, 4, agent.agent);
     const refused = replies.filter(({ status }) => status !== 200);
     for (const reply of refused) {
       expect(reply.status).toBe(429);
       expect(reply.headers['retry-after']).toBe('1');
       expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_OVERLOADED', type: 'server_error' });
-      // Small bodies cost less to read than another connection.
-      expect(reply.headers.connection).toBe('keep-alive');
     }
     expect(engine.received.filter(({ method }) => method === 'POST')).toHaveLength(replies.length - refused.length);
     expect((await send(`${gateway.url}/healthz`)).status).toBe(200);
@@ -96,6 +95,46 @@ describe('a processor that is offered more than it can do', () => {
     await untilMetric(gateway, 'warmpath_shedding', 0);
     const after = await Promise.all(Array.from({ length: 32 }, () => send(gateway.url + PATH, chat())));
     expect(after.map(({ status }) => status)).toEqual(after.map(() => 200));
+  });
+});
+
+describe('connections that wait because of those that are open', () => {
+  it('have requests refused, and room made, without an answer lost', { timeout: 120_000 }, async () => {
+    const { gateway } = await stand();
+    const { agent } = closing(new KeptAgent());
+    expect((await send(gateway.url + PATH, chat(), { agent })).status).toBe(200);
+    const { hostname, port } = new URL(gateway.url);
+    const open = () => connect(Number(port), hostname);
+    const slow = open().setEncoding('latin1');
+    await once(slow, 'connect');
+    let isBusy = true;
+    const spin = (): void => {
+      for (const until = performance.now() + 50; performance.now() < until; );
+      if (isBusy) setImmediate(spin);
+    };
+    setImmediate(spin);
+    // One is accepted a turn.
+    const waiting = Array.from({ length: 100 }, open);
+    let refused: Reply;
+    do [refused] = (await untilRefused(gateway.url, 1, agent)).slice(-1) as [Reply];
+    while (refused.headers.connection !== 'close');
+    expect(errorOf(refused).code).toBe('WARMPATH_OVERLOADED');
+    const text = JSON.stringify(chat());
+    slow.write(`POST ${PATH} HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n`);
+    slow.write(`content-length: ${text.length}\r\n\r\n`);
+    for (let at = 0; at < text.length; at += 20) {
+      for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);
+      slow.write(text.slice(at, at + 20));
+    }
+    let answer = '';
+    for await (const chunk of slow) answer += chunk;
+    expect(answer).toMatch(/^HTTP\/1\.1 429 /);
+    expect(answer).toMatch(/\r\nconnection: close\r\n/i);
+    expect(answer).toContain('WARMPATH_OVERLOADED');
+    isBusy = false;
+    for (const socket of waiting) socket.destroy();
+    await untilMetric(gateway, 'warmpath_shedding', 0);
+    expect((await send(gateway.url + PATH, chat())).status).toBe(200);
   });
 });
 
@@ -126,7 +165,7 @@ describe('a heap that is full', () => {
     await tell('fill');
     const first = send(url + PATH, chat());
     await engine.until('request', 1);
-    const [second] = await untilRefused(url);
+    const [second] = await untilRefused(url, 16);
     expect(errorOf(second!).message).toContain('heap');
     expect(engine.received).toHaveLength(1);
     waiting[0]!();

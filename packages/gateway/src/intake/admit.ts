@@ -75,7 +75,10 @@ function enter(
 ): WarmpathError | undefined {
   exchange.caller = caller;
   const overload = shedder.refusal(caller.tenant, exchange.arrivedAt);
-  if (overload !== undefined) return overload;
+  if (overload !== undefined) {
+    if (shedder.closesConnections(exchange.arrivedAt)) reply.header('connection', 'close');
+    return overload;
+  }
   const { key } = caller;
   if (key === undefined) return undefined;
   const refusal = rateLimits.enter(key);

@@ -2,11 +2,14 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { WarmpathError } from '@warmpath/core';
+import type { AcceptDelay } from './accept-delay.js';
 
 /** How the process is at a moment. */
 export interface ProcessLoad {
   /** Milliseconds by which the event loop comes late to what is ready: the middle of those since the last look. */
   readonly delayMs: number;
+  /** Milliseconds that a new connection waits until it is accepted. */
+  readonly acceptMs: number;
   /** Bytes of V8's heap that are taken, garbage included, and all that it may have. */
   readonly heapBytes: number;
   readonly heapLimitBytes: number;
@@ -35,6 +38,9 @@ export interface LoadShedderParts {
 const LONGEST_DELAY_MS = 1_000;
 /** Below this part of it there is room for more, and where it falls by half or more from one look to the next. */
 const RELIEVED_PART = 1 / 4;
+/** Connections and requests that wait for less are served; of those that wait for longer a part is, then none. */
+const SHORT_WAIT_MS = 200;
+const LONG_WAIT_MS = 600;
 /** By how much more is refused at each look that finds too long a delay; below the least, nothing is. */
 const STEP = 1 / 4;
 const LEAST = 1 / 16;
@@ -51,24 +57,29 @@ const FREE_AGAIN_PART = 0.75;
 /** Milliseconds between two collections that are asked for: these, doubled each time that one does not help. */
 const COLLECT_MS = 1_000;
 const LONGEST_COLLECT_MS = 30_000;
+/** A long turn with fewer requests has another reason than them: a large body, a collection, a halt. */
+const MANY = 100;
 /** Milliseconds between two looks, and between two samples of the delay. */
 const LOOK_MS = 100;
 const SAMPLE_MS = 50;
 
 /**
- * Refuses requests before the process suffers, so that those which it takes are answered in time. Two things are looked
- * at ten times a second: how late the event loop is, and how full the heap. While the loop is late, a growing part of
- * the requests is refused, first of the tenants that ask most; the part shrinks by half at each look at which it is
- * not. While the heap is full, one request at a time goes on. A request costs a comparison while nothing is refused.
+ * Refuses requests before the process suffers, so that those which it takes are answered in time. Three things are
+ * looked at ten times a second: how late the event loop is, how long new connections wait, and how full the heap is.
+ * While the loop is late, a growing part of the requests is refused, first of the tenants that ask most. While
+ * connections wait, or many requests in one turn do, the part grows with their wait. It shrinks by half per look.
+ * While the heap is full, one request at a time goes on. A request costs a few comparisons while nothing is refused.
  */
 export class LoadShedder {
   readonly #parts: LoadShedderParts;
   readonly #collectGarbage: () => void;
-  #load: ProcessLoad = { delayMs: 0, heapBytes: 0, heapLimitBytes: 0 };
+  #load: ProcessLoad = { delayMs: 0, acceptMs: 0, heapBytes: 0, heapLimitBytes: 0 };
   /** From 0 to `MOST`. */
   #level = 0;
   #wasLate = false;
-  #lookedAt = 0;
+  /** Requests since the last look, and when the first of them came. */
+  #taken = 0;
+  #firstAt = 0;
   #isFull = false;
   #collectMs = COLLECT_MS;
   #collectAt = Number.NEGATIVE_INFINITY;
@@ -91,6 +102,14 @@ export class LoadShedder {
     return this.#load;
   }
 
+  /**
+   * Whether whoever is refused now gives up its connection. Only one new connection is accepted per turn, so requests
+   * on open connections, refused and sent again at once, would keep the others waiting.
+   */
+  closesConnections(now: number): boolean {
+    return this.#level >= MOST || this.#turnLevel(now) > 0;
+  }
+
   /** Why requests are refused; `undefined` where none is. */
   get reason(): SheddingReason | undefined {
     if (this.#isFull) return 'heap';
@@ -98,19 +117,21 @@ export class LoadShedder {
   }
 
   /** Looks at the process from now on, and keeps it from ending by nothing. */
-  start(): void {
+  start(connections: AcceptDelay): void {
     const delays = monitorEventLoopDelay({ resolution: SAMPLE_MS });
     delays.enable();
     const timer = setInterval(() => {
       // This timer may come before theirs.
       if (delays.count === 0) return;
       const { used_heap_size: heapBytes, heap_size_limit: heapLimitBytes } = getHeapStatistics();
-      this.look({ delayMs: Math.max(0, delays.percentile(50) / 1e6 - SAMPLE_MS), heapBytes, heapLimitBytes });
+      const delayMs = Math.max(0, delays.percentile(50) / 1e6 - SAMPLE_MS);
+      this.look({ delayMs, acceptMs: connections.look(), heapBytes, heapLimitBytes });
       delays.reset();
     }, LOOK_MS).unref();
     this.#stop = () => {
       clearInterval(timer);
       delays.disable();
+      connections.close();
     };
   }
 
@@ -121,8 +142,9 @@ export class LoadShedder {
   /** Decides anew what is refused. O(tenants that ask) while something is, else O(1). */
   look(load: ProcessLoad): void {
     const before = this.reason;
-    this.#lookedAt = this.#parts.now();
+    this.#taken = 0;
     this.#lookAtDelay(load.delayMs);
+    this.#lookAtConnections(load);
     this.#load = load;
     this.#lookAtHeap(load);
     if (this.#asked.size > 0 || this.#askedBefore.size > 0) this.#countAnew();
@@ -132,12 +154,15 @@ export class LoadShedder {
 
   /** Why a request of that tenant, which came just now, is refused; `undefined` where it may go on. O(1). */
   refusal(tenant: string, now: number): WarmpathError | undefined {
-    if (this.#level === 0 && !this.#isFull && !this.#wasLate) return undefined;
     if (this.#isFull && this.#parts.isBusy()) return this.#refuse('heap');
-    // This turn, too, is too long by now: as many may have come during the last one as make it ever longer.
-    const isLate = this.#wasLate && now - this.#lookedAt > LOOK_MS + LONGEST_DELAY_MS;
-    const level = this.#level + (isLate ? 1 : 0);
+    if (this.#taken++ === 0) this.#firstAt = now;
+    const level = Math.max(this.#level, this.#turnLevel(now));
     return level > 0 && this.#isOwed(tenant, level) ? this.#refuse('event_loop') : undefined;
+  }
+
+  /** What is refused because this turn is long by now. */
+  #turnLevel(now: number): number {
+    return this.#taken > MANY ? levelAfter(now - this.#firstAt) : 0;
   }
 
   /** A single turn that is long is no overload. */
@@ -148,6 +173,15 @@ export class LoadShedder {
       this.#level = this.#level / 2 < LEAST ? 0 : this.#level / 2;
     }
     this.#wasLate = isLate;
+  }
+
+  /**
+   * Those that are accepted now are those that waited so long: what is refused of them shows in the next wait at once,
+   * so a part in proportion to the wait settles.
+   */
+  #lookAtConnections({ acceptMs, delayMs }: ProcessLoad): void {
+    // A turn to notice one and a turn to accept it are no queue.
+    this.#level = Math.max(this.#level, levelAfter(acceptMs - 2 * delayMs));
   }
 
   #lookAtHeap({ heapBytes, heapLimitBytes }: ProcessLoad): void {
@@ -187,17 +221,27 @@ export class LoadShedder {
 
   #refuse(reason: SheddingReason): WarmpathError {
     this.#parts.refused(reason);
-    return new WarmpathError('WARMPATH_OVERLOADED', { detail: DETAILS[reason], retryAfterS: RETRY_S });
+    return REFUSALS[reason];
   }
+}
+
+/** The level for a wait of so many milliseconds. */
+function levelAfter(waitMs: number): number {
+  return MOST * Math.min(1, Math.max(0, (waitMs - SHORT_WAIT_MS) / (LONG_WAIT_MS - SHORT_WAIT_MS)));
 }
 
 /** By then it is known whether there is room again. */
 const RETRY_S = 1;
 
-const DETAILS: Readonly<Record<SheddingReason, string>> = {
-  event_loop: 'More requests come than the processor of the gateway can serve in time.',
-  heap: 'The heap of the gateway is full of what is under way (`--max-old-space-size` is the limit).',
+/** Made once: to find out where an error is made takes a fifth of what refusing does. */
+const REFUSALS: Readonly<Record<SheddingReason, WarmpathError>> = {
+  event_loop: refusalBecause('More requests come than the processor of the gateway can serve in time.'),
+  heap: refusalBecause('The heap of the gateway is full of what is under way (`--max-old-space-size` is the limit).'),
 };
+
+function refusalBecause(detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_OVERLOADED', { detail, retryAfterS: RETRY_S });
+}
 
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');

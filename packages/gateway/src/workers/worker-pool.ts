@@ -181,6 +181,7 @@ class AcceptingServer extends Server {
   }
 
   take(socket: Socket): void {
+    if (socket.destroyed) return;
     if (!this.listening) socket.destroy();
     else if (!this.#workers.pass(socket)) {
       this.#own.emit('connection', socket);

@@ -1,0 +1,103 @@
+import { connect, type Server, type Socket } from 'node:net';
+
+/** Connections of its own that it has open at once: one a look, so that they cover more than a second. */
+const MOST_PROBES = 16;
+/** What the kernel waits before it asks again for a connection that found the queue full, in milliseconds. */
+const RETRANSMIT_MS = 1_000;
+
+interface Probe {
+  readonly socket: Socket;
+  readonly startedAt: number;
+}
+
+/**
+ * Measures how long new connections wait in the kernel's queue. The event loop accepts one connection per turn (libuv
+ * 1.45 and later), so a queue of thousands may stand before a loop whose turns are short. Nobody tells how long that
+ * queue is. Therefore this connects to the server's own port at each look, while others connect, and takes the time
+ * until its connection is accepted. Connections are accepted in the order in which they came: one that is overtaken
+ * found the queue full.
+ */
+export class AcceptDelay {
+  readonly #server: Server;
+  readonly #now: () => number;
+  /** Those that were not accepted yet, the oldest first. */
+  #probes: Probe[] = [];
+  /** What the latest one that was accepted had waited. */
+  #waitedMs = 0;
+  #hasOverflowed = false;
+  /** Connections of others that were accepted since the last look. */
+  #accepted = 0;
+  readonly #onConnection = (socket: Socket): void => {
+    if (!this.#isOwn(socket)) this.#accepted++;
+  };
+
+  /** @param server listens at an address and port */
+  constructor(server: Server, now: () => number) {
+    this.#server = server;
+    this.#now = now;
+    // Before whoever serves connections: there is nothing to serve in these.
+    server.prependListener('connection', this.#onConnection);
+  }
+
+  /** Milliseconds that a connection waits, as far as is known; starts the next measurement. */
+  look(): number {
+    const now = this.#now();
+    const oldest = this.#probes[0];
+    const openMs = oldest === undefined ? 0 : now - oldest.startedAt;
+    const delayMs = Math.max(this.#waitedMs, openMs) + (this.#hasOverflowed ? RETRANSMIT_MS : 0);
+    const isBusy = this.#accepted > 0 || oldest !== undefined;
+    this.#accepted = 0;
+    this.#waitedMs = 0;
+    this.#hasOverflowed = false;
+    if (isBusy && this.#probes.length < MOST_PROBES) this.#probe(now);
+    return delayMs;
+  }
+
+  close(): void {
+    this.#server.off('connection', this.#onConnection);
+    for (const { socket } of this.#probes) socket.destroy();
+    this.#probes = [];
+  }
+
+  #probe(startedAt: number): void {
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') return;
+    const isAny = address.address === '0.0.0.0' || address.address === '::';
+    const loopback = address.family === 'IPv6' ? '::1' : '127.0.0.1';
+    const probe = { socket: connect(address.port, isAny ? loopback : address.address), startedAt };
+    // Files or ports may have run out, which the next one finds out again.
+    probe.socket.on('error', () => this.#remove(probe));
+    probe.socket.unref();
+    this.#probes.push(probe);
+  }
+
+  /** Whether a connection that was accepted is one of these, which then is over. */
+  #isOwn(accepted: Socket): boolean {
+    if (this.#probes.length === 0) return false;
+    const { remotePort, remoteAddress } = accepted;
+    const probe = this.#probes.find(
+      ({ socket }) => socket.localPort === remotePort && socket.localAddress === unmapped(remoteAddress),
+    );
+    if (probe === undefined) return false;
+    // Both ends go without the wait in which a port stays taken.
+    probe.socket.resetAndDestroy();
+    accepted.destroy();
+    this.#waitedMs = this.#now() - probe.startedAt;
+    for (const earlier of this.#probes.slice(0, this.#probes.indexOf(probe))) {
+      this.#hasOverflowed = true;
+      this.#remove(earlier);
+    }
+    this.#remove(probe);
+    return true;
+  }
+
+  #remove(probe: Probe): void {
+    probe.socket.destroy();
+    this.#probes = this.#probes.filter((other) => other !== probe);
+  }
+}
+
+/** An IPv4 address as it shows at a socket of both families, without what marks it. */
+function unmapped(address: string | undefined): string | undefined {
+  return address?.replace(/^::ffff:/, '');
+}
