@@ -52,7 +52,7 @@ export function engineSettings(values: object): EngineOptions {
   return Object.fromEntries(entries) as EngineOptions;
 }
 
-/** What a user ought to be told of an engine that was started with these settings, one line each. */
+/** What a user should know of an engine that was started with these settings, one line each. */
 export function engineNotes(
   { notice, paysToBuild }: ServedModel,
   { cacheDir }: EngineOptions,

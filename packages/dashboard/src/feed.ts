@@ -57,7 +57,9 @@ export interface TrafficSlot {
   readonly slot: number;
   readonly requests: number;
   readonly errors: number;
-  /** Prompts of which the engine told how many tokens it had cached, their tokens, and those cached and predicted. */
+  /**
+   * Prompts of which the engine reported how many tokens it had cached, their tokens, and those cached and predicted.
+   */
   readonly reported: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -155,7 +157,7 @@ export interface CollectionStatus {
 /** What `GET /ui/tree` answers. */
 export interface TreeSnapshot {
   readonly histories: readonly HistoryTree[];
-  /** Histories and nodes that are not told because there are too many; the least recently used nodes are left out. */
+  /** Histories and nodes that are left out because there are too many; the least recently used nodes are left out. */
   readonly omittedHistories: number;
   readonly omittedNodes: number;
   /** Of everything. */

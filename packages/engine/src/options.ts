@@ -21,7 +21,7 @@ function defaultThreads(): number {
  */
 export function defaultHostTierBytes(): number {
   const memory = process.constrainedMemory();
-  // A process without a limit is told 0, or more than the machine has.
+  // A process without a limit reads 0, or more than the machine has.
   return Math.min(Math.floor((memory > 0 ? Math.min(memory, totalmem()) : totalmem()) / 8), 1_073_741_824);
 }
 

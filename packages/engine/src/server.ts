@@ -44,7 +44,7 @@ export interface WarmPlace {
 
 /** What a supervisor adds for the process that computes. */
 export interface WorkerHooks extends EngineHooks {
-  /** Unix domain socket or named pipe to listen on instead of host and port, for a front that is told of streams. */
+  /** Unix domain socket or named pipe to listen on instead of host and port, for a front that streams are sent to. */
   readonly front?: { readonly socketPath: string; readonly records: Writable };
   /**
    * Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name.
@@ -61,7 +61,7 @@ export interface ServedModel {
   /** Its name in `/v1/models` and in requests. */
   readonly name: string;
   readonly kind: ResolvedModel['kind'];
-  /** What a user must be told about this model before reading its text. */
+  /** What a user must know about this model before reading its text. */
   readonly notice?: string;
   readonly parameters: number;
   /** Most tokens of one request, prompt and answer. */
@@ -146,7 +146,7 @@ async function serve(
     model,
     name: resolved.name,
     cells: settings.contextTokens,
-    // Who asks for a host tier where nothing can be shared is told so, nobody else.
+    // Who asks for a host tier where nothing can be shared is warned, nobody else.
     hostTierBytes: settings.hostTier ?? (model.canSharePrefixes ? defaultHostTierBytes() : 0),
     diskTier: await diskTierOf(resolved.path, settings),
     kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),

@@ -134,7 +134,7 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   });
   // Relayed answers are written past this, and decide at their head likewise.
   app.addHook('onSend', ({ raw }, reply, _payload, done) => {
-    if (gateway.leaving) reply.header('connection', 'close');
+    if (gateway.leaving || gateway.shedder.hasQueue) reply.header('connection', 'close');
     const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
     if (!isRefused || raw.complete || isLarge(raw)) {
       done();

@@ -155,7 +155,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     throw error;
   }
   watchEngines(gateway, app, parts.onEngine);
-  gateway.shedder.start(new AcceptDelay(app.server, gateway.now));
+  gateway.shedder.start(new AcceptDelay(app.server, () => performance.now()));
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {

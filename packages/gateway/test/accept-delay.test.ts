@@ -32,10 +32,10 @@ async function listening(options: { readonly host?: string; readonly backlog?: n
     while (accepted.length < count) await once(server, 'connection');
   };
   /** Until a look finds a connection of its own accepted: that many turns of the event loop. */
-  const untilLook = async (isIt: (ms: number) => boolean) => {
+  const untilLook = async (isIt: (look: ReturnType<AcceptDelay['look']>) => boolean) => {
     for (;;) {
-      const ms = delay.look();
-      if (isIt(ms)) return ms;
+      const look = delay.look();
+      if (isIt(look)) return look;
       await new Promise(setImmediate);
     }
   };
@@ -52,7 +52,7 @@ describe('the wait of new connections', () => {
     let connections = 0;
     server.on('connection', () => connections++);
     for (let i = 0; i < 50; i++) {
-      expect(delay.look()).toBe(0);
+      expect(delay.look()).toEqual({ acceptMs: 0, acceptQueue: 0 });
       await new Promise(setImmediate);
     }
     expect(connections).toBe(0);
@@ -68,9 +68,11 @@ describe('the wait of new connections', () => {
     open(1, client);
     await untilAccepted(1);
     open(40, client);
-    expect(delay.look()).toBe(0);
+    expect(delay.look().acceptMs).toBe(0);
     // The clock counts those that were accepted before it.
-    expect(await untilLook((ms) => ms >= 30)).toBeLessThanOrEqual(41);
+    const { acceptMs, acceptQueue } = await untilLook((look) => look.acceptMs >= 30);
+    expect(acceptMs).toBeLessThanOrEqual(41);
+    expect(acceptQueue).toBe(acceptMs);
   });
 
   it('leaves the connections of others alone, and none of its own behind', async () => {
@@ -79,7 +81,7 @@ describe('the wait of new connections', () => {
     await untilAccepted(1);
     delay.look();
     open(20);
-    await untilLook((ms) => ms > 0);
+    await untilLook(({ acceptMs }) => acceptMs > 0);
     await untilAccepted(21);
     expect(accepted.every(({ destroyed }) => !destroyed)).toBe(true);
     expect(clients.every(({ destroyed }) => !destroyed)).toBe(true);
@@ -97,7 +99,8 @@ describe('the wait of new connections', () => {
     open(8);
     delay.look();
     await untilAccepted(3);
-    expect(await untilLook((ms) => ms > 900)).toBeGreaterThanOrEqual(1_000);
+    const { acceptQueue } = await untilLook(({ acceptMs }) => acceptMs >= 1_000);
+    expect(acceptQueue).toBe(Number.POSITIVE_INFINITY);
   });
 
   it('is watched by a bounded number of connections', async () => {

@@ -116,11 +116,11 @@ describe('the slots of a llama-server', () => {
     const slots = (said?: number, stated?: StatedSlots) =>
       beliefOf(withSlots(dialectOf('llama-server'), said, stated).reuse).slots;
     expect(slots()).toEqual(beliefOf(dialectOf('llama-server').reuse).slots);
-    expect(slots(4)).toEqual({ slots: 4, clearsIdleSlots: true });
-    expect(slots(2)).toEqual({ slots: 2, clearsIdleSlots: false });
+    expect(slots(4)).toEqual({ slots: 4 });
+    expect(slots(2)).toEqual({ slots: 2 });
     expect(slots(2, { count: 8, clearsIdle: true })).toEqual({ slots: 8, clearsIdleSlots: true });
     const stated = { savedTokens: 0, savesIdle: false };
-    expect(slots(2, stated)).toEqual({ slots: 2, savedTokens: 0, savesIdleSlots: false, clearsIdleSlots: false });
+    expect(slots(2, stated)).toEqual({ slots: 2, savedTokens: 0, savesIdleSlots: false });
     expect(withSlots(dialectOf('vllm'), 2)).toEqual(dialectOf('vllm'));
   });
 

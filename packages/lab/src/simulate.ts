@@ -8,7 +8,7 @@ export const MAX_QUEUE = 64;
 
 export interface SimulateOptions extends SimulatedEngineOptions {
   /**
-   * How many coming requests are looked at, 0 to 64: the policy is told of those that could be waiting already, which
+   * How many coming requests are looked at, 0 to 64: the policy gets those that could be waiting already, which
    * is of each other session the next one, never a later turn. Default 0.
    */
   readonly queue?: number;

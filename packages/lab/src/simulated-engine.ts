@@ -90,7 +90,7 @@ export interface ServedOutcome {
 export interface Dispatch {
   /** Place in the workload, for errors. */
   readonly number: number;
-  /** The requests that come next, or wait already. The policy is told of those that could be waiting now. */
+  /** The requests that come next, or wait already. The policy gets those that could be waiting now. */
   readonly coming: readonly WorkloadRequest[];
   /** Milliseconds of virtual time. */
   readonly now: number;
@@ -129,7 +129,7 @@ export class SimulatedEngine {
   /** One for each gateway in front. */
   readonly #histories: readonly ServedHistory[];
   readonly #heardAfterMs: number;
-  /** What was sent and the other gateways have not heard of. */
+  /** What was sent and the other gateways have not received. */
   readonly #unheard: { readonly arrangement: Arrangement; readonly by: ServedHistory; readonly at: number }[] = [];
   readonly #conversations: Conversations;
   readonly #latency: CostModel;

@@ -17,7 +17,7 @@ export interface AgentOptions extends ArrangeOptions {
 /**
  * Middleware for agents. What a tool found (documents as its `artifact`, as `responseFormat: 'content_and_artifact'`
  * has it) is written in an order that the engine holds, once, when the tool answers: it stands in the agent's state
- * that way, so that later prompts repeat it to the byte. What the engine had cached is told back.
+ * that way, so that later prompts repeat it to the byte. What the engine had cached is reported back.
  */
 export function warmpathMiddleware(arranger: Arranger, options: AgentOptions = {}): AgentMiddleware {
   const open = new OpenContexts();

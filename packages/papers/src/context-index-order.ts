@@ -62,7 +62,7 @@ export function contextIndexTable({ seeds }: ReproduceOptions): ReproducedTable 
     ],
     notes: [
       'Share of documents with an unlimited cache, of tokens with vLLM blocks.',
-      'Of the next eight requests, `foresight` is told of those that could be waiting.',
+      'Of the next eight requests, `foresight` gets those that could be waiting.',
       '«As large»: the index holds as many tokens as the cache, least recently used ones evicted.',
     ],
   };

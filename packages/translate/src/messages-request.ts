@@ -70,7 +70,8 @@ export function messagesToChat(request: RequestValue): ChatRequest {
 }
 
 /**
- * A last message of the assistant is the start of the answer; engines take it for an earlier turn unless they are told.
+ * A last message of the assistant is the start of the answer; engines take it for an earlier turn unless something
+ * says so.
  */
 function continuation(messages: readonly ChatMessage[]): object {
   const last = messages.at(-1);

@@ -43,7 +43,7 @@ function dialect(facts: EngineFacts): Check {
   const { title, reuse, salt, advice } = dialectOfFacts(facts);
   const known = facts.dialect === undefined && dialectOfOwner(facts.owner) === undefined;
   if (known) {
-    const finding = 'not told; it is taken for one that caches blocks, the least recently used first to go';
+    const finding = 'not stated; it is taken for one that caches blocks, the least recently used first to go';
     return { name, verdict: 'unknown', finding, advice: 'say it in `upstream.dialect`, if it is one of those' };
   }
   const separated = salt === undefined ? '; tenants share what it caches' : '';
@@ -98,7 +98,7 @@ function blockSize({ blockSize, repeat }: EngineFacts): Check {
   if (blockSize !== undefined) {
     return { name, verdict: 'ok', finding: blockSize === 1 ? 'any token' : `about ${blockSize} tokens` };
   }
-  if (!repeat.cachedTokens) return { name, verdict: 'unknown', finding: 'cannot be told without cached tokens' };
+  if (!repeat.cachedTokens) return { name, verdict: 'unknown', finding: 'unknown without cached tokens' };
   const advice = 'documents shorter than a block save nothing; longer passages may help';
   return { name, verdict: 'warning', finding: 'larger than the range tried', advice };
 }

@@ -16,7 +16,7 @@ export interface Figures {
   /** Milliseconds to the first token at p50, p95 and p99; `undefined` where no request was of that kind. */
   readonly ttftCached: readonly (number | undefined)[];
   readonly ttftComputed: readonly (number | undefined)[];
-  /** Of the prompt tokens that engines told of; `undefined` where they told of none. */
+  /** Of the prompt tokens that engines reported; `undefined` where they reported none. */
   readonly cachedShare: number | undefined;
   readonly predictedShare: number | undefined;
   readonly queued: number;
@@ -30,7 +30,7 @@ export interface Figures {
 
 const QUANTILES = [0.5, 0.95, 0.99];
 
-/** What the feed has told so far. Its size is bounded by the gateway's series and by `MAX_REQUESTS`. */
+/** What the feed has sent so far. Its size is bounded by the gateway's series and by `MAX_REQUESTS`. */
 export class FeedState {
   readonly #settings: FeedSettings;
   readonly #slots = new Map<number, TrafficSlot>();

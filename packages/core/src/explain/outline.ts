@@ -36,7 +36,7 @@ export interface PromptOutline {
   readonly pieces: readonly OutlinedPiece[];
 }
 
-/** Characters that one hash stands for: how exactly a difference to a prompt without its text can be told. */
+/** Characters that one hash stands for: how exactly a difference to a prompt without its text can be located. */
 export const CHUNK = 64;
 /** Characters of JSON that are read for the sake of its order. */
 const JSON_LENGTH = 200_000;

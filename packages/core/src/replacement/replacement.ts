@@ -12,7 +12,8 @@ export interface ReplacementOptions {
   /** Requests whose uses count for frequencies. Default 4,096. */
   readonly window?: number;
   /**
-   * Told of every node that lies in no tier and of which nothing is known any more: its handle may be given to another.
+   * Called for every node that lies in no tier and of which nothing is known any more: its handle may be given to
+   * another.
    */
   readonly onForgotten: (node: number) => void;
 }

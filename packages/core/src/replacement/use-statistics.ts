@@ -7,7 +7,7 @@ const USE_FIELDS = 3;
 export interface UseStatisticsOptions {
   /** Requests that count for frequencies. */
   readonly window: number;
-  /** Told of every node whose last use has just left the window, children before their parents. */
+  /** Called for every node whose last use has just left the window, children before their parents. */
   readonly onExpired: (node: number) => void;
 }
 

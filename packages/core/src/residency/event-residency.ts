@@ -41,7 +41,7 @@ interface PathRoot {
   readonly children: Map<string, PlacedDocument>;
   /** Whether tokens of its prompts could not be had, and none were learned since. */
   isBlind: boolean;
-  /** Prompts in a row whose beginning the engine had cached, without an event that told of it. */
+  /** Prompts in a row whose beginning the engine had cached, without an event for it. */
   untold: number;
   /** The model of its prompts. */
   model: string | undefined;
@@ -50,7 +50,7 @@ interface PathRoot {
 /** After so many prompts in a row, the events are taken to name other blocks than those that are looked up. */
 const MOST_UNTOLD = 3;
 
-/** Names of adapters that are remembered; the first that was heard of goes first. */
+/** Names of adapters that are remembered; the one seen first goes first. */
 const MAX_ADAPTERS = 1_024;
 
 const DEFAULT_MAX_DOCUMENTS = 65_536;
@@ -108,7 +108,7 @@ export class EventResidency {
     return this.#recent.size;
   }
 
-  /** The mirror begins with an empty cache, and all events are heard from now on. */
+  /** The mirror begins with an empty cache, and all events are received from now on. */
   begin(now: number): void {
     this.#now = now;
     this.#index.clear();
@@ -124,7 +124,7 @@ export class EventResidency {
     this.#now = now;
     if (event.kind === 'stored' && event.adapter !== undefined) this.#hearOfAdapter(event.adapter);
     this.#index.apply(event);
-    // After that nothing is held that was not heard of.
+    // After that nothing is held without an event for it.
     if (event.kind === 'cleared') this.#isExact = true;
   }
 

@@ -7,6 +7,9 @@ const SAVE_BELOW = 0.5;
 /** A saved prompt is loaded only if the new one keeps at least this of it. */
 export const LOAD_FROM = 0.25;
 
+/** Slots that llama-server gives itself where nobody says how many (`-np auto`), with unified KV. */
+const AUTO_SLOTS = 4;
+
 /** A stretch of a prompt: equal keys stand for equal tokens, and a shorter stretch is the start of a longer one. */
 export interface HeldSpan {
   readonly key: string;
@@ -28,7 +31,10 @@ export interface PromptSlotsOptions {
   readonly maxSaved?: number;
   /** Whether every request saves the idle slots (`--cache-idle-slots`). Default true. */
   readonly savesIdleSlots?: boolean;
-  /** Whether they are cleared then, as llama-server does with unified KV (its default). Default true. */
+  /**
+   * Whether they are cleared then, as llama-server does with unified KV. Default: where there are 4. An engine of
+   * another number was given it, and each slot has cells of its own then.
+   */
   readonly clearsIdleSlots?: boolean;
 }
 
@@ -149,12 +155,12 @@ export class PromptSlots {
 
   /** Error: `WARMPATH_INVALID_REQUEST` for a number of slots that is no whole number above 0. */
   constructor(options: PromptSlotsOptions = {}) {
-    this.#slotCount = options.slots ?? 4;
+    this.#slotCount = options.slots ?? AUTO_SLOTS;
     this.#savedTokens = options.savedTokens ?? Number.POSITIVE_INFINITY;
     this.#maxSaved = options.maxSaved ?? Number.POSITIVE_INFINITY;
     // Without room for saved prompts, llama-server switches this off.
     this.#savesIdleSlots = (options.savesIdleSlots ?? true) && this.#savedTokens > 0;
-    this.#clearsIdleSlots = options.clearsIdleSlots ?? true;
+    this.#clearsIdleSlots = options.clearsIdleSlots ?? this.#slotCount === AUTO_SLOTS;
     if (!Number.isSafeInteger(this.#slotCount) || this.#slotCount < 1) {
       const detail = 'A whole number above 0 was expected.';
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'slots', detail });
@@ -187,7 +193,7 @@ export class PromptSlots {
     return reuseOf(choice, prompt, tokens);
   }
 
-  /** Starts a prompt; undefined while all slots are busy. The slot then holds what is reused, until told otherwise. */
+  /** Starts a prompt; undefined while all slots are busy. The slot then holds what is reused, until `hold`. */
   begin(prompt: HeldPrompt): SlotUse | undefined {
     const tokens = tokensOf(prompt);
     const choice = this.#choose(prompt, tokens);

@@ -45,12 +45,12 @@ export interface ConversationStore {
    */
   forget(filter: SessionFilter): number | Promise<number>;
   /**
-   * Tells the other gateways over the same server something, and answers what they told since the last call, in the
-   * order of its sending: what must be known soon, and may be lost. The first call answers what was told within the
-   * last minute. `undefined` where the server was not told. Left out where there are no others. Never rejects; one call
-   * at a time.
+   * Sends the other gateways over the same server a note, and answers what they sent since the last call, in the order
+   * of its sending: what must be known soon, and may be lost. The first call answers what was sent within the last
+   * minute. `undefined` where the server did not get it. Left out where there are no others. Never rejects; one call at
+   * a time.
    *
-   * @param note nothing is told where it is empty.
+   * @param note nothing is sent where it is empty.
    */
   exchange?(note: string): Promise<readonly PeerNote[] | undefined>;
   /** Conversations that this process holds. */
@@ -71,12 +71,12 @@ export interface ConversationStore {
   close(): Promise<void>;
 }
 
-/** What another gateway told. */
+/** What another gateway sent. */
 export interface PeerNote {
   /** What that gateway is called, for as long as it runs. */
   readonly from: string;
   readonly text: string;
-  /** Milliseconds since it was told. */
+  /** Milliseconds since it was sent. */
   readonly ageMs: number;
 }
 

@@ -36,7 +36,7 @@ export interface RecalledHistory extends ConversationName {
   readonly siblings: readonly SentTurn[];
   /**
    * Whether the messages hold an answer to a turn that is not known: the log has forgotten it, or it went past the log.
-   * What was added to that turn is missing from the prompt, and whoever sends the request must be told.
+   * What was added to that turn is missing from the prompt, and whoever sends the request must know.
    */
   readonly isForgotten: boolean;
 }

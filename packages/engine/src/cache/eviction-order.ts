@@ -14,9 +14,10 @@ export interface LeaseUse {
 }
 
 /**
- * Which node leaves which tier first: the replacement policy, told what the tree does. A node is known to it from the
- * first time that it is used or may be evicted. Of a node that lies in no tier any more, the policy may remember its
- * uses: when the same tokens come back to the same place, they count on. The memory is bounded by the policy's window.
+ * Which node leaves which tier first: the replacement policy, which learns what the tree does. A node is known to it
+ * from the first time that it is used or may be evicted. Of a node that lies in no tier any more, the policy may
+ * remember its uses: when the same tokens come back to the same place, they count on. The memory is bounded by the
+ * policy's window.
  *
  * From host memory, copies of what lies on the device too go before the policy is asked: losing one costs at most
  * another copy, about a hundredth of what computing costs. RAGCache (§5.1) keeps them, for host memory many times

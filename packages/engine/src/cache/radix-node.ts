@@ -259,8 +259,8 @@ export class RadixNode {
 }
 
 /**
- * Hears which tokens lie in which tier, as it changes. Cutting a node in two changes nothing and is not told. It must
- * return at once, leave the tree as it is, and not throw.
+ * Learns which tokens are in which tier, as it changes. Cutting a node in two changes nothing and is not reported. It
+ * must return at once, leave the tree as it is, and not throw.
  */
 export interface TierListener {
   /** The node's tokens from position `from` on lie in the tier now. */

@@ -16,7 +16,7 @@ export interface TierStoreOptions {
   readonly listener: TierListener | undefined;
   /** The sequence that covers the path to a node on the device. */
   readonly sequenceOf: (node: RadixNode) => SequenceId;
-  /** Told of a node that lies nowhere any more, to take it out of the tree. */
+  /** Called for a node that is in no tier any more, to take it out of the tree. */
   readonly onGone: (node: RadixNode) => void;
 }
 

@@ -7,7 +7,7 @@ export const PATH_ORDERS = ['uses', 'tokens'] as const;
 export interface TreeReportOptions {
   /** Most paths. */
   readonly paths: number;
-  /** Most nodes of a path, and most depths that are told apart. */
+  /** Most nodes of a path, and most depths that are distinguished. */
   readonly depth: number;
   readonly sort: (typeof PATH_ORDERS)[number];
 }

@@ -48,7 +48,7 @@ export interface KvEventBatch {
  * whoever hands them in.
  */
 export interface KvEventPublisher {
-  /** Takes a batch; returns at once, never throws, and drops what nobody can be told any more. */
+  /** Takes a batch; returns at once, never throws, and drops what nobody can be sent any more. */
   publish(batch: KvEventBatch): void;
   /** Sends what is left and ends. Safe to call again. */
   close(): Promise<void>;

@@ -50,7 +50,7 @@ export interface EngineApp {
   readonly metrics: EngineMetrics;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
-  /** Where streams are told to a front of ours, which alone can reach this server. */
+  /** Where streams are sent to a front of ours, which alone can reach this server. */
   readonly records?: RecordWriter;
 }
 

@@ -192,7 +192,7 @@ function clientSink(reply: FastifyReply): EventSink {
   };
 }
 
-/** To the front. Its request is answered when all was told, so that it knows of a stream that broke. */
+/** To the front. Its request is answered when all was sent, so that it knows of a stream that broke. */
 function recordSink({ raw }: FastifyReply, { origin, stream, writer }: Required<StreamOptions>['records']): EventSink {
   const write = (content: string, marks: RecordMarks): void => {
     writer.write(stream, content, marks);

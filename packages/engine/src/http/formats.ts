@@ -37,7 +37,7 @@ export function chatFormat(head: AnswerHead, { hasLogprobs }: FormatOptions): An
   };
 }
 
-/** The same for an answer that calls a function: what it says as text is told as the call. */
+/** The same for an answer that calls a function: what it says as text is sent as the call. */
 export function toolCallFormat(head: AnswerHead): AnswerFormat {
   const { chunk, whole, usage } = chatObjects(head);
   const id = `call_${head.id}`;

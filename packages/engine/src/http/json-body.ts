@@ -30,7 +30,7 @@ export function largestBodyBytes(contextTokens: number, longestPiece: number): n
   return contextTokens * longestPiece * ESCAPED_BYTES + OTHER_BYTES;
 }
 
-/** Bodies up to so many characters are told where they stop being JSON, which takes some ms. */
+/** Bodies up to so many characters get the place where they stop being JSON, which takes some ms. */
 const PLACED_LENGTH = 1_048_576;
 
 /**

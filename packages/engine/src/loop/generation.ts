@@ -147,7 +147,7 @@ export function isolatedListener(listener: GenerationListener, onBroken: (cause:
       try {
         listener.onError(new WarmpathError('WARMPATH_INTERNAL', { cause }));
       } catch {
-        // It cannot be told; its request ends all the same.
+        // It cannot be sent; its request ends all the same.
       }
     }
   };

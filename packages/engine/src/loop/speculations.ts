@@ -8,7 +8,7 @@ import {
   isolatedListener,
 } from './generation.js';
 
-/** Ended ids that are remembered, so that what comes late is told from what never was. */
+/** Ended ids that are remembered, so that what comes late differs from what never was. */
 const REMEMBERED_IDS = 4096;
 
 /** How a speculation ended, or that a newer generation of its id took over. */
@@ -160,7 +160,7 @@ export class Speculations {
     { older, listener }: { readonly older: Speculation | undefined; readonly listener: GenerationListener },
   ): GenerationHandle {
     const { heldTokens, timeoutMs, submit } = this.#options;
-    // What was held back is told outside the loop, so a listener that throws is no business of the loop's either.
+    // What was held back is sent outside the loop, so a listener that throws is no business of the loop's either.
     const isolated = isolatedListener(listener, () => handle.abort());
     const answer = new HeldAnswer({
       ...isolated,
@@ -258,7 +258,7 @@ function superseded(id: string, generation: number): WarmpathError {
 }
 
 /**
- * A listener that hears nothing but errors before it is let go: texts and the end are kept back and told in one go
+ * A listener that gets nothing but errors before it is let go: texts and the end are kept back and sent in one go
  * then. What it keeps is bounded by the generation's own limit of tokens.
  */
 class HeldAnswer implements GenerationListener {

@@ -234,7 +234,7 @@ export class GenerationTask {
     for (const [index, token] of answered.entries()) {
       this.#draw();
       if (this.request.topLogprobs !== undefined) {
-        // Its chances were told; where it stands in the text counts for those after it.
+        // Its chances were sent; where it stands in the text counts for those after it.
         this.#chosen.push({ bytes: vocabulary.piece(token, true), logprob: 0, top: [] });
       }
       if (index < answered.length - 1) {

@@ -138,7 +138,7 @@ function unquote(tag: string | undefined): string | undefined {
   return tag?.replace(/^(?:W\/)?"(.*)"$/, '$1');
 }
 
-/** Bytes that may wait for the disk before the network is told to pause. */
+/** Bytes that may wait for the disk before the network is paused. */
 const QUEUE_BYTES = 1024 * 1024;
 
 /**

@@ -53,8 +53,8 @@ const SECOND_BYTES: ReadonlyMap<number, readonly [least: number, most: number]> 
  *
  * It reads pieces of text as C strings, trusts their UTF-8 and takes control tokens for their text, which is not what
  * comes out. So the tokens that it is asked about are chosen here: those that end a generation, and those with text
- * that continues UTF-8. It ends the process when it is told of a token that the grammar forbids, or reads certain bytes
- * otherwise in two places; tokens that were not allowed before are never told.
+ * that continues UTF-8. It ends the process when it gets a token that the grammar forbids, or reads certain bytes
+ * otherwise in two places; tokens that were not allowed before are never given.
  *
  * What begins with a text that is not allowed is not allowed either. So of the whole vocabulary, tokens are asked about
  * only when the longest token that they begin with is allowed: where a grammar leaves little choice, these are few.

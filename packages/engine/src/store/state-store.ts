@@ -32,7 +32,7 @@ export interface StateStoreOptions {
   readonly identity: StateIdentity;
   /** Milliseconds since some moment. */
   readonly clock: () => number;
-  /** Told in words, once each time that the file system begins to fail. */
+  /** Called with a reason, once each time that the file system begins to fail. */
   readonly onWarning: (message: string) => void;
 }
 
@@ -86,7 +86,7 @@ export class StateStore {
   #work: Promise<void> = Promise.resolve();
   #fullUntilMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
-  /** Told of a file that could not be written and is not there. */
+  /** Called for a file that could not be written and is not there. */
   onLost: (file: StoredState) => void = () => undefined;
 
   private constructor(options: StateStoreOptions, lock: FileLock, found: Awaited<ReturnType<typeof readFolder>>) {

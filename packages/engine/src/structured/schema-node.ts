@@ -151,7 +151,7 @@ function beginningsOf(node: SchemaNode): readonly string[] {
  * Refuses what no bounded grammar can be made of:
  *
  * - a schema that is nothing but itself, and one that no finite answer fits;
- * - alternatives that cannot be told apart soon enough. llama.cpp follows every way in which an answer so far can be
+ * - alternatives that cannot be distinguished soon enough. llama.cpp follows every way in which an answer so far can be
  *   read, so two alternatives that begin alike, within themselves, would double its work with every level.
  *
  * @throws WARMPATH_INVALID_REQUEST with the path of the schema.
@@ -280,7 +280,7 @@ function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
   }
 }
 
-/** What may stand at a place, and whether its objects are told apart by their first properties. */
+/** What may stand at a place, and whether its objects differ in their first properties. */
 interface Place {
   readonly leaves: readonly SchemaNode[];
   readonly areApart: boolean;

@@ -11,7 +11,7 @@
 import type { Readable, Writable } from 'node:stream';
 
 /**
- * Request: the number under which the front wants a stream to be told. Answer: it was told, and nothing else is to
+ * Request: the number under which the front wants a stream to be sent. Answer: it was sent, and nothing else is to
  * come.
  */
 export const RECORDS_HEADER = 'warmpath-records';
@@ -71,7 +71,7 @@ export class RecordWriter {
     pipe.on('error', () => undefined);
   }
 
-  /** Whether the front takes what it is told; if not, whoever tells it more has to stop. */
+  /** Whether the front takes what is sent; if not, whoever sends more has to stop. */
   get isRead(): boolean {
     return this.#pipe.writableLength < MOST_UNREAD_BYTES;
   }

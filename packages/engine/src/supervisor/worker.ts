@@ -118,7 +118,7 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
 /** Questions that were asked, which gives each its own number. */
 let questions = 0;
 
-/** One whose loop has failed says so before it answers anything else, and ends as soon as everybody has been told. */
+/** One whose loop has failed says so before it answers anything else, and ends as soon as everybody knows. */
 function isAlive({ process: child, exited }: ListeningChild): Promise<boolean> {
   // An answer to an earlier question may still be on its way from a process that is gone.
   const id = questions++;

@@ -249,7 +249,7 @@ class Relay implements UpstreamListener {
   }
 }
 
-/** A defect of the gateway in the middle of an answer is told like the engine's: the answer is incomplete. */
+/** A defect of the gateway in the middle of an answer is reported like the engine's: the answer is incomplete. */
 function asTableError(error: unknown): WarmpathError {
   return WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
 }

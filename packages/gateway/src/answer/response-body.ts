@@ -16,7 +16,7 @@ export interface ResponseBody {
   data(chunk: Buffer): Buffer | string;
   /** What the client gets when the engine is done, and the head, if it was not known before. */
   end(): { readonly head?: ResponseHead; readonly rest: string };
-  /** What the client of a stream is told when it breaks off. */
+  /** What the client of a stream gets when it breaks off. */
   broken(error: WarmpathError): string;
 }
 

@@ -468,7 +468,7 @@ export interface EngineSettings {
   readonly instance: string;
 }
 
-/** Where the events of one engine, or of one of its data-parallel ranks, are heard. */
+/** Where the events of one engine, or of one of its data-parallel ranks, are read. */
 export interface KvEventSettings {
   readonly endpoint: string;
   readonly replayEndpoint: string | undefined;

@@ -336,7 +336,7 @@ function fail({ gateway, call, tried }: PromptUnderWay, error: unknown): void {
 }
 
 /**
- * What the queue may know of a request: enough to be told to policies, and to be weighed against others. `undefined`
+ * What the queue may know of a request: enough for policies, and to be weighed against others. `undefined`
  * for one without documents whose order is open. O(1); where documents stand in the prompt, O(text up to the end of the
  * first).
  */

@@ -90,7 +90,7 @@ export function ownHeaders(gateway: Gateway, exchange: Exchange): RelayOptions['
   return () => ({
     [RESPONSE_HEADERS.requestId]: exchange.requestId,
     [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
-    ...(gateway.leaving && { connection: 'close' }),
+    ...((gateway.leaving || gateway.shedder.hasQueue) && { connection: 'close' }),
   });
 }
 

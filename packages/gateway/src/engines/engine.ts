@@ -120,7 +120,7 @@ export interface EngineParts {
 export interface EngineRequests {
   served: number;
   failed: number;
-  /** Of those that failed, the ones that another engine got before their client heard of it. */
+  /** Of those that failed, the ones that another engine got before their client saw it. */
   movedOn: number;
 }
 
@@ -128,7 +128,7 @@ export interface EngineRequests {
 const RANK_HEADER = 'x-data-parallel-rank';
 
 /**
- * One engine behind the gateway: the way to it, what waits for it, how it is, and what is heard of its cache. What is
+ * One engine behind the gateway: the way to it, what waits for it, how it is, and what is known of its cache. What is
  * remembered of served requests stands in `ServedHistories`, under its number.
  */
 export class Engine {

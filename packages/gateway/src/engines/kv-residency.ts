@@ -71,7 +71,7 @@ const HAS_NO_TOKENIZER: ReadonlySet<number> = new Set([404, 405, 501]);
 const AGAIN_MS = 60_000;
 
 /**
- * What the events of one engine say that it holds. What cannot be read may have told of blocks that are gone: a batch,
+ * What the events of one engine say that it holds. What cannot be read may have named blocks that are gone: a batch,
  * or an event of a known kind, counts as lost. So do blocks of adapters that have numbers and no names (vLLM up to
  * 0.11): nobody can tell which models these are.
  */

@@ -1,7 +1,10 @@
 import { byteChain, type MessageBytes } from '@warmpath/core';
 import { TenantCache } from '../observe/tenant-cache.js';
 
-/** Bytes of a body up to which its beginning is told from others; what differs farther behind is not worth a look. */
+/**
+ * Bytes of a body up to which its beginning is distinguished from others; what differs farther behind is not worth a
+ * look.
+ */
 const MAX_BYTES = 131_072;
 const FIRST_BYTES = 512;
 /** Each beginning is longer by so much than the one before. */

@@ -8,6 +8,8 @@ const RETRANSMIT_MS = 1_000;
 interface Probe {
   readonly socket: Socket;
   readonly startedAt: number;
+  /** Connections of others that had been accepted by then. */
+  readonly accepted: number;
 }
 
 /**
@@ -22,11 +24,13 @@ export class AcceptDelay {
   readonly #now: () => number;
   /** Those that were not accepted yet, the oldest first. */
   #probes: Probe[] = [];
-  /** What the latest one that was accepted had waited. */
+  /** What the latest one that was accepted had waited, and how many were accepted before it. */
   #waitedMs = 0;
+  #stoodBehind = 0;
   #hasOverflowed = false;
-  /** Connections of others that were accepted since the last look. */
+  /** Connections of others that were accepted, and how many of them at the last look. */
   #accepted = 0;
+  #acceptedBefore = 0;
   readonly #onConnection = (socket: Socket): void => {
     if (!this.#isOwn(socket)) this.#accepted++;
   };
@@ -39,18 +43,24 @@ export class AcceptDelay {
     server.prependListener('connection', this.#onConnection);
   }
 
-  /** Milliseconds that a connection waits, as far as is known; starts the next measurement. */
-  look(): number {
+  /**
+   * Milliseconds that a connection waits, and how many are accepted meanwhile, as far as is known. Starts the next
+   * measurement.
+   */
+  look(): { readonly acceptMs: number; readonly acceptQueue: number } {
     const now = this.#now();
     const oldest = this.#probes[0];
     const openMs = oldest === undefined ? 0 : now - oldest.startedAt;
-    const delayMs = Math.max(this.#waitedMs, openMs) + (this.#hasOverflowed ? RETRANSMIT_MS : 0);
-    const isBusy = this.#accepted > 0 || oldest !== undefined;
-    this.#accepted = 0;
+    const openBehind = oldest === undefined ? 0 : this.#accepted - oldest.accepted;
+    const acceptMs = Math.max(this.#waitedMs, openMs) + (this.#hasOverflowed ? RETRANSMIT_MS : 0);
+    const acceptQueue = this.#hasOverflowed ? Number.POSITIVE_INFINITY : Math.max(this.#stoodBehind, openBehind);
+    const isBusy = this.#accepted > this.#acceptedBefore || oldest !== undefined;
+    this.#acceptedBefore = this.#accepted;
     this.#waitedMs = 0;
+    this.#stoodBehind = 0;
     this.#hasOverflowed = false;
     if (isBusy && this.#probes.length < MOST_PROBES) this.#probe(now);
-    return delayMs;
+    return { acceptMs, acceptQueue };
   }
 
   close(): void {
@@ -64,7 +74,11 @@ export class AcceptDelay {
     if (address === null || typeof address === 'string') return;
     const isAny = address.address === '0.0.0.0' || address.address === '::';
     const loopback = address.family === 'IPv6' ? '::1' : '127.0.0.1';
-    const probe = { socket: connect(address.port, isAny ? loopback : address.address), startedAt };
+    const probe = {
+      socket: connect(address.port, isAny ? loopback : address.address),
+      startedAt,
+      accepted: this.#accepted,
+    };
     // Files or ports may have run out, which the next one finds out again.
     probe.socket.on('error', () => this.#remove(probe));
     probe.socket.unref();
@@ -83,6 +97,7 @@ export class AcceptDelay {
     probe.socket.resetAndDestroy();
     accepted.destroy();
     this.#waitedMs = this.#now() - probe.startedAt;
+    this.#stoodBehind = this.#accepted - probe.accepted;
     for (const earlier of this.#probes.slice(0, this.#probes.indexOf(probe))) {
       this.#hasOverflowed = true;
       this.#remove(earlier);

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isLoopback } from '../config/schema-server.js';
@@ -74,11 +75,8 @@ function enter(
   caller: Caller,
 ): WarmpathError | undefined {
   exchange.caller = caller;
-  const overload = shedder.refusal(caller.tenant, exchange.arrivedAt);
-  if (overload !== undefined) {
-    if (shedder.closesConnections(exchange.arrivedAt)) reply.header('connection', 'close');
-    return overload;
-  }
+  const overload = shedder.refusal(caller.tenant, performance.now());
+  if (overload !== undefined) return overload;
   const { key } = caller;
   if (key === undefined) return undefined;
   const refusal = rateLimits.enter(key);

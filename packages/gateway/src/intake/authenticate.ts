@@ -17,7 +17,7 @@ export interface Caller {
   readonly tenant: string;
   /** As a token or a trusted header says; a request's body may name one too. */
   readonly endUser: string | undefined;
-  /** Whether it can be told from others: it sent a key, or came through a trusted proxy. */
+  /** Whether it can be distinguished from others: it sent a key, or came through a trusted proxy. */
   readonly isAuthenticated: boolean;
   readonly isOperator: boolean;
   /** With its limits; `undefined` where `server.keys` is not what it was known by. */

@@ -33,7 +33,7 @@ export class BodyView {
     return this.scan.bytes;
   }
 
-  /** Whether its bytes can be told from its text: what is no UTF-8 is read as another sign. O(body), native. */
+  /** Whether its bytes follow from its text: what is no UTF-8 is read as another sign. O(body), native. */
   get isUtf8(): boolean {
     return isUtf8(this.bytes);
   }

@@ -354,7 +354,7 @@ export class JsonScanner {
   }
 }
 
-/** Texts up to so many bytes are told where they stop being JSON, which takes some ms. */
+/** Texts up to so many bytes get the place where they stop being JSON, which takes some ms. */
 const PLACED_BYTES = 1_048_576;
 
 /**

@@ -8,8 +8,9 @@ import type { AcceptDelay } from './accept-delay.js';
 export interface ProcessLoad {
   /** Milliseconds by which the event loop comes late to what is ready: the middle of those since the last look. */
   readonly delayMs: number;
-  /** Milliseconds that a new connection waits until it is accepted. */
+  /** Milliseconds that a new connection waits until it is accepted, and how many others are accepted meanwhile. */
   readonly acceptMs: number;
+  readonly acceptQueue: number;
   /** Bytes of V8's heap that are taken, garbage included, and all that it may have. */
   readonly heapBytes: number;
   readonly heapLimitBytes: number;
@@ -38,9 +39,16 @@ export interface LoadShedderParts {
 const LONGEST_DELAY_MS = 1_000;
 /** Below this part of it there is room for more, and where it falls by half or more from one look to the next. */
 const RELIEVED_PART = 1 / 4;
-/** Connections and requests that wait for less are served; of those that wait for longer a part is, then none. */
-const SHORT_WAIT_MS = 200;
-const LONG_WAIT_MS = 600;
+/** New connections that wait for longer are a queue. */
+const QUEUE_MS = 100;
+/**
+ * So many that wait together are a burst, and served even if it takes the long wait. Where there are more, a part is
+ * refused after the short wait. So much later, in milliseconds, all are.
+ */
+const BURST = 800;
+const SHORT_WAIT_MS = 600;
+const LONG_WAIT_MS = 1_500;
+const GROWTH_MS = 300;
 /** By how much more is refused at each look that finds too long a delay; below the least, nothing is. */
 const STEP = 1 / 4;
 const LEAST = 1 / 16;
@@ -73,9 +81,10 @@ const SAMPLE_MS = 50;
 export class LoadShedder {
   readonly #parts: LoadShedderParts;
   readonly #collectGarbage: () => void;
-  #load: ProcessLoad = { delayMs: 0, acceptMs: 0, heapBytes: 0, heapLimitBytes: 0 };
+  #load: ProcessLoad = { delayMs: 0, acceptMs: 0, acceptQueue: 0, heapBytes: 0, heapLimitBytes: 0 };
   /** From 0 to `MOST`. */
   #level = 0;
+  #hasQueue = false;
   #wasLate = false;
   /** Requests since the last look, and when the first of them came. */
   #taken = 0;
@@ -103,11 +112,11 @@ export class LoadShedder {
   }
 
   /**
-   * Whether whoever is refused now gives up its connection. Only one new connection is accepted per turn, so requests
-   * on open connections, refused and sent again at once, would keep the others waiting.
+   * Whether new connections wait: then each open one is closed after an answer. Only one is accepted per turn, and a
+   * turn serves all that are open, so those that wait would wait ever longer.
    */
-  closesConnections(now: number): boolean {
-    return this.#level >= MOST || this.#turnLevel(now) > 0;
+  get hasQueue(): boolean {
+    return this.#hasQueue;
   }
 
   /** Why requests are refused; `undefined` where none is. */
@@ -125,7 +134,7 @@ export class LoadShedder {
       if (delays.count === 0) return;
       const { used_heap_size: heapBytes, heap_size_limit: heapLimitBytes } = getHeapStatistics();
       const delayMs = Math.max(0, delays.percentile(50) / 1e6 - SAMPLE_MS);
-      this.look({ delayMs, acceptMs: connections.look(), heapBytes, heapLimitBytes });
+      this.look({ delayMs, ...connections.look(), heapBytes, heapLimitBytes });
       delays.reset();
     }, LOOK_MS).unref();
     this.#stop = () => {
@@ -152,7 +161,7 @@ export class LoadShedder {
     if (reason !== before) this.#parts.changed(reason, load);
   }
 
-  /** Why a request of that tenant, which came just now, is refused; `undefined` where it may go on. O(1). */
+  /** Why a request of that tenant is refused, by the real clock; `undefined` where it may go on. O(1). */
   refusal(tenant: string, now: number): WarmpathError | undefined {
     if (this.#isFull && this.#parts.isBusy()) return this.#refuse('heap');
     if (this.#taken++ === 0) this.#firstAt = now;
@@ -160,9 +169,10 @@ export class LoadShedder {
     return level > 0 && this.#isOwed(tenant, level) ? this.#refuse('event_loop') : undefined;
   }
 
-  /** What is refused because this turn is long by now. */
+  /** What is refused because this turn is long by now: a part of the requests of those that ask most. */
   #turnLevel(now: number): number {
-    return this.#taken > MANY ? levelAfter(now - this.#firstAt) : 0;
+    if (this.#taken <= MANY) return 0;
+    return Math.min(1, levelAfter(now - this.#firstAt, this.#taken > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS));
   }
 
   /** A single turn that is long is no overload. */
@@ -179,9 +189,11 @@ export class LoadShedder {
    * Those that are accepted now are those that waited so long: what is refused of them shows in the next wait at once,
    * so a part in proportion to the wait settles.
    */
-  #lookAtConnections({ acceptMs, delayMs }: ProcessLoad): void {
+  #lookAtConnections({ acceptMs, acceptQueue, delayMs }: ProcessLoad): void {
     // A turn to notice one and a turn to accept it are no queue.
-    this.#level = Math.max(this.#level, levelAfter(acceptMs - 2 * delayMs));
+    const waitMs = acceptMs - 2 * delayMs;
+    this.#hasQueue = waitMs > QUEUE_MS;
+    this.#level = Math.max(this.#level, levelAfter(waitMs, acceptQueue > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS));
   }
 
   #lookAtHeap({ heapBytes, heapLimitBytes }: ProcessLoad): void {
@@ -225,9 +237,9 @@ export class LoadShedder {
   }
 }
 
-/** The level for a wait of so many milliseconds. */
-function levelAfter(waitMs: number): number {
-  return MOST * Math.min(1, Math.max(0, (waitMs - SHORT_WAIT_MS) / (LONG_WAIT_MS - SHORT_WAIT_MS)));
+/** The level where so many wait for so many milliseconds. */
+function levelAfter(waitMs: number, shortMs: number): number {
+  return MOST * Math.min(1, Math.max(0, (waitMs - shortMs) / GROWTH_MS));
 }
 
 /** By then it is known whether there is room again. */

@@ -4,7 +4,7 @@ import type { ClientKey } from './authenticate.js';
 const MINUTE_MS = 60_000;
 /** Milliseconds after which a gateway that says nothing more of its requests under way counts as gone. */
 const SILENT_MS = 3_000;
-/** Other gateways whose requests under way are known of one key; the one heard of longest ago goes first. */
+/** Other gateways whose requests under way are known of one key; the one with the oldest note goes first. */
 const MAX_PEERS = 64;
 
 /** What a key may do in a minute: full at the start, refilled evenly. A debt is allowed, and paid off first. */
@@ -16,7 +16,7 @@ class Bucket {
   constructor(perMinute: number, now: number) {
     this.#perMinute = perMinute;
     this.#level = perMinute;
-    // What other gateways used within the last minute may be heard of later.
+    // What other gateways used within the last minute may be received later.
     this.#at = now - MINUTE_MS;
   }
 
@@ -53,7 +53,7 @@ interface KeyUse {
   readonly others: Map<string, { readonly count: number; readonly at: number }>;
 }
 
-/** What a key did in one gateway since that last told of it. */
+/** What a key did in one gateway since that last sent a note of it. */
 export interface KeyUsage {
   readonly requests: number;
   readonly tokens: number;
@@ -65,8 +65,8 @@ export interface KeyUsage {
  * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and
  * is charged with what it used when its answer is over. Holds three numbers for each key that was used.
  *
- * Several gateways tell each other what a key did (`takeUnpublished`, `heard`): then its limits hold for all of them
- * together, but for what they have not told each other yet.
+ * Several gateways send each other what a key did (`takeUnpublished`, `heard`): then its limits hold for all of them
+ * together, but for what they have not sent each other yet.
  */
 export class RateLimits {
   readonly #now: () => number;
@@ -81,7 +81,7 @@ export class RateLimits {
     this.#now = now;
   }
 
-  /** There are other gateways to be told. */
+  /** There are other gateways to send notes to. */
   share(): void {
     this.#unpublished ??= new Map();
   }
@@ -130,8 +130,8 @@ export class RateLimits {
   }
 
   /**
-   * What other gateways are to hear of so many keys, at most, by their names, which counts as told: what limited keys
-   * did since, and once a second what they have under way. O(keys in use) once a second, else O(most).
+   * What other gateways are to receive of so many keys, at most, by their names, which counts as sent: what limited
+   * keys did since, and once a second what they have under way. O(keys in use) once a second, else O(most).
    */
   takeUnpublished(most: number): Map<string, KeyUsage> {
     const unpublished = this.#unpublished;
@@ -150,7 +150,7 @@ export class RateLimits {
     return taken;
   }
 
-  /** The others could not be told that: it is to be told again. */
+  /** That could not be sent to the others: it is to be sent again. */
   giveBack(taken: ReadonlyMap<string, KeyUsage>): void {
     for (const [name, { requests, tokens }] of taken) {
       const key = this.#uses.get(name)?.key;
@@ -159,7 +159,7 @@ export class RateLimits {
   }
 
   /**
-   * Another gateway of that name has told what the key did there. Of what came together while it could not be told, no
+   * Another gateway of that name has sent what the key did there. Of what came together while it could not be sent, no
    * more than a minute's worth counts.
    */
   heard(key: ClientKey, { requests, tokens, underWay }: KeyUsage, { from, ageMs }: { from: string; ageMs: number }) {

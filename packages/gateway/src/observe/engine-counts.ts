@@ -1,6 +1,6 @@
 import type { Usage } from '../answer/usage.js';
 
-/** What an engine counted of one prompt, as far as it told. */
+/** What an engine counted of one prompt, as far as it reported. */
 export interface EngineTokens {
   readonly promptTokens?: number | undefined;
   readonly cachedTokens?: number | undefined;

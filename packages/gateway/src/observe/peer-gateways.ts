@@ -21,7 +21,7 @@ const RETRY_MS = 1_000;
 const MAX_NOTE = 65_536;
 /** Keys that one note tells of. */
 const MAX_KEYS = 1_024;
-/** Orders that wait to be told, and characters of them; the oldest go first. */
+/** Orders that wait to be sent, and characters of them; the oldest go first. */
 const MAX_UNPUBLISHED = 1_024;
 const MAX_UNPUBLISHED_CHARACTERS = 4 * MAX_NOTE;
 /** Documents of an order, and characters of a name, that are believed. */
@@ -33,7 +33,7 @@ const VERSION = 1;
 export interface PeerCounts {
   told: number;
   heard: number;
-  /** Not told, because too much came while the server was away. */
+  /** Not sent, because too much came while the server was away. */
   lost: number;
   /** Notes that no gateway of this version wrote. */
   unreadable: number;
@@ -52,8 +52,8 @@ export interface PeerParts {
 
 /**
  * The gateways that share a store with this one: they tell each other in which order documents went to which engine,
- * so that all of them order for what it holds, and what keys with limits did. What is told is some tenths of a second
- * old when it is heard, no request waits for it, and it may be lost: then a gateway knows less, as one by itself would.
+ * so that all of them order for what it holds, and what keys with limits did. What is sent is some tenths of a second
+ * old when it is received, no request waits for it, and it may be lost: then a gateway knows less, as one alone would.
  */
 export class PeerGateways {
   readonly counts: PeerCounts = { told: 0, heard: 0, lost: 0, unreadable: 0 };
@@ -126,8 +126,8 @@ export class PeerGateways {
   }
 
   /**
-   * Publishes what is not yet published, and applies what was heard. Answers whether the server could be asked. Never
-   * rejects.
+   * Publishes what is not yet published, and applies what was received. Answers whether the server could be asked.
+   * Never rejects.
    */
   async #exchange(): Promise<boolean> {
     const { exchange, rateLimits } = this.#parts;
@@ -181,7 +181,7 @@ export class PeerGateways {
   }
 }
 
-/** What one gateway told: orders, with engines by their identities, and what keys did there, by their names. */
+/** What one gateway sent: orders, with engines by their identities, and what keys did there, by their names. */
 interface PeerReport {
   readonly orders: readonly {
     readonly engine: string;

@@ -362,7 +362,7 @@ export class Metrics {
   #readPeers(peers: GaugeSources['peers']): void {
     const counter: Counter<'event'> = new Counter({
       name: 'warmpath_peer_orders_total',
-      help: 'Orders that gateways over the same store told each other; `unreadable`: notes of another version.',
+      help: 'Orders that gateways over the same store sent each other; `unreadable`: notes of another version.',
       labelNames: ['event'],
       registers: [this.#registry],
       collect: () => {
@@ -452,7 +452,7 @@ export class Metrics {
     read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
     read(
       'kv_events_exact',
-      'Whether all KV events of an engine were heard: 1, or 0.',
+      'Whether all KV events of an engine were received: 1, or 0.',
       ({ kvResidency }) => kvResidency && Number(kvResidency.events.isExact),
     );
     const awaited = 'The number of the batch of KV events that is awaited.';

@@ -112,7 +112,7 @@ export async function reloadConfig(
   gateway.cors = cors && new Cors(cors);
   log.level = config.log.level;
   workers?.setUp();
-  // Who watches came in by the old key, and was told the old settings: the page comes back by itself.
+  // Who watches came in by the old key, and got the old settings: the page comes back by itself.
   if (changed.length > 0) for (const viewer of gateway.viewers) viewer.end();
   log.info({ changed }, 'configuration read again');
   if (needRestart.length > 0) log.warn({ keys: needRestart }, 'these keys need a restart and stay as they were');

@@ -102,7 +102,7 @@ class WaitingCalls {
   }
 }
 
-/** Other requests that a policy is told of; it reads no more. */
+/** Other requests that a policy gets; it reads no more. */
 const MAX_OTHERS = 64;
 
 function placed(

@@ -57,7 +57,7 @@ export type FrameKind = (typeof FRAME)[keyof typeof FRAME];
 
 /** Bytes of a body, or of an answer, that may be under way between the processes before the other side took them. */
 export const WINDOW_BYTES = 131_072;
-/** Bytes of which the other side is told at once that they were taken. */
+/** Bytes after which the other side learns at once that they were taken. */
 export const ACKNOWLEDGED_BYTES = 32_768;
 
 export interface Count {

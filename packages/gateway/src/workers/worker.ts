@@ -278,7 +278,7 @@ class Failures implements RelayedExchange {
   }
 }
 
-/** The response to a client, whose end waits until the process that decides was told that the exchange is settled. */
+/** The response to a client, whose end waits until the process that decides knows that the exchange is settled. */
 class SettledFirst implements ClientResponse {
   readonly #response: ServerResponse;
   readonly #setHeaders: OutgoingHttpHeaders;

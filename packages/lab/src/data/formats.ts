@@ -36,8 +36,8 @@ export interface LocatedData {
 
 /**
  * Finds out what a path holds: a folder with `corpus.jsonl` and `queries.jsonl` is BEIR, one with a single `.jsonl`
- * file stands for that file, and a file is told by the fields of its first line. Error: `WARMPATH_USAGE` at `data` if
- * it cannot be read, `WARMPATH_INVALID_REQUEST` if no layout fits.
+ * file stands for that file, and a file is known by the fields of its first line. Error: `WARMPATH_USAGE` at `data`
+ * if it cannot be read, `WARMPATH_INVALID_REQUEST` if no layout fits.
  */
 export async function locateData(path: string, forced?: DataFormat): Promise<LocatedData> {
   const names = await namesIn(path);

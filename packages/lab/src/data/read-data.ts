@@ -103,7 +103,7 @@ const DEFAULT_TOP_K = 5;
 
 /** How data are read. */
 export interface ReadDataOptions {
-  /** Default: told by the data themselves (`locateData`). */
+  /** Default: found in the data themselves (`locateData`). */
   readonly format?: DataFormat;
   /** Passages a question: those retrieved (default 5), or the first ones of those that the data bring (default all). */
   readonly topK?: number;

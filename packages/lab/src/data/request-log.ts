@@ -28,7 +28,7 @@ export interface LoggedRequest {
 }
 
 export interface ReadRequestLogOptions extends ReadLinesOptions {
-  /** Told of a line that is wrong, which is then left out. Default: the error is thrown. */
+  /** Called for a line that is wrong, which is then left out. Default: the error is thrown. */
   readonly onInvalid?: (error: WarmpathError, line: number) => void;
 }
 

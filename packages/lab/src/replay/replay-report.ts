@@ -66,7 +66,7 @@ export interface ReplayReport {
    * wait.
    */
   readonly arrivals: 'sequential' | 'recorded';
-  /** Coming or waiting requests that are looked at; policies are told of those that could be waiting. */
+  /** Coming or waiting requests that are looked at; policies get those that could be waiting. */
   readonly queue: number;
   readonly traffic: ReplayTraffic;
   readonly results: readonly ReplayResult[];

@@ -102,7 +102,7 @@ export function tooLongNote({ questions, strategies, contextTokens }: Evaluation
 
 /** Below this token F1 in retrieval order, there is nothing that an order of documents could spoil. */
 const WEAK_F1 = 0.05;
-/** The strategies that the result is about: what a gateway does unless told otherwise. */
+/** The strategies that the result is about: what a gateway does unless configured otherwise. */
 const JUDGED: ReadonlyMap<EvaluationStrategy, string> = new Map([
   ['arranged', 'arranging'],
   ['deduplicated-hints', 'de-duplication with hints'],
@@ -251,7 +251,7 @@ function scoreCells(figures: StrategyFigures, name: keyof AnswerScore): string[]
   return [mean, low, high].map(inPercent);
 }
 
-/** What the reader of a table of kinds is told first. */
+/** What stands above a table of kinds. */
 const KINDS_CAPTION = 'Exact match by kind of question';
 
 function kindSection({ kinds, strategies }: EvaluationReport): ReportSection[] {

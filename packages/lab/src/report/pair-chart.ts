@@ -84,7 +84,7 @@ function bars(data: string, whose: 'paper' | 'ours', { markBand }: RowLayout): M
         x2: { scale: 'x', field: whose },
         y: { scale: 'y', field: 'row', band: markBand, offset: topOf(whose) },
         height: { value: BAR },
-        // The paper's bar is hollow: told apart without colours too.
+        // The paper's bar is hollow: different without colours too.
         fill: { value: whose === 'paper' ? 'transparent' : colour },
         stroke: { value: colour },
         strokeWidth: { value: 1.5 },

@@ -30,7 +30,7 @@ export function signed(value: number, places: number): string {
   return text.startsWith('-') ? `−${text.slice(1)}` : `+${text}`;
 }
 
-/** What policies are told of requests to come: `queue` of them are looked at, on a server those that wait. */
+/** What policies know of requests to come: `queue` of them are looked at, on a server those that wait. */
 export function knownAhead(queue: number, where: 'trace' | 'server'): string {
   if (queue === 0) return 'nothing';
   return where === 'server'

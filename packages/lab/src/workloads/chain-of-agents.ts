@@ -12,7 +12,7 @@ export type AgentChoice = 'rank' | 'read-before';
 
 /**
  * The questions of a workload asked to a chain of agents (RAGBoost §7.1): every document of a question is read by an
- * agent of its own, which is told what the one before it found; a manager, told what the last one found, answers. So a
+ * agent of its own, which gets what the one before it found; a manager gets what the last one found, and answers. So a
  * question for k documents becomes k + 1 prompts: role, document, question and finding. Agents differ by their role,
  * which stands in front of the document: who reads it decides what is found cached.
  *

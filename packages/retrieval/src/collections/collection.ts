@@ -195,7 +195,7 @@ export class Collection {
   }
 
   #writing<Result>(write: () => Promise<Result>): Promise<Result> {
-    // One after the other within this process; another process is told that this one writes.
+    // One after the other within this process; another process gets an error while this one writes.
     const result = this.#written.then(() => this.#write(write));
     this.#written = result.catch(() => {});
     return result;

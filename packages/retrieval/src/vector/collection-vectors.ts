@@ -210,7 +210,7 @@ export class CollectionSearch implements StagedRetriever {
     try {
       checkEmbedding(stored, { model: this.#endpoint.name, dimension: this.#endpoint.dimension });
     } catch (error) {
-      // Whoever asks cannot mend it, and is told.
+      // Whoever asks cannot mend it, and gets an error.
       const { code, message } = error as WarmpathError;
       for await (const stage of this.#lexical.search(query, options)) {
         yield stage.final ? { ...stage, warnings: [{ code, path: 'embeddings', message }] } : stage;

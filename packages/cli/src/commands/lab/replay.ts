@@ -126,7 +126,7 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
     )
     .option(
       '--queue <number>',
-      'coming requests to look at: a policy is told of those that could be waiting',
+      'coming requests to look at: a policy gets those that could be waiting',
       wholeNumber(0, MAX_QUEUE),
       0,
     )

@@ -61,7 +61,7 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
     .addOption(seedsOption('seeds: 42, or 1..10, or 1,5,7', '1..10'))
     .option(
       '--queue <number>',
-      'coming requests to look at: a policy is told of those that could be waiting',
+      'coming requests to look at: a policy gets those that could be waiting',
       wholeNumber(0, MAX_QUEUE),
       0,
     )

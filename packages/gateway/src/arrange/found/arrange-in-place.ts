@@ -164,7 +164,7 @@ export function replayInPlace(
 
 /**
  * The documents of a request whose order is open and before which nothing else is decided: what other requests with the
- * same beginning can be told of while it waits. `undefined` where its first block is history, or must stay as it is.
+ * same beginning can be known while it waits. `undefined` where its first block is history, or must stay as it is.
  * O(text up to the block's end).
  */
 export function firstOpenDocuments(

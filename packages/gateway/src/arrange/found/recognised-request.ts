@@ -129,7 +129,7 @@ export function lookAt(body: Buffer, api: PromptApi, options: RecogniseRequestOp
 
 /**
  * The same of a body from which messages at the beginning were left out, when it is known what they hold: what is found
- * in the others is what would be found in the whole body. `undefined` where that cannot be told without reading all.
+ * in the others is what would be found in the whole body. `undefined` where that cannot be known without reading all.
  * O(what is left of the body).
  */
 export function lookBehind(

@@ -65,7 +65,7 @@ export function arrangeFound(
 }
 
 /**
- * The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch.
+ * The documents that others may know of while the request waits; none after a defect, which shows again at dispatch.
  */
 export function openDocuments(
   gateway: Gateway,

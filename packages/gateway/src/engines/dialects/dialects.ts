@@ -81,9 +81,6 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DETAILS = 'prompt_tokens_details.cached_tokens';
 
-/** Slots that llama-server gives itself where nobody says how many (`-np auto`), with cells that all of them share. */
-const AUTO_SLOTS = 4;
-
 type Row = Omit<Dialect, 'name'>;
 
 const TABLE: Readonly<Record<DialectName, Row>> = {
@@ -126,7 +123,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     title: 'llama-server',
     owners: ['llamacpp', 'llama.cpp'],
     hosts: [],
-    reuse: { kind: 'slots', slots: { slots: AUTO_SLOTS, clearsIdleSlots: true } },
+    reuse: { kind: 'slots', slots: {} },
     cachedTokens: DETAILS,
     waiting: 'llamacpp:requests_deferred',
     slotCount: '/props',
@@ -298,18 +295,17 @@ export interface StatedSlots {
 }
 
 /**
- * A dialect with the slots of one engine, where its kind has slots: what the operator states goes before what the
- * engine said. An engine of another number of slots than it takes by itself was told that number: then each slot has
- * cells of its own, and an idle one keeps what it holds.
+ * A dialect with the slots of one engine, where its kind has slots. What the operator states goes before what the
+ * engine said.
  */
 export function withSlots(dialect: Dialect, said: number | undefined, stated: StatedSlots = {}): Dialect {
   if (dialect.reuse.kind !== 'slots') return dialect;
-  const { count = said ?? AUTO_SLOTS, savedTokens, savesIdle, clearsIdle = count === AUTO_SLOTS } = stated;
+  const { count = said, savedTokens, savesIdle, clearsIdle } = stated;
   const slots: PromptSlotsOptions = {
-    slots: count,
+    ...(count !== undefined && { slots: count }),
     ...(savedTokens !== undefined && { savedTokens }),
     ...(savesIdle !== undefined && { savesIdleSlots: savesIdle }),
-    clearsIdleSlots: clearsIdle,
+    ...(clearsIdle !== undefined && { clearsIdleSlots: clearsIdle }),
   };
   return { ...dialect, reuse: { kind: 'slots', slots } };
 }

@@ -68,7 +68,7 @@ export interface IndexerTurn {
  * the answer; an index that fails is left alone for a while, and the gateway goes by its own view.
  *
  * Tenants whose prompts are salted share nothing in the engines' caches, so an answer by tokens alone would be wrong,
- * and would tell one tenant what another has sent. An index that is told salts may be of a version that leaves them
+ * and would tell one tenant what another has sent. An index that gets salts may be of a version that leaves them
  * out: before the first match of a salted prompt is believed, the same tokens are asked for with a salt that nobody
  * has, of which nothing may be found.
  */

@@ -17,7 +17,7 @@ export type InstanceMatches = ReadonlyMap<string, InstanceMatch>;
 /** How one kind of index is asked. */
 export interface IndexerFormat {
   readonly path: string;
-  /** Whether it is told the salt of a prompt. */
+  /** Whether it gets the salt of a prompt. */
   readonly takesSalt: boolean;
   /** Whether it knows of everything that an instance holds; else there may be more, for instance on the device. */
   readonly isComplete: boolean;

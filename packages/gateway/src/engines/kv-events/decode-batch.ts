@@ -177,7 +177,7 @@ function readStored(fields: EventFields, hashes: string[], tier: KvTier): KvEven
 /**
  * What distinguishes blocks of equal tokens. vLLM lists it by block: the adapter's name with each, images, and the salt
  * with the first. SGLang names the salt with each event, and versions before that list name the adapter alone. Blocks
- * are told apart by all that stands before them, so the adapter counts with a prompt's first block.
+ * are distinguished by all that stands before them, so the adapter counts with a prompt's first block.
  */
 function extrasOf(
   { extra_keys: keys, lora_id: id }: EventFields,

@@ -43,8 +43,8 @@ const MAX_WAITING = 10_000;
  * Puts the batches of one publisher in order. Publishers count from 0 on and begin anew when the engine restarts, with
  * an empty cache (llm-d/llm-d-router#2853), which shows in a lower number or, behind a gap or a broken connection, in
  * another batch under a number that was delivered. A gap, or a first batch that is not number 0, is asked for again;
- * what the engine does not keep any more is lost, and the sink is told. Live batches wait meanwhile. Nothing here knows
- * sockets or clocks.
+ * what the engine does not keep any more is lost, and the sink learns it. Live batches wait meanwhile. Nothing here
+ * knows sockets or clocks.
  */
 export class EventStream {
   readonly counts: EventStreamCounts = { batches: 0, gaps: 0, replayed: 0, duplicates: 0, restarts: 0, losses: 0 };

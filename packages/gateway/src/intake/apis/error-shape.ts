@@ -2,7 +2,7 @@ import type { WarmpathError } from '@warmpath/core';
 import { messagesErrorType } from '@warmpath/translate';
 import { messagesApi, responsesApi } from './prompt-apis.js';
 
-/** How the clients of an API are told of errors. */
+/** The form of errors for the clients of an API. */
 export interface ErrorShape {
   /** The body of an answer. */
   body(error: WarmpathError, requestId: string): object;

@@ -4,7 +4,7 @@ import { type ConversationStore, type SessionEntry, type SessionFilter, Warmpath
 const HEAD = { format: 'warmpath-sessions', version: 1 } as const;
 /** Bytes of the longest line that is taken in: eight renderings of the largest turns that a shared store takes. */
 const MAX_LINE_BYTES = 67_108_864;
-/** Refused entries that are told one by one; the rest is a number. */
+/** Refused entries that are named one by one; the rest is a number. */
 const MAX_REFUSED = 100;
 const NEWLINE = 0x0a;
 

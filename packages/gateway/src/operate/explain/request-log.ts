@@ -61,7 +61,7 @@ interface Outlined {
 const OUTLINES = 16;
 /** Under which a tenant's are kept. */
 const OUTLINES_KEY = 'outlines';
-/** Parts of the memory for records: outlines, records, and what is told of the latest requests of all tenants. */
+/** Parts of the memory for records: outlines, records, and what is known of the latest requests of all tenants. */
 const OUTLINES_PART = 5 / 8;
 const RECORDS_PART = 1 / 4;
 const LATEST_PART = 1 / 8;
