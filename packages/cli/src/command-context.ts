@@ -22,6 +22,7 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'collections list': ['warmpath collections list --json'],
   'collections export': ['warmpath collections export handbook handbook.jsonl'],
   'collections import': ['warmpath collections import handbook handbook.jsonl'],
+  'collections remove': ['warmpath collections remove handbook notes/old.md'],
   'collections delete': ['warmpath collections delete handbook'],
   doctor: ['warmpath doctor', 'warmpath doctor --engine http://127.0.0.1:8000 --key-env ENGINE_KEY'],
   top: ['warmpath top', 'warmpath top --gateway http://127.0.0.1:8080 --once'],

@@ -8,7 +8,7 @@ import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { Collections } from '@warmpath/retrieval';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
-import { showProgress } from '../src/commands/ingest.js';
+import { showProgress } from '../src/collections/tell-progress.js';
 import { startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
 
@@ -61,6 +61,44 @@ describe('warmpath ingest and collections', () => {
     expect(stdout).toContain('3 documents added');
   });
 
+  it('names what it left out of a folder, and says why it did not read what it was asked for', async () => {
+    for (const name of ['e', 'f', 'g', 'h', 'i', 'j'])
+      await writeFile(join(docs(), `${name}.PNG`), Buffer.from([0, 1]));
+    await writeFile(join(docs(), 'report.docx'), Buffer.from([0x50, 0x4b, 3, 4]));
+    const folder = await run(['ingest', docs()]);
+    expect(folder).toMatchObject({ code: 0, stdout: expect.stringContaining('7 files left out') as string });
+    expect(folder.stderr).toMatch(/^Left out, .* docs\/e\.PNG, .*docs\/i\.PNG and 2 more \(\.png, \.docx\)\n$/);
+    const named = await run(['ingest', join(docs(), 'report.docx')]);
+    expect(named).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('report.docx: it is not a text') as string,
+    });
+  });
+
+  it('cuts as it was told before, and says when that changes', async () => {
+    await fill('documents');
+    const ingest = ['ingest', docs()];
+    const changed = await run([...ingest, '--chunk-tokens', '128']);
+    expect(changed.stderr).toBe('Passages have at most 128 tokens from now on, and not 384: files are cut anew.\n');
+    const again = await run(ingest);
+    expect(again).toMatchObject({ stderr: '', stdout: expect.stringContaining('2 files as before') as string });
+  });
+
+  it('takes out what is gone, and names the command where that is asked for', async () => {
+    await fill('handbook');
+    await rm(docs(), { recursive: true });
+    const gone = await run(['ingest', docs(), '--collection', 'handbook']);
+    const command = `warmpath collections remove handbook ${docs()}`;
+    expect(gone).toMatchObject({ code: 2, stdout: '' });
+    expect(gone.stderr).toContain(`The collection keeps 2 documents of ${docs()}; \`${command}\` takes them out.`);
+    const other = join(folder, 'other.md');
+    await writeFile(other, 'Other.');
+    expect((await run(['ingest', docs(), other, '--collection', 'handbook'])).stderr).toContain(command);
+    const removed = await run(['collections', 'remove', 'handbook', docs(), 'nothing']);
+    expect(removed).toMatchObject({ code: 1, stderr: 'nothing: no document, file or folder of this collection\n' });
+    expect(removed.stdout).toBe('2 documents removed.\nCollection handbook: 1 document, 1 passage.\n');
+  });
+
   it('makes no collection of what is not there, and says where it looked', async () => {
     const missing = join(folder, 'missing');
     const ingested = await run(['ingest', missing, '--collection', 'none']);
@@ -97,6 +135,31 @@ describe('warmpath ingest and collections', () => {
     }
   });
 
+  it('writes to no collection that lives in a database, and lists it', async () => {
+    const config = join(folder, 'gateway.yaml');
+    const store = (fields: string) => `{ kind: opensearch, url: "http://127.0.0.1:9", index: kb${fields} }`;
+    await writeFile(
+      config,
+      `collections:
+  folder: ${join(folder, 'served')}
+  stores: { handbook: ${store('')}, theirs: ${store(', tenant: other')} }\n`,
+    );
+    const ingested = await run(['ingest', docs(), '--config', config, '--collection', 'handbook']);
+    expect(ingested).toMatchObject({ code: expect.any(Number) as number, stdout: '' });
+    expect(ingested.code).not.toBe(0);
+    expect(ingested.stderr).toContain('WARMPATH_COLLECTION_STORED');
+    expect(existsSync(join(folder, 'served', 'default', 'handbook'))).toBe(false);
+    const list = () => run(['collections', 'list', '--config', config]);
+    expect(await list()).toMatchObject({ code: 0, stdout: 'collection     lives in\nhandbook     opensearch\n' });
+    await run(['ingest', docs(), '--config', config]);
+    expect((await list()).stdout).toMatch(/^documents +2 [\s\S]*\nhandbook +opensearch\n$/m);
+    const listed = await run(['collections', 'list', '--config', config, '--json']);
+    expect(JSON.parse(listed.stdout)).toMatchObject([
+      { name: 'documents', documents: 2 },
+      { name: 'handbook', store: 'opensearch' },
+    ]);
+  });
+
   it('says how much is done and how long the rest takes, of reading and then of embedding', () => {
     let clock = 5_000;
     const lines: string[] = [];
@@ -115,6 +178,8 @@ describe('warmpath ingest and collections', () => {
     after(12_000);
     progress.embedded(8_000, 8_000);
     progress.update({ files: 0, totalFiles: 0, bytes: 0, totalBytes: 0 });
+    progress.taken(256, undefined);
+    progress.taken(256, 1_024);
     progress.clear();
     expect(lines.map((line) => line.trim())).toEqual([
       '10 %  0 of 2 files',
@@ -123,6 +188,8 @@ describe('warmpath ingest and collections', () => {
       '25 %  2,000 of 8,000 passages embedded  about 12 s left',
       '100 %  8,000 of 8,000 passages embedded',
       '100 %  0 of 0 files',
+      '256 documents',
+      '25 %  256 of 1,024 documents  about 72 s left',
       '',
     ]);
   });
@@ -134,6 +201,38 @@ describe('warmpath ingest and collections', () => {
     const exported = await readFile(file, 'utf8');
     expect(await run(['collections', 'import', 'copy'], exported)).toMatchObject({ code: 0 });
     expect((await run(['collections', 'export', 'copy'])).stdout).toBe(exported);
+  });
+
+  it('takes nothing in of a file with a bad line, and says how much of a stream it took in', async () => {
+    const line = (id: number) => `{"id": "d${id}", "passages": [{"content": "Passage ${id}."}]}\n`;
+    const text = `${Array.from({ length: 300 }, (_, id) => line(id)).join('')}{"id": "bad"\n`;
+    const file = join(folder, 'bad.jsonl');
+    await writeFile(file, text);
+    const whole = await run(['collections', 'import', 'copy', file]);
+    expect(whole).toMatchObject({ code: 1, stderr: expect.stringContaining('0 documents before it were') as string });
+    expect(whole.stderr).toContain('line 301: it is not valid JSON');
+    expect(existsSync(join(folder, 'data', 'collections', 'default', 'copy'))).toBe(false);
+    const stream = await run(['collections', 'import', 'copy'], text);
+    expect(stream).toMatchObject({ code: 1, stderr: expect.stringContaining('256 documents before it') as string });
+  });
+
+  it('says of an import which passages have no vectors', async () => {
+    const exported = ['a', 'b'].map((id) => `{"id": "${id}", "passages": [{"content": "Passage ${id}."}]}\n`).join('');
+    const fake = await startFakeEmbeddings();
+    const config = join(folder, 'gateway.yaml');
+    const embeddings = `{ url: "${fake.url}", model: fake }`;
+    await writeFile(config, `collections:\n  folder: ${join(folder, 'copies')}\n  embeddings: ${embeddings}\n`);
+    const args = ['collections', 'import', 'copy', '--config', config];
+    try {
+      fake.answer = () => ({ status: 401, body: {} });
+      const failed = await run(args, exported);
+      expect(failed).toMatchObject({ code: 1, stderr: expect.stringContaining('Not all passages have') as string });
+      fake.answer = undefined;
+      expect(await run(args, exported)).toMatchObject({ code: 0 });
+      expect(fake.embedded).toHaveLength(2);
+    } finally {
+      await fake.close();
+    }
   });
 
   it('lists what can be read beside what cannot', async () => {

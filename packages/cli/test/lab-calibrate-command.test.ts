@@ -123,7 +123,7 @@ describe('warmpath lab calibrate', () => {
     try {
       const { report } = await calibrated(embedded.url, ['--limit', '16', '--policies', 'retrieval,exact']);
       expect(report).toMatchObject({ dialect: 'embedded', room: { deviceTokens: 4_096, hostTokens: 0 } });
-      const [, tokens] = /^radix:(\d+)$/.exec(report.cache)!;
+      const [, tokens] = /^radix:(\d+):pgdsf$/.exec(report.cache)!;
       // As Warmpath estimates: the demo model's tokens are shorter.
       expect(Number(tokens)).toBeGreaterThan(4_096 / 3);
       expect(Number(tokens)).toBeLessThan(4_096);

@@ -201,13 +201,14 @@ export const ERROR_TABLE = {
     status: 502,
     type: 'upstream_error',
     message: 'A server that retrieval needs cannot be reached.',
-    remedy: 'Check that the server of the URL that the message names is running.',
+    remedy: "Check that the server is running whose URL the message, or the gateway's log, names.",
   },
   WARMPATH_RETRIEVAL_TIMEOUT: {
     status: 504,
     type: 'upstream_error',
     message: 'A server that retrieval needs did not answer in time.',
-    remedy: 'Relieve that server, or allow it more time.',
+    remedy:
+      'Relieve that server, or allow it more time: `collections.embeddings.timeoutMs` for passages, `questionTimeoutMs` for questions.',
   },
   WARMPATH_RETRIEVAL_ERROR: {
     status: 502,
@@ -288,6 +289,13 @@ export const ERROR_TABLE = {
     message: 'The vectors of this collection come from another model than the one that is configured.',
     remedy:
       'Configure that model, or fill a new collection: `warmpath collections export` and `import` take the documents over.',
+  },
+  WARMPATH_COLLECTION_VECTORS: {
+    status: 500,
+    type: 'server_error',
+    message: 'The vectors of this collection cannot be searched; its words are.',
+    remedy:
+      'Ask for fewer dimensions (`collections.embeddings.dimensions`), divide the documents among collections, or keep them in a vector database (`collections.stores`).',
   },
   WARMPATH_COLLECTION_UNREADABLE: {
     status: 500,

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { heldBytes } from '../../../test/held-bytes.js';
 import {
   type ChatMessage,
   ConversationLog,
@@ -12,7 +13,7 @@ import {
   WarmpathError,
 } from '../src/index.js';
 import { Pipeline } from './conversation-model.js';
-import { bytesOf, NaiveConversationLog } from './naive-conversation-log.js';
+import { bytesOf, bytesOfLog, NaiveConversationLog } from './naive-conversation-log.js';
 import './seed.js';
 
 const NAME = { tenant: 'a', user: 'u', session: 's' };
@@ -205,7 +206,7 @@ describe('the conversation log', () => {
   });
 
   it('forgets of one user the conversation first that was not used for the longest time', () => {
-    const log = new ConversationLog({ maxBytes: 5 * bytesOf(turn('1')) });
+    const log = new ConversationLog({ maxBytes: bytesOfLog(turn('1'), 5) });
     const named = (session: string) => ({ ...NAME, session });
     for (const session of ['1', '2', '3', '4', '5']) log.sent(named(session), turn('1'), 0);
     log.sent(named('1'), turn('1'), 0);
@@ -227,7 +228,7 @@ describe('the conversation log', () => {
   });
 
   it('keeps the conversation that just grew, whoever else is as large', () => {
-    const log = new ConversationLog({ maxBytes: 10 * bytesOf(turn('1', 100)) });
+    const log = new ConversationLog({ maxBytes: bytesOfLog(turn('1', 100), 10, 10) });
     const names = Array.from({ length: 10 }, (_, i) => ({ ...NAME, user: `${i}` }));
     for (const each of names) log.sent(each, turn('1', 100), 0);
     log.sent(names[0]!, turn('2', 100), 1);
@@ -330,6 +331,36 @@ describe('the conversation log', () => {
   });
 });
 
+describe('the memory of a conversation log', () => {
+  it.each([1, 4])('is what it says, where each tenant has one conversation of %i small turns', async (turns) => {
+    const log = new ConversationLog();
+    const before = await heldBytes();
+    for (let i = 0; i < 3_000; i++) {
+      const name = { tenant: `tenant ${i}`, user: `user ${i}`, session: `session ${i}` };
+      log.sent(name, turn(`link ${i}`, 100), 0);
+      // It grows through several sizes.
+      for (let more = 1; more < turns; more++) log.sent(name, turn(`link ${i} ${more}`, 100), 0);
+    }
+    expect(log.size).toBe(3_000);
+    expect((await heldBytes()) - before).toBeLessThan(log.bytes);
+  });
+
+  it('holds nothing of what the caller knew of a conversation when it began', async () => {
+    const log = new ConversationLog();
+    const before = await heldBytes();
+    for (let i = 0; i < 100; i++) {
+      const recalled = { ...NAME, session: `${i}`, turns: [new Uint8Array(1_000_000)] };
+      log.sent(recalled, turn('1'), 0);
+    }
+    expect(log.size).toBe(100);
+    expect((await heldBytes()) - before).toBeLessThan(10_000_000);
+  });
+
+  it('has room for the text that was added to a message, and for its bytes beside it', () => {
+    expect(bytesOf(turn('1', 1_000)) - bytesOf(turn('1'))).toBe(4_000);
+  });
+});
+
 describe('an import of conversations', () => {
   it('goes on as if nothing had happened', () => {
     const pipeline = new Pipeline();
@@ -397,12 +428,12 @@ describe('an import of conversations', () => {
     log.sent(NAME, mine, 2_000);
     log.restore(entryOf(700, ...imported), 2_000);
     expect(idsAt().at(-1)).toBe('mine');
-    expect([log.turns, log.bytes]).toEqual([3, 3 * bytesOf(mine)]);
+    expect([log.turns, log.bytes]).toEqual([3, bytesOfLog(mine, 1) + 2 * bytesOf(mine)]);
     expect(log.restore(entryOf(1e9, ...imported), 2_000)).toBe(false);
   });
 
   it('lets the least recently used conversation go first, whatever came in which order', () => {
-    const log = new ConversationLog({ maxBytes: 5 * bytesOf(turn('1')), maxAgeMs: 1_000 });
+    const log = new ConversationLog({ maxBytes: bytesOfLog(turn('1'), 5), maxAgeMs: 1_000 });
     const named = (session: string) => ({ ...NAME, session });
     log.sent(named('now'), turn('1'), 1_000);
     for (const [session, idleMs] of [

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { heldBytes } from '../../../test/held-bytes.js';
 import { EventResidency, type KvEvent, ServedHistory, type ServedRequest } from '../src/index.js';
 import { documentsOf } from './served.js';
 import './seed.js';
@@ -379,26 +380,47 @@ describe('residency by events', () => {
     });
   });
 
-  test('remembers as many documents as it may, the least recently used go first', () => {
-    const residency = new EventResidency({ maxDocuments: 4 });
-    const history = new ServedHistory({ events: residency });
+  const begun = (maxBytes: number): { readonly residency: EventResidency; readonly history: ServedHistory } => {
+    const residency = new EventResidency({ maxBytes });
     residency.begin(0);
     residency.apply(
       { kind: 'stored', tier: 'device', hashes: ['x'], parent: undefined, tokens: [9, 9, 9, 9], blockSize: BLOCK },
       0,
     );
-    const request = (...ids: string[]) => ({ documents: documentsOf(ids), preamble: undefined });
-    for (const ids of [
-      ['a', 'b'],
-      ['c', 'd'],
-      ['a', 'e'],
-    ]) {
-      const prompt = { tokens: [1, 2, 3, 4, 5, 6, 7, 8], preambleEnd: 0, documentEnds: [4, 8] };
-      residency.learn(history, request(...ids), prompt);
-    }
+    return { residency, history: new ServedHistory({ events: residency }) };
+  };
+  const requestFor = (...ids: string[]) => ({ documents: documentsOf(ids), preamble: undefined });
+
+  test('remembers as many documents as it may, the least recently used go first', () => {
+    const prompt = { tokens: [1, 2, 3, 4, 5, 6, 7, 8], preambleEnd: 0, documentEnds: [4, 8] };
+    const { residency: two, history: other } = begun(1e6);
+    two.learn(other, requestFor('a', 'b'), prompt);
+    const { residency, history } = begun(2 * two.bytes);
+    for (const ids of ['ab', 'cd', 'ae']) residency.learn(history, requestFor(...ids), prompt);
     expect(residency.documents).toBe(4);
-    expect(residency.knows(history, request('a', 'e'))).toBe(true);
-    expect(residency.knows(history, request('a', 'b'))).toBe(false);
-    expect(residency.knows(history, request('c', 'd'))).toBe(true);
+    expect(residency.knows(history, requestFor('a', 'e'))).toBe(true);
+    expect(residency.knows(history, requestFor('a', 'b'))).toBe(false);
+    expect(residency.knows(history, requestFor('c', 'd'))).toBe(true);
+  });
+
+  test('takes what it says, and no more than it may, however long documents are', async () => {
+    const maxBytes = 4_000_000;
+    const { residency, history } = begun(maxBytes);
+    const learn = (number: number, length: number): void => {
+      const tokens = Array.from({ length }, (_, place) => (number * 7_919 + place) % 50_000);
+      residency.learn(history, requestFor(`${number}`), { tokens, preambleEnd: 0, documentEnds: [length] });
+    };
+    const before = await heldBytes();
+    for (let number = 0; number < 400; number++) learn(number, 1_000);
+    expect(residency.documents).toBeLessThan(200);
+    expect(residency.bytes).toBeLessThanOrEqual(maxBytes);
+    expect(residency.bytes).toBeGreaterThan(maxBytes / 2);
+    expect((await heldBytes()) - before).toBeLessThan(1.75 * maxBytes);
+    // Short ones come in their place, and one that is too long for all of it leaves nothing counted behind.
+    for (let number = 400; number < 8_400; number++) learn(number, 4);
+    expect(residency.documents).toBeGreaterThan(4_000);
+    expect((await heldBytes()) - before).toBeLessThan(1.75 * maxBytes);
+    learn(8_400, 200_000);
+    expect([residency.documents, residency.bytes]).toEqual([0, 0]);
   });
 });

@@ -6,11 +6,44 @@ interface NaiveConversation {
   usedAt: number;
 }
 
-/** What a log counts for a turn: what it holds when it holds nothing else. */
+const NAME = { tenant: '', user: '', session: '' };
+const TURN: SentTurn = {
+  link: '',
+  id: '',
+  length: 1,
+  parent: undefined,
+  supplied: '',
+  order: [],
+  edits: [],
+  documents: [],
+  steps: [],
+  tail: 0,
+  answers: [],
+};
+
+/** Bytes of a log of one small turn, and of another one in that conversation. */
+function bytesBeside(name: ConversationName): number {
+  const log = new ConversationLog();
+  log.sent(NAME, TURN, 0);
+  log.sent(name, { ...TURN, link: 'other' }, 0);
+  return log.bytes;
+}
+
+/** What a log counts for a conversation, an end user and a tenant, beside what each holds. */
+const CONVERSATION_BYTES = bytesBeside({ ...NAME, session: 'other' }) - bytesBeside(NAME);
+const USER_BYTES = bytesBeside({ ...NAME, user: 'other' }) - bytesBeside({ ...NAME, session: 'other' });
+const TENANT_BYTES = bytesBeside({ ...NAME, tenant: 'other' }) - bytesBeside({ ...NAME, user: 'other' });
+
+/** What a log counts for a turn. */
 export function bytesOf(turn: SentTurn): number {
   const log = new ConversationLog();
-  log.sent({ tenant: '', session: '' }, turn, 0);
-  return log.bytes;
+  log.sent(NAME, turn, 0);
+  return log.bytes - CONVERSATION_BYTES - USER_BYTES - TENANT_BYTES;
+}
+
+/** What a log counts that holds this turn in conversations of so many end users of one tenant. */
+export function bytesOfLog(turn: SentTurn, conversations: number, users = 1): number {
+  return TENANT_BYTES + USER_BYTES * users + (CONVERSATION_BYTES + bytesOf(turn)) * conversations;
 }
 
 /**
@@ -36,7 +69,7 @@ export class NaiveConversationLog {
   }
 
   get bytes(): number {
-    return sizeOf(this.#conversations);
+    return tenantBytes(this.#conversations);
   }
 
   lookup(name: ConversationName, now: number): TurnLookup {
@@ -79,7 +112,7 @@ export class NaiveConversationLog {
   evict(latest: ConversationName, gone: readonly ConversationName[]): boolean {
     const kept = this.#conversations.filter(({ name }) => !gone.some((each) => isSame(each, name)));
     const isLatest = ({ name }: NaiveConversation) => isSame(name, latest);
-    const isTooLarge = sizeOf(this.#conversations.filter(isLatest)) > this.#maxBytes / 4;
+    const isTooLarge = conversationBytes(this.#conversations.filter(isLatest)) > this.#maxBytes / 4;
     const start = isTooLarge ? this.#conversations.filter((each) => !isLatest(each)) : this.#conversations;
     const isAllowed = this.#mayBecome(start, kept);
     this.#conversations = kept;
@@ -88,9 +121,10 @@ export class NaiveConversationLog {
 
   /** Whether one conversation after the other may go until these are left. */
   #mayBecome(from: readonly NaiveConversation[], kept: readonly NaiveConversation[]): boolean {
-    if (sizeOf(from) <= this.#maxBytes) return from.length === kept.length && kept.every((each) => from.includes(each));
-    for (const ofTenant of largestBy(from, ({ tenant }) => tenant)) {
-      for (const [oldest] of largestBy(ofTenant, ({ user }) => user)) {
+    if (tenantBytes(from) <= this.#maxBytes)
+      return from.length === kept.length && kept.every((each) => from.includes(each));
+    for (const ofTenant of largestBy(from, ({ tenant }) => tenant, tenantBytes)) {
+      for (const [oldest] of largestBy(ofTenant, ({ user }) => user, userBytes)) {
         if (kept.includes(oldest!)) continue;
         const rest = from.filter((each) => each !== oldest);
         if (this.#mayBecome(rest, kept)) return true;
@@ -112,16 +146,30 @@ export class NaiveConversationLog {
 function largestBy(
   conversations: readonly NaiveConversation[],
   part: (name: ConversationName) => string | undefined,
+  bytes: (conversations: readonly NaiveConversation[]) => number,
 ): readonly (readonly NaiveConversation[])[] {
   const groups = [...new Set(conversations.map(({ name }) => part(name)))].map((one) =>
     conversations.filter(({ name }) => part(name) === one),
   );
-  const largest = Math.max(...groups.map(sizeOf));
-  return groups.filter((group) => 2 * sizeOf(group) >= largest);
+  const largest = Math.max(...groups.map(bytes));
+  return groups.filter((group) => 2 * bytes(group) >= largest);
 }
 
-function sizeOf(conversations: readonly NaiveConversation[]): number {
-  return conversations.reduce((sum, { turns }) => sum + turns.reduce((bytes, turn) => bytes + bytesOf(turn), 0), 0);
+function conversationBytes(conversations: readonly NaiveConversation[]): number {
+  const turns = conversations.flatMap((conversation) => conversation.turns);
+  return turns.reduce((sum, turn) => sum + bytesOf(turn), CONVERSATION_BYTES * conversations.length);
+}
+
+/** The same, with the end users whose conversations these are. */
+function userBytes(conversations: readonly NaiveConversation[]): number {
+  const users = new Set(conversations.map(({ name: { tenant, user } }) => `${tenant}\n${user}`));
+  return conversationBytes(conversations) + USER_BYTES * users.size;
+}
+
+/** The same, with their tenants. */
+function tenantBytes(conversations: readonly NaiveConversation[]): number {
+  const tenants = new Set(conversations.map(({ name: { tenant } }) => tenant));
+  return userBytes(conversations) + TENANT_BYTES * tenants.size;
 }
 
 function isSame(one: ConversationName, other: ConversationName): boolean {

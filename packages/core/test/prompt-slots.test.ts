@@ -57,6 +57,18 @@ describe('slots', () => {
     expect(slots.tokens).toBe(200);
   });
 
+  it('save no more spans than they may, the oldest prompts out first', () => {
+    const slots = new PromptSlots({ slots: 1, maxSavedSpans: 6 });
+    const prompt = (name: string) => [...'123'].map((part) => ({ key: name + part, tokens: 50 }));
+    for (const name of 'abcd') serve(slots, prompt(name));
+    expect([...slots.prompts()].map(([span]) => span!.key)).toEqual(['d1', 'b1', 'c1']);
+    // One that has too many by itself leaves nothing saved.
+    serve(slots, [...prompt('e'), ...prompt('f'), ...prompt('g')]);
+    expect([...slots.prompts()].slice(1).map(([span]) => span!.key)).toEqual(['c1', 'd1']);
+    serve(slots, prompt('h'));
+    expect([...slots.prompts()].map(([span]) => span!.key)).toEqual(['h1']);
+  });
+
   it('give up on the request that is under way longest, and hear no more of it', () => {
     const slots = new PromptSlots({ slots: 1 });
     const prompt = (key: string) => [{ key, tokens: 50 }];

@@ -13,7 +13,7 @@ import {
 import { StalledReaders } from './answer/stalled-readers.js';
 import type { GatewayConfig } from './config/schema.js';
 import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.js';
-import type { Gateway } from './gateway.js';
+import { endsConnections, type Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/prompt-apis.js';
@@ -134,7 +134,7 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   });
   // Relayed answers are written past this, and decide at their head likewise.
   app.addHook('onSend', ({ raw }, reply, _payload, done) => {
-    if (gateway.leaving || gateway.shedder.hasQueue) reply.header('connection', 'close');
+    if (endsConnections(gateway)) reply.header('connection', 'close');
     const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
     if (!isRefused || raw.complete || isLarge(raw)) {
       done();
@@ -271,7 +271,7 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 
-/** A body that is refused but small is read and thrown away: that costs less than another connection. */
+/** Whether a refused body is left unread. A small one is read and thrown away, which costs less than a connection. */
 function isLarge({ headers }: IncomingMessage): boolean {
   return !(Number(headers['content-length']) <= MOST_SKIPPED_BYTES);
 }

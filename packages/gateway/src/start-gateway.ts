@@ -23,6 +23,7 @@ import { AcceptDelay } from './intake/accept-delay.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
 import { newHopName } from './intake/hops.js';
+import { ListeningHandles } from './intake/listening-handles.js';
 import { LoadShedder } from './intake/load-shedder.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
@@ -155,7 +156,9 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     throw error;
   }
   watchEngines(gateway, app, parts.onEngine);
-  gateway.shedder.start(new AcceptDelay(app.server, () => performance.now()));
+  // Workers have the connections, and turns of their own.
+  const handles = workers === undefined ? new ListeningHandles(app.server, BACKLOG) : undefined;
+  gateway.shedder.start(new AcceptDelay(app.server, { now: () => performance.now(), waited: () => handles?.open() }));
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {
@@ -172,7 +175,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       return reloaded;
     },
     close: () => {
-      closing ??= shutDown(app, gateway, { admin, workers });
+      closing ??= shutDown(app, gateway, { admin, workers, handles });
       return closing;
     },
   };
@@ -305,7 +308,7 @@ async function assemble(
   const keys = () => config.server.keys ?? [];
   const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
   const shedder = new LoadShedder({
-    now,
+    now: () => performance.now(),
     isBusy: () => bodies.bytes > 0,
     changed: (reason, load) => gateway?.sheddingChanged?.(reason, load),
     refused: (reason) => metrics.shed(reason),
@@ -355,7 +358,15 @@ async function assemble(
 async function shutDown(
   app: FastifyInstance,
   gateway: Gateway,
-  { admin, workers }: { readonly admin: AdminServer | undefined; readonly workers: WorkerPool | undefined },
+  {
+    admin,
+    workers,
+    handles,
+  }: {
+    readonly admin: AdminServer | undefined;
+    readonly workers: WorkerPool | undefined;
+    readonly handles: ListeningHandles | undefined;
+  },
 ): Promise<void> {
   gateway.leaving = true;
   const { drainDelayMs } = gateway.config.server;
@@ -368,7 +379,7 @@ async function shutDown(
   for (const engine of gateway.engines.all) engine.rest();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
-  await Promise.all([app.close(), workers?.drain()]);
+  await Promise.all([app.close(), handles?.close(), workers?.drain()]);
   clearTimeout(deadline);
   await admin?.close();
   await gateway.conversations.store.close();

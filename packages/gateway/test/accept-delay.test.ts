@@ -8,7 +8,8 @@ import { closing } from './harness.js';
 async function listening(options: { readonly host?: string; readonly backlog?: number } = {}) {
   const clock = { now: 0 };
   const server = createServer();
-  const delay = new AcceptDelay(server, () => clock.now);
+  const waits: number[] = [];
+  const delay = new AcceptDelay(server, { now: () => clock.now, waited: () => waits.push(clock.now) });
   const accepted: Socket[] = [];
   server.on('connection', (socket) => {
     if (socket.destroyed) return;
@@ -39,7 +40,7 @@ async function listening(options: { readonly host?: string; readonly backlog?: n
       await new Promise(setImmediate);
     }
   };
-  return { server, delay, accepted, clients, open, untilAccepted, untilLook };
+  return { server, delay, waits, accepted, clients, open, untilAccepted, untilLook };
 }
 
 function portOf(server: Server): number {

@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { startJsonServer } from '../../retrieval/test/json-server.js';
+import { type Asker, OpenCollections } from '../src/collections/open-collections.js';
+import { resolveConfig } from '../src/config/load.js';
 import type { Answer } from './fake-engine.js';
 import { closing, errorOf, type Reply, type StandConfig, send, stand, told } from './harness.js';
 
@@ -260,6 +262,13 @@ describe('collections over HTTP', () => {
     [
       'POST',
       'chat/completions',
+      question('a', { warmpath: { retrieval: { collection: 'c'.repeat(65) } } }),
+      'WARMPATH_COLLECTION_NAME',
+      'warmpath.retrieval.collection',
+    ],
+    [
+      'POST',
+      'chat/completions',
       question('a', { warmpath: { retrieval: { ...retrieval, x: 1 } } }),
       'WARMPATH_INVALID_REQUEST',
       'warmpath.retrieval.x',
@@ -302,6 +311,77 @@ describe('collections over HTTP', () => {
       const body = method === 'POST' ? { documents: DOCUMENTS } : undefined;
       expect(errorOf(await send(one.at(path), body, { method })).code).toBe('WARMPATH_COLLECTION_STORED');
     }
+  });
+
+  it.each([
+    ['qdrant', { collection: 'kb' }, { status: 500, body: { status: { error: 'row 7 of SECRET' } } }],
+    ['qdrant', { collection: 'kb' }, { body: { result: 'none' } }],
+    ['opensearch', { index: 'kb' }, { status: 404, body: { error: { reason: 'no index SECRET' } } }],
+    ['elasticsearch', { index: 'kb' }, { body: { took: 1 } }],
+  ])(
+    'keeps to the operator what %s says and where it is, where a search fails (%#)',
+    async (kind, settings, answer) => {
+      const server = closing(await startJsonServer(() => answer));
+      const fake = closing(await startFakeEmbeddings());
+      const url = server.url.replace('http://', 'http://operator:password@');
+      const stores = { handbook: { kind, url, ...settings } as never };
+      const one = await here({ collections: { embeddings: { url: fake.url, model: 'fake' }, stores } });
+      const path = one.at('collections/handbook/search');
+      const found = await send(path, { query: 'Velka' });
+      const streamed = await send(path, { query: 'Velka' }, { headers: { accept: 'text/event-stream' } });
+      const asked = await send(one.at('chat/completions'), question('Velka', { warmpath: { retrieval } }));
+      for (const reply of [found, streamed, asked]) {
+        expect(reply.text).not.toMatch(/password|operator:|127\.0\.0\.1|SECRET/);
+        expect([reply.status, errorOf(reply)]).toMatchObject([
+          502,
+          { code: 'WARMPATH_RETRIEVAL_ERROR', param: null, message: expect.stringMatching(/^A server that/) as string },
+        ]);
+      }
+      // So with the endpoint that embeds the question.
+      if (kind !== 'qdrant') return;
+      fake.answer = () => ({ body: { data: 'SECRET' } });
+      const failed = await send(path, { query: 'Velka' });
+      expect(errorOf(failed).code).toBe('WARMPATH_EMBEDDING_INVALID');
+      expect(failed.text).not.toMatch(/127\.0\.0\.1|SECRET/);
+    },
+  );
+
+  it('lists what can be read beside what cannot', async () => {
+    const one = await here();
+    await fill(one);
+    await mkdir(join(folder, 'default', 'broken'));
+    await writeFile(join(folder, 'default', 'broken', 'data.mdb'), 'no database');
+    const reply = await send(one.at('collections'));
+    expect(json(reply)).toMatchObject({
+      data: [{ id: 'handbook', documents: 3 }],
+      warnings: [{ code: 'WARMPATH_COLLECTION_UNREADABLE', path: 'broken' }],
+    });
+    expect(reply.text).not.toContain(folder);
+  });
+
+  it('takes lines as BEIR has them', async () => {
+    const one = await here();
+    const lines = DOCUMENTS.map(({ id, title = '', content }) => JSON.stringify({ _id: id, title, text: content }));
+    const headers = { 'content-type': 'application/x-ndjson' };
+    const reply = await send(one.at('collections/handbook/documents'), lines.join('\n'), { headers });
+    expect(json(reply)).toMatchObject({ added: 3 });
+    const found = json(await send(one.at('collections/handbook/search'), { query: 'founder of Orsin', k: 1 }));
+    expect(found).toMatchObject({ results: [{ title: 'Orsin', metadata: { source: 'orsin' } }] });
+  });
+
+  it.each([
+    [{ dimensions: 4_097 }, 'dimensions'],
+    [{ passagePrefix: 'p'.repeat(501) }, 'passagePrefix'],
+    [{ queryPrefix: '' }, 'queryPrefix'],
+    [{ timeoutMs: 0 }, 'timeoutMs'],
+    [{ questionTimeoutMs: 60_001 }, 'questionTimeoutMs'],
+  ])('refuses %j to embed with', async (fields, key) => {
+    const embeddings = { url: 'http://127.0.0.1:1', model: 'm', ...fields };
+    const path = `collections.embeddings.${key}`;
+    await expect(here({ collections: { embeddings } })).rejects.toMatchObject({
+      code: 'WARMPATH_CONFIG_INVALID',
+      path,
+    });
   });
 
   it.each([
@@ -458,6 +538,59 @@ describe('collections over HTTP', () => {
         errorOf(await send(`${url}/v1/collections`, undefined, { headers: key ? { authorization: key } : {} })).code,
       ).toBe('WARMPATH_FORBIDDEN');
     }
+  });
+});
+
+describe('what the log says of searches', () => {
+  it('is once what they go without, by collection, and again after it was there', async () => {
+    const fake = closing(await startFakeEmbeddings());
+    const qdrant = closing(await startJsonServer(() => ({ status: 500, body: { status: { error: 'broken' } } })));
+    const { collections: settings } = resolveConfig({
+      upstream: { url: 'http://127.0.0.1:1' },
+      collections: {
+        folder,
+        embeddings: { url: fake.url, model: 'fake' },
+        stores: { stored: { kind: 'qdrant', url: qdrant.url, collection: 'kb' } },
+      },
+    });
+    const one = closing(await OpenCollections.open(settings!, { now: () => 0, searched: () => {} }));
+    for (const name of ['plain', 'handbook']) {
+      // Nothing of the first one has a vector: its searches are by words alone, and go without nothing.
+      fake.answer = () => (name === 'plain' ? { status: 400 } : undefined);
+      await (await one.getOrMake('default', name)).put(DOCUMENTS.map(({ id, content }) => ({ id, content })));
+    }
+    const lines: unknown[][] = [];
+    const warn = (fields: Record<string, unknown>, text: string) =>
+      lines.push([fields['collection'], fields['path'], text]);
+    const asker = { exchange: { requestId: 'r' }, log: { warn } } as unknown as Asker;
+    const { signal } = new AbortController();
+    const search = async (name: string, stages?: number) => {
+      for await (const _ of one.search(asker, { tenant: 'default', name, text: 'Velka', k: 3, stages, signal })) {
+      }
+    };
+    const mixed = async () => {
+      await search('handbook');
+      await search('plain');
+      await search('handbook', 1);
+    };
+    const dense = ['handbook', 'dense', 'went without'];
+    fake.answer = () => ({ status: 400 });
+    await mixed();
+    fake.answer = () => ({ body: { data: [] } });
+    await mixed();
+    await mixed();
+    // Once for each of the two reasons.
+    expect(lines.splice(0)).toEqual([dense, dense]);
+    fake.answer = undefined;
+    await mixed();
+    fake.answer = () => ({ status: 400 });
+    await mixed();
+    expect(lines.splice(0)).toEqual([dense]);
+    fake.answer = undefined;
+    for (let time = 0; time < 3; time++) {
+      await expect(search('stored')).rejects.toMatchObject({ code: 'WARMPATH_RETRIEVAL_ERROR', path: undefined });
+    }
+    expect(lines).toEqual([['stored', '', 'search failed']]);
   });
 });
 

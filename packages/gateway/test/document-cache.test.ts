@@ -1,6 +1,7 @@
 import { type Document, prepareDocuments, renderDocuments, type TemplateName } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { heldBytes } from '../../../test/held-bytes.js';
 import { DocumentCache } from '../src/arrange/document-cache.js';
 import { JsonScanner } from '../src/intake/json-scanner.js';
 import { chat, DOCUMENTS, send, stand } from './harness.js';
@@ -70,6 +71,21 @@ describe('a cache of documents', () => {
     const cache = cacheOf();
     for (let i = 0; i < 5_000; i++) prepared(cache, [{ content: `passage number ${i}` }]);
     expect(cache.size).toBe(0);
+  });
+
+  test('keeps no memory of others alive: what it takes is what it says', async () => {
+    const cache = cacheOf(8 * ROOMY);
+    const before = await heldBytes();
+    for (let i = 0; i < 2_000; i++) {
+      // Requests of one document and much else, as a body of other small buffers.
+      for (let seen = 0; seen < 3; seen++) {
+        const { documents } = prepared(cache, [{ content: `passage ${i} `.repeat(20) }]);
+        for (const each of documents) cache.rendered(each);
+        for (let other = 0; other < 8; other++) Buffer.from('x'.repeat(900));
+      }
+    }
+    expect(cache.size).toBe(2_000);
+    expect((await heldBytes()) - before).toBeLessThan(1.5 * cache.bytes);
   });
 
   test('takes no document for another one that differs where the samples do not look', () => {

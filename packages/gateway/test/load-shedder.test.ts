@@ -52,13 +52,14 @@ class BusyProcess {
       const began = clock.now;
       for (let request = 0; this.#owed >= 1; request++, this.#owed--) {
         const tenant = tenantOf(request);
-        const isServed = shedder.refusal(tenant, began + turnMs) === undefined;
+        clock.now = began + turnMs;
+        const isServed = shedder.refusal(tenant) === undefined;
         this.offered.set(tenant, (this.offered.get(tenant) ?? 0) + 1);
         if (isServed) this.served.set(tenant, (this.served.get(tenant) ?? 0) + 1);
         turnMs += isServed ? 1 : this.#refusalMs;
       }
       this.#turnMs = Math.max(1, turnMs);
-      clock.now += this.#turnMs;
+      clock.now = began + this.#turnMs;
       this.turns.push(this.#turnMs);
       if (clock.now - this.#lookedAt < 100) continue;
       this.#lookedAt = clock.now;
@@ -108,13 +109,13 @@ describe('an event loop that comes late', () => {
       shedder.look(IDLE);
     }
     expect(changes).toEqual([]);
-    expect(shedder.refusal('anybody', 0)).toBeUndefined();
+    expect(shedder.refusal('anybody')).toBeUndefined();
   });
 
   it('tells once that requests are refused, and once that none is, and when to come again', () => {
     const { shedder, changes, refused } = shedderWith();
     for (let i = 0; i < 20; i++) shedder.look(late(1_200));
-    const error = shedder.refusal('anybody', 0)!;
+    const error = shedder.refusal('anybody')!;
     expect(error).toMatchObject({ code: 'WARMPATH_OVERLOADED', status: 429, retryAfterS: 1 });
     expect(refused).toEqual(['event_loop']);
     for (let i = 0; i < 20; i++) shedder.look(IDLE);
@@ -147,7 +148,7 @@ function queueOf({
       lookedAt = clock.now;
       shedder.look({ ...IDLE, acceptMs: waitedMs, acceptQueue: waitedMs * perMs });
     }
-    const isServed = shedder.refusal('only', clock.now) === undefined;
+    const isServed = shedder.refusal('only') === undefined;
     if (clock.now > ms / 2) {
       waits.push(waitedMs);
       if (isServed) served++;
@@ -203,9 +204,9 @@ describe('connections that wait', () => {
 describe('a turn that becomes too long', () => {
   it('refuses what is left of many requests, and nothing of a few', () => {
     const refusedOf = (count: number, eachMs: number) => {
-      const { shedder } = shedderWith();
+      const { shedder, clock } = shedderWith();
       let refused = 0;
-      for (let i = 0; i < count; i++) if (shedder.refusal('only', i * eachMs) !== undefined) refused++;
+      for (let i = 0; i < count; i++, clock.now += eachMs) if (shedder.refusal('only') !== undefined) refused++;
       return refused;
     };
     expect(refusedOf(99, 100)).toBe(0);
@@ -220,11 +221,11 @@ describe('a heap that is full', () => {
   it('lets one request at a time go on', () => {
     const { shedder, busy, changes, refused } = shedderWith();
     shedder.look(taken(0.79));
-    expect(shedder.refusal('anybody', 0)).toBeUndefined();
+    expect(shedder.refusal('anybody')).toBeUndefined();
     shedder.look(taken(0.81));
-    expect(shedder.refusal('anybody', 0)).toMatchObject({ code: 'WARMPATH_OVERLOADED', retryAfterS: 1 });
+    expect(shedder.refusal('anybody')).toMatchObject({ code: 'WARMPATH_OVERLOADED', retryAfterS: 1 });
     busy.isBusy = false;
-    expect(shedder.refusal('anybody', 0)).toBeUndefined();
+    expect(shedder.refusal('anybody')).toBeUndefined();
     // Free again with a little more room than it was full with.
     shedder.look(taken(0.76));
     expect(changes).toEqual(['heap']);

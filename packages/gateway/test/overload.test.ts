@@ -113,8 +113,8 @@ describe('connections that wait because of those that are open', () => {
       if (isBusy) setImmediate(spin);
     };
     setImmediate(spin);
-    // One is accepted a turn.
-    const waiting = Array.from({ length: 100 }, open);
+    // Eight are accepted a turn, at most.
+    const waiting = Array.from({ length: 3_000 }, open);
     let refused: Reply;
     do [refused] = (await untilRefused(gateway.url, 1, agent)).slice(-1) as [Reply];
     while (refused.headers.connection !== 'close');

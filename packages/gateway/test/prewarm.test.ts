@@ -1,5 +1,10 @@
 import type { ServerResponse } from 'node:http';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
+import { heldBytes } from '../../../test/held-bytes.js';
+import { resolveConfig } from '../src/config/load.js';
+import { dialectOf } from '../src/engines/dialects/dialects.js';
+import { ServedHistories } from '../src/observe/served-histories.js';
+import { Prewarmer, type PrewarmerParts, type ServedPrompt } from '../src/warm/prewarmer.js';
 import { answerJson, type FakeEngine, type ReceivedRequest } from './fake-engine.js';
 import { chat, labelsIn, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
@@ -163,4 +168,26 @@ describe('prefill ahead', () => {
     expect(prompt).not.toContain('Question');
     expect(labelsIn(prompt).length).toBeGreaterThan(0);
   });
+});
+
+test('keeps no history alive that had to go', async () => {
+  const { residency, prewarm } = resolveConfig({ upstream: { url: 'http://engine' }, ...enabled });
+  const histories = new ServedHistories(1_000_000, residency);
+  const parts = { upstream: { watch: () => {} }, now: () => 0 } as unknown as PrewarmerParts;
+  const prewarmer = new Prewarmer(prewarm, 10_000_000, parts);
+  // Nothing is planned while the engine has something to do.
+  prewarmer.busy();
+  const kind = { name: 'engine', url: 'http://engine', dialect: dialectOf('generic'), kvResidency: undefined };
+  const before = await heldBytes();
+  for (let number = 0; number < 900; number++) {
+    const state = histories.of({ number: 0, ...kind }, 't', `model ${number}`);
+    prewarmer.served({
+      state,
+      served: { documents: [], preamble: undefined },
+      bytes: 1_000,
+    } as unknown as ServedPrompt);
+  }
+  expect(prewarmer.bytes).toBe(900_000);
+  expect((await heldBytes()) - before).toBeLessThan(4 * (histories.bytes + prewarmer.bytes));
+  prewarmer.close();
 });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { heldBytes } from '../../../test/held-bytes.js';
 import {
   type FoundDocuments,
   findDocuments,
@@ -9,7 +10,7 @@ import {
 import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
 import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
-import { chatApi } from '../src/intake/apis/prompt-apis.js';
+import { chatApi, messagesApi } from '../src/intake/apis/prompt-apis.js';
 import type { GatewayParts } from '../src/start-gateway.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { type Answer, answerAsAsked } from './fake-engine.js';
@@ -324,6 +325,30 @@ describe('only new messages are read', () => {
     expect(parsed()).toBe(0);
     expect(memo.size).toBe(3);
     expect(memo.bytes).toBeGreaterThan(0);
+  });
+
+  it.each([
+    ['with room to spare', 65_536, 100, 2_000],
+    ['in memory that they share', 0, 100, 2_000],
+    ['behind a long system prompt', 20_500, 20_000, 400],
+  ])('take what they say: conversations %s', async (_, room, opening, count) => {
+    if (!hasMessages(messagesApi)) throw new TypeError('these have messages');
+    const memo = new PromptMemo({ maxBytes: 1e9, maxAgeMs: 1e6 });
+    const before = await heldBytes();
+    for (let number = 0; number < count; number++) {
+      const messages = ['Hello', 'Hi', `Number ${number}.`].map((content, i) => ({
+        role: i % 2 === 0 ? 'user' : 'assistant',
+        content,
+      }));
+      const text = JSON.stringify({ system: `${number} `.repeat(opening).slice(0, opening), messages });
+      // Bodies come in buffers that grow by doubling; small ones are pieces of memory that others share.
+      const memory = room === 0 ? Buffer.from(text) : Buffer.allocUnsafeSlow(room);
+      const body = room === 0 ? memory : memory.subarray(0, memory.write(text));
+      if (room === 0) for (let other = 0; other < 8; other++) Buffer.from('x'.repeat(1_000));
+      findAndKeep(memo, { body, api: messagesApi, options: OPTIONS, scope: { ...TENANT, api: messagesApi } }, 0);
+    }
+    expect(memo.size).toBe(count);
+    expect((await heldBytes()) - before).toBeLessThan(memo.bytes);
   });
 
   it('and nothing is remembered of a request that has not gone out', () => {

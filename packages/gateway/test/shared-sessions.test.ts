@@ -308,10 +308,11 @@ async function wander(
 }
 
 describe('any conversation, over any of three gateways', TIMEOUT, () => {
-  it('is sent as one gateway would send it', async () => {
+  it.each([0, 12])('is sent as one gateway would send it, with up to %i ms to the store', async (longestMs) => {
     const alone = await stand(telling, { arrange: { policy: 'retrieval' } });
     const one: Shared = { engine: alone.engine, gateways: [alone.gateway] };
-    const three = await sharing(3, { policy: 'retrieval' });
+    const { url } = longestMs === 0 ? server : closing(await SlowProxy.start(server.port, { seed: 5, longestMs }));
+    const three = await sharing(3, { url, policy: 'retrieval' });
     let tenants = 0;
     await fc.assert(
       fc.asyncProperty(talk, async (conversation) => {

@@ -163,6 +163,23 @@ describe('generation before a search is over', () => {
     expect(engine.received).toHaveLength(1);
   });
 
+  it.each([
+    ['vllm', 'confirmed'],
+    ['generic', undefined],
+    ['openai', undefined],
+  ] as const)('begins before an engine of the kind %s only where the operator says how much', async (dialect, last) => {
+    const one = await here(answering, { upstream: { dialect }, collections: { folder, wastedShare: undefined } });
+    let told: string | undefined;
+    // What is learned from the first ones lets the next begin.
+    for (let time = 0; time < 12; time++) {
+      const reply = one.ask();
+      one.search.stage('ab');
+      one.search.stage('ab', true);
+      told = outcome(await reply);
+    }
+    expect([told, one.engine.received.length]).toEqual([last, 12]);
+  });
+
   it('begins on what words find, while the question is being embedded', async () => {
     const embeddings = closing(await startFakeEmbeddings());
     const settings = { folder, wastedShare: 1, embeddings: { url: embeddings.url, model: 'fake' } };

@@ -1,6 +1,7 @@
 import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { heldBytes } from '../../../test/held-bytes.js';
 import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
@@ -10,8 +11,8 @@ import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warmups.j
 const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 
 /** Serves one request of fresh documents. */
-function serve({ history }: TenantModel, name: string): Arrangement {
-  const documents = Array.from({ length: 8 }, (_, i) => ({ id: `${name}-${i}`, content: 'Some text.' }));
+function serve({ history }: TenantModel, name: string, count = 8): Arrangement {
+  const documents = Array.from({ length: count }, (_, i) => ({ id: `${name}-${i}`, content: 'Some text.' }));
   const arrangement = arrange(prepareRequest({ documents }), history, 0);
   observe({ kind: 'dispatched', arrangement, now: 0 }, history);
   return arrangement;
@@ -59,6 +60,25 @@ describe('ServedHistories', () => {
     expect(histories.size).toBeGreaterThan(1);
     expect(histories.size).toBeLessThan(20);
     expect(histories.treeNodes).toBeGreaterThan(8);
+  });
+
+  it.each([
+    ['of one small request', 1, 1, 1_500],
+    ['whose window is full of large ones', 120, 100, 60],
+  ])('take what they say: histories %s', async (_, requests, documents, count) => {
+    // What code takes that runs for the first time is there before.
+    for (let request = 0; request < 300; request++) {
+      serve(new ServedHistories(1e9, residency).of(ENGINE, 't', 'm'), `${request}`, documents);
+    }
+    const histories = new ServedHistories(1e9, residency);
+    const before = await heldBytes();
+    for (let number = 0; number < count; number++) {
+      const state = histories.of(ENGINE, `tenant-${number}`, 'm');
+      for (let request = 0; request < requests; request++) serve(state, `${number}-${request % 3}`, documents);
+      histories.of(ENGINE, `tenant-${number}`, 'm');
+    }
+    expect(histories.size).toBe(count);
+    expect((await heldBytes()) - before).toBeLessThan(1.25 * histories.bytes);
   });
 
   it('let one history have only a part of the memory', () => {

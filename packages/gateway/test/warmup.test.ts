@@ -1,4 +1,7 @@
+import { WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
+import type { Upstream } from '../src/dispatch/upstream.js';
+import { prefixOf, WarmPrefixes, Warmups } from '../src/warm/warmups.js';
 import { answerJson } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, send, stand } from './harness.js';
 
@@ -41,6 +44,25 @@ describe('POST /v1/warmup', () => {
     expect(await warm(gateway.url, { ...WARMUP, ...fields })).toBe('warm');
     expect(engine.received).toHaveLength(1);
     expect(await warm(gateway.url, WARMUP)).toBe('warming');
+  });
+
+  it('is over at once where nothing could be sent: the next ones start', () => {
+    const unsendable = {
+      start: (_: unknown, { onError }: { onError: (error: WarmpathError) => void }) => {
+        onError(new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE'));
+        return { abort: () => {} };
+      },
+    } as unknown as Upstream;
+    const warmups = new Warmups(new WarmPrefixes(1_000_000, undefined), () => 0);
+    for (let i = 0; i < 9; i++) {
+      const started = warmups.start(
+        unsendable,
+        prefixOf('t', 'm', `key ${i % 5}`),
+        () => ({}) as never,
+        () => {},
+      );
+      expect(started.isOwn).toBe(true);
+    }
   });
 
   it('joins one that is under way', async () => {

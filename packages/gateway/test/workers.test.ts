@@ -1,7 +1,10 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { connect } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { startGateway } from '../src/start-gateway.js';
 import { answerAsAsked, CHAT_RESPONSE, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
@@ -282,5 +285,11 @@ describe('a gateway with workers', TIMEOUT, () => {
     await gateway.close();
     expect((await answer.catch(() => ({ broken: true }))).broken).toBe(true);
     expect(workers()).toEqual([]);
+  });
+
+  it('are started again once there are files for a process, and nothing ends meanwhile', async () => {
+    const script = fileURLToPath(new URL('workers-without-files.js', import.meta.url));
+    const command = `ulimit -n 400; exec "${process.execPath}" "${script}"`;
+    await expect(promisify(execFile)('sh', ['-c', command])).resolves.toMatchObject({ stdout: '' });
   });
 });

@@ -312,12 +312,16 @@ describe('readCache', () => {
     expect(create()).not.toBe(create());
     expect(create().capacityTokens).toBe(330 * 16);
     expect(readCache('radix:500')().capacityTokens).toBe(500);
+    expect(readCache('radix:500:pgdsf')()).toMatchObject({ capacityTokens: 500, evictsLeastRecent: false });
     expect(readCache('slots:2')().name).toBe('llama-slots');
     expect(readCache('slots:2:500')().name).toBe('llama-slots');
     expect(readCache('unlimited')().capacityTokens).toBe(Number.POSITIVE_INFINITY);
   });
 
-  it.each(['', '0', 'slots:', 'radix:0', 'off:3', 'unlimited:3', '-1', '1e3'])('refuses %j', (text) => {
-    expect(() => readCache(text)).toThrow(/A cache is one of/);
-  });
+  it.each(['', '0', 'slots:', 'radix:0', 'radix:9:age', 'radix:9:', 'off:3', 'unlimited:3', '-1', '1e3'])(
+    'refuses %j',
+    (text) => {
+      expect(() => readCache(text)).toThrow(/A cache is one of/);
+    },
+  );
 });

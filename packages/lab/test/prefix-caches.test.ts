@@ -1,3 +1,4 @@
+import { REPLACEMENT_POLICY_NAMES, replacementPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -24,6 +25,10 @@ itIsAPrefixCache('vllm-blocks, small blocks', () => new VllmBlockCache({ blockSi
 });
 itIsAPrefixCache('sglang-radix, unlimited', () => new SglangRadixCache(), { isShared: true });
 itIsAPrefixCache('sglang-radix, limited', () => new SglangRadixCache({ tokens: LONGEST_RUN + 40 }), { isShared: true });
+for (const name of REPLACEMENT_POLICY_NAMES) {
+  const options = { tokens: LONGEST_RUN + 40, policy: replacementPolicy(name) };
+  itIsAPrefixCache(`radix by ${name}`, () => new SglangRadixCache(options), { isShared: true });
+}
 itIsAPrefixCache('llama-slots', () => new LlamaSlots(), { isShared: false });
 itIsAPrefixCache('llama-slots, little memory', () => new LlamaSlots({ slots: 2, savedTokens: 100 }), {
   isShared: false,
@@ -126,6 +131,48 @@ describe('SGLang radix cache', () => {
       /room for 9/,
     );
     expect(() => new SglangRadixCache({ tokens: -1 })).toThrow(/tokens/);
+  });
+});
+
+describe('a radix cache with a replacement policy', () => {
+  const prompt = (key: string) => ({ spans: [{ key, tokens: 100 }] });
+  const cacheBy = (name: 'pgdsf' | 'gdsf') => new SglangRadixCache({ tokens: 1_000, policy: replacementPolicy(name) });
+
+  it('keeps what was used often longer than what was used lately', () => {
+    const [byPolicy, byAge] = [cacheBy('pgdsf'), new SglangRadixCache({ tokens: 1_000 })];
+    for (const cache of [byPolicy, byAge]) {
+      for (let i = 0; i < 20; i++) serveAtOnce(cache, prompt('often'));
+      for (let i = 0; i < 60; i++) serveAtOnce(cache, prompt(`once ${i}`));
+    }
+    expect(byPolicy.cachedTokens(prompt('often'))).toBe(99);
+    expect(byAge.cachedTokens(prompt('often'))).toBe(0);
+  });
+
+  it('counts uses from before an eviction on, where the policy remembers', () => {
+    const survives = (name: 'pgdsf' | 'gdsf') => {
+      const cache = cacheBy(name);
+      let questions = 0;
+      const about = (key: string) => ({
+        spans: [...prompt(key).spans, { key: `question ${questions++}`, tokens: 10 }],
+      });
+      for (let i = 0; i < 5; i++) serveAtOnce(cache, about('often'));
+      for (let i = 0; cache.cachedTokens(about('often')) > 0; i++) serveAtOnce(cache, prompt(`once ${i}`));
+      for (let i = 0; i < 2; i++) serveAtOnce(cache, about('often'));
+      for (let i = 0; i < 30; i++) serveAtOnce(cache, prompt(`later ${i}`));
+      return cache.cachedTokens(about('often')) > 0;
+    };
+    expect(survives('pgdsf')).toBe(true);
+    expect(survives('gdsf')).toBe(false);
+  });
+
+  it('gives the upper part of a cut edge the uses of the whole', () => {
+    const cache = cacheBy('pgdsf');
+    for (let i = 0; i < 20; i++) serveAtOnce(cache, prompt('often'));
+    const half = { spans: [...[{ key: 'often', tokens: 50 }], { key: 'else', tokens: 50 }] };
+    expect(serveAtOnce(cache, half)).toBe(50);
+    for (let i = 0; i < 60; i++) serveAtOnce(cache, prompt(`once ${i}`));
+    expect(cache.cachedTokens(prompt('often'))).toBe(99);
+    expect(cache.cachedTokens(half)).toBe(50);
   });
 });
 

@@ -38,6 +38,7 @@ interface TurnUpdate {
   /** Empty where only answers are written. */
   readonly record: string;
   readonly answers: readonly string[];
+  readonly now: number;
 }
 
 /**
@@ -87,6 +88,7 @@ export class RedisConversationStore implements ConversationStore {
       stored: this.#stored,
       maxAgeMs: this.#options.memory.maxAgeMs,
       unreadable: () => listener.failed('find', 'unreadable'),
+      forgotten: (filter) => this.#log.forget(filter),
     });
     this.#polling = setInterval(() => void this.#applyPublished(), FORGOTTEN_POLL_MS).unref();
   }
@@ -131,14 +133,14 @@ export class RedisConversationStore implements ConversationStore {
     this.#log.sent(name, turn, now);
     const record = writeRecord(name, turn);
     if (record === undefined) this.#listener?.failed('keep', 'too-large');
-    else void this.#write(name, this.#withParents(name, turn, now), { record, answers: turn.answers });
+    else void this.#write(name, this.#withParents(name, turn, now), { record, answers: turn.answers, now });
   }
 
   answered(name: ConversationName, { link, id }: TurnName, answer: string, now: number): void {
     this.#log.answered(name, { link, id }, answer, now);
     const turn = this.#held(name, { link, id }, now);
     if (turn !== undefined) {
-      void this.#write(name, this.#withParents(name, turn, now), { record: '', answers: [answer] });
+      void this.#write(name, this.#withParents(name, turn, now), { record: '', answers: [answer], now });
     }
   }
 
@@ -167,15 +169,15 @@ export class RedisConversationStore implements ConversationStore {
   async forget(filter: SessionFilter): Promise<number> {
     // In this process at once, also while the server is away: what is not held is not written again.
     this.#log.forget(filter);
-    const { turns, published } = await this.#opened(this.#conversations).forget(filter);
-    for (const forgotten of [filter, ...published]) this.#log.forget(forgotten);
+    const turns = await this.#opened(this.#conversations).forget(filter);
+    // What was found here while the server still had it.
+    this.#log.forget(filter);
     return turns;
   }
 
   /** Forgets what other gateways have forgotten. */
   async #applyPublished(): Promise<void> {
-    if (!this.isUp || this.#log.turns === 0) return;
-    for (const forgotten of await this.#conversations!.published()) this.#log.forget(forgotten);
+    if (this.isUp && this.#log.turns > 0) await this.#conversations!.readPublished();
   }
 
   #opened<Part>(part: Part | undefined): Part {
@@ -184,16 +186,23 @@ export class RedisConversationStore implements ConversationStore {
   }
 
   /** Writes the first of these turns, and again those before it that the server has lost. */
-  async #write(name: ConversationName, turns: readonly SentTurn[], update: TurnUpdate): Promise<void> {
+  async #write(
+    name: ConversationName,
+    turns: readonly SentTurn[],
+    { record, answers, now }: TurnUpdate,
+  ): Promise<void> {
     const timeToLiveMs = this.#options.memory.maxAgeMs;
-    const write = (some: readonly SentTurn[], what: TurnUpdate) =>
-      this.#connection?.attempt('keep', this.#stored.keep(name, some, { ...what, timeToLiveMs }));
-    const missing = await write(turns, update);
-    if (!Array.isArray(missing)) return;
+    const write = (some: readonly SentTurn[], update: Pick<TurnUpdate, 'record' | 'answers'>) =>
+      this.#connection?.attempt('keep', this.#stored.keep(name, some, { ...update, timeToLiveMs }));
+    const missing = await write(turns, { record, answers });
+    if (!Array.isArray(missing) || missing.length === 0) return;
+    // They may be missing because another gateway has forgotten them a moment ago.
+    await this.#applyPublished();
     for (const position of missing as readonly number[]) {
-      const lost = turns[position - 1];
-      const record = lost && writeRecord(name, lost);
-      if (record !== undefined) void write([lost!], { record, answers: lost!.answers });
+      const named = turns[position - 1];
+      const lost = named && this.#held(name, named, now);
+      const lostRecord = lost && writeRecord(name, lost);
+      if (lostRecord !== undefined) void write([lost!], { record: lostRecord, answers: lost!.answers });
     }
   }
 

@@ -17,12 +17,16 @@ import { readRecord, renderingsOf, type StoredTurns } from './stored-turns.js';
 const CONCURRENT_LINKS = 8;
 /** Calls of `forget` that run or wait; each looks at every key of the store. */
 const MAX_FORGETTING = 8;
+/** Walks through the store by which one filter is forgotten; each but the first removes what came back meanwhile. */
+const MAX_REMOVALS = 3;
 
 export interface StoredConversationsOptions {
   readonly stored: StoredTurns;
   readonly maxAgeMs: number;
   /** Called for every record that cannot be read. */
   readonly unreadable: () => void;
+  /** Called for every filter that a gateway, this one included, has published since this one last asked. */
+  readonly forgotten: (filter: SessionFilter) => void;
 }
 
 /**
@@ -58,23 +62,25 @@ export class StoredConversations {
   /**
    * Removes these conversations and publishes the filter to every gateway. One call runs after the other.
    *
-   * @returns how many turns they had, and the filters that other gateways published meanwhile.
+   * A gateway that has applied the filter may find, and hold again, what is removed only later. So the filter is
+   * published again after a removal, and what was written back before that is removed again.
+   *
+   * @returns how many turns they had.
    * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`, `WARMPATH_OVERLOADED`.
    */
-  async forget(
-    filter: SessionFilter,
-  ): Promise<{ readonly turns: number; readonly published: readonly SessionFilter[] }> {
+  async forget(filter: SessionFilter): Promise<number> {
     if (this.#forgetting >= MAX_FORGETTING) throw new WarmpathError('WARMPATH_OVERLOADED');
     this.#forgetting++;
     const removal = this.#last.then(async () => {
-      const reply = await this.#connection.run('forget', this.#forgottenCall(JSON.stringify(filter)));
-      const published = this.#readPublished(reply);
-      let turns = 0;
-      for await (const keys of this.#keys(filter)) {
-        const removed = keys.map((key) => this.#remove(key, filter));
-        for (const count of await Promise.all(removed)) turns += Number(count);
+      await this.#publish(filter);
+      const turns = await this.#removeAll(filter);
+      let removed = turns;
+      for (let removals = 1; removed > 0; removals++) {
+        await this.#publish(filter);
+        if (removals === MAX_REMOVALS) break;
+        removed = await this.#removeAll(filter);
       }
-      return { turns, published };
+      return turns;
     });
     this.#last = removal.catch(() => {});
     try {
@@ -84,9 +90,23 @@ export class StoredConversations {
     }
   }
 
-  /** The filters that were published since the last call; none if the server does not answer. Never rejects. */
-  async published(): Promise<readonly SessionFilter[]> {
-    return this.#readPublished(await this.#connection.attempt('forget', this.#forgottenCall('')));
+  /** Reads which filters were published since the last call; none if the server does not answer. Never rejects. */
+  async readPublished(): Promise<void> {
+    this.#applyPublished(await this.#connection.attempt('forget', this.#forgottenCall('')));
+  }
+
+  async #publish(filter: SessionFilter): Promise<void> {
+    this.#applyPublished(await this.#connection.run('forget', this.#forgottenCall(JSON.stringify(filter))));
+  }
+
+  /** Answers how many turns there were. */
+  async #removeAll(filter: SessionFilter): Promise<number> {
+    let turns = 0;
+    for await (const keys of this.#keys(filter)) {
+      const removed = keys.map((key) => this.#remove(key, filter));
+      for (const count of await Promise.all(removed)) turns += Number(count);
+    }
+    return turns;
   }
 
   #forgottenCall(filter: string) {
@@ -94,11 +114,14 @@ export class StoredConversations {
     return stored.forgotten(this.#position, filter, maxAgeMs);
   }
 
-  #readPublished(reply: unknown): readonly SessionFilter[] {
-    if (!Array.isArray(reply)) return [];
+  #applyPublished(reply: unknown): void {
+    if (!Array.isArray(reply)) return;
     const [position, ...published] = reply.map(String) as [string, ...string[]];
     this.#position = position;
-    return published.flatMap((text) => readFilter(text) ?? []);
+    for (const text of published) {
+      const filter = readFilter(text);
+      if (filter !== undefined) this.#options.forgotten(filter);
+    }
   }
 
   async *#keys(filter: SessionFilter): AsyncGenerator<readonly string[]> {

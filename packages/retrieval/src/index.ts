@@ -1,4 +1,4 @@
-export { Collection } from './collections/collection.js';
+export { Collection, checkExport } from './collections/collection.js';
 export {
   Collections,
   type CollectionsOptions,

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Collection, Collections } from '../dist/index.js';
+import { CollectionStore } from '../dist/collections/collection-store.js';
+import { type Collection, Collections, type EmbeddingSettings } from '../dist/index.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
 import { allStages, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.ts';
 
@@ -26,7 +27,7 @@ const fakeEmbeddings = async () => {
   return fake;
 };
 const open = (
-  embeddings?: { readonly url: string; readonly model?: string; readonly dimensions?: number },
+  embeddings?: Partial<EmbeddingSettings> & { readonly url: string },
   options: { readonly graphAbove?: number } = {},
 ) => {
   const settings = embeddings && { model: 'fake', ...embeddings };
@@ -171,12 +172,13 @@ describe('a collection with an embedding endpoint', () => {
     fake.answer = () => (++requests > 5 ? { status: 503, headers: { 'retry-after': '0' } } : undefined);
     const report = await collection.put(many(600));
     expect(report).toMatchObject({ added: 600, embedding: { warning: { code: 'WARMPATH_RETRIEVAL_ERROR' } } });
-    expect(report.embedding!.embedded).toBe(256);
+    // A step and, of the next one, the request that was answered.
+    expect(report.embedding!.embedded).toBe(256 + 64);
     expect((await last(collection, 'number599 number600')).candidates[0]!.metadata).toEqual({ source: 'tale599' });
     fake.answer = undefined;
     fake.embedded.length = 0;
-    expect(await collection.put([{ id: 'one', content: 'one more' }])).toMatchObject({ embedding: { embedded: 345 } });
-    expect(fake.embedded).toHaveLength(345);
+    expect(await collection.put([{ id: 'one', content: 'one more' }])).toMatchObject({ embedding: { embedded: 281 } });
+    expect(fake.embedded).toHaveLength(281);
     expect(fake.embedded).not.toContain(many(1)[0]!.content);
     expect((await last(collection, 'song', 1000)).candidates).toHaveLength(601);
   });
@@ -332,6 +334,85 @@ describe('a collection with an embedding endpoint', () => {
     const again = await open(fake).get('default', 'c');
     expect(await again.put([])).toMatchObject({ embedding: { embedded: 1 } });
     expect((await last(again, 'rye', 100)).candidates).toHaveLength(DOCUMENTS.length);
+  });
+
+  it('puts before questions and passages what the model wants, and takes another prefix for another model', async () => {
+    const fake = await fakeEmbeddings();
+    const e5 = { url: fake.url, queryPrefix: 'query: ', passagePrefix: 'passage: ' };
+    const collection = await open(e5).getOrMake('default', 'c');
+    await collection.put([{ id: 'one', content: 'rye bread' }]);
+    expect((await last(collection, 'rye')).warnings).toBeUndefined();
+    expect(fake.embedded).toEqual(['passage: rye bread', 'query: rye']);
+    // Of questions it may be another one, for vectors of passages are as they were.
+    const asked = await open({ ...e5, queryPrefix: 'Question: ' }).get('default', 'c');
+    expect((await last(asked, 'rye')).warnings).toBeUndefined();
+    for (const passagePrefix of [undefined, 'text: ']) {
+      const other = await open({ ...e5, passagePrefix }).get('default', 'c');
+      await expect(other.put([{ id: 'two', content: 'two' }])).rejects.toMatchObject({
+        code: 'WARMPATH_COLLECTION_EMBEDDINGS',
+        message: expect.stringContaining('by fake with "passage: " before passages') as string,
+      });
+      expect((await last(other, 'rye')).warnings).toMatchObject([{ code: 'WARMPATH_COLLECTION_EMBEDDINGS' }]);
+    }
+  });
+
+  it('gives passages and questions each the time that is configured', async () => {
+    const fake = await fakeEmbeddings();
+    const collection = await open({ url: fake.url, timeoutMs: 31, questionTimeoutMs: 32 }).getOrMake('default', 'c');
+    fake.answer = () => 'hang';
+    const { embedding } = await collection.put([{ id: 'one', content: 'rye bread' }]);
+    expect(embedding!.warning!.message).toContain('no answer within 31 ms');
+    fake.answer = undefined;
+    expect(
+      (
+        await open(fake)
+          .get('default', 'c')
+          .then((opened) => opened.put([]))
+      ).embedding!.embedded,
+    ).toBe(1);
+    fake.answer = () => 'hang';
+    expect((await last(collection, 'rye')).warnings![0]!.message).toContain('no answer within 32 ms');
+  });
+
+  it('takes in no vectors that are too long to be searched, and searches the words of those who have some', async () => {
+    const fake = await fakeEmbeddings();
+    fake.dimension = 4_097;
+    const collection = await open(fake).getOrMake('default', 'c');
+    const { embedding } = await collection.put(DOCUMENTS);
+    expect(embedding).toMatchObject({ embedded: 0, warning: { code: 'WARMPATH_EMBEDDING_INVALID' } });
+    expect(embedding!.warning!.message).toContain('4097 dimensions, and 4096 can be searched at most');
+    // As they were taken in before that was refused.
+    await closing.pop()!();
+    const store = CollectionStore.open(join(folder, 'collections', 'default', 'c'))!;
+    await store.beginWriting(Date.now());
+    const vectors = [...store.texts(0, 100)].map(({ ordinal }) => [ordinal, new Float32Array(5_000).fill(1)] as const);
+    await store.putVectors(new Map(vectors), { model: 'fake', dimension: 5_000, through: 100 });
+    await store.endWriting();
+    await store.close();
+    fake.dimension = 5_000;
+    const before = fake.requests.length;
+    const { candidates, warnings } = await last(await open(fake).get('default', 'c'), 'rye bread');
+    expect(sources(candidates)).toEqual(['bread']);
+    expect(warnings).toMatchObject([{ code: 'WARMPATH_COLLECTION_VECTORS', path: 'embeddings' }]);
+    expect(warnings![0]!.message).toBe('it has 12 vectors of 5000 dimensions, and memory for 0 (4 GiB).');
+    expect(fake.requests).toHaveLength(before);
+  });
+
+  it('searches words where a stored vector cannot be searched, and looks at the vectors once only', async () => {
+    const fake = await fakeEmbeddings();
+    const collection = await open(fake).getOrMake('default', 'c');
+    // Squares of these fit no float.
+    fake.answer = ({ body }) => ({
+      body: { data: body.input.map((_: string, index: number) => ({ index, embedding: Array(64).fill(1e30) })) },
+    });
+    await collection.put(DOCUMENTS);
+    fake.answer = undefined;
+    const warning = { code: 'WARMPATH_COLLECTION_VECTORS', message: expect.stringContaining('squares') as string };
+    const first = await last(collection, 'rye bread');
+    expect([sources(first.candidates), first.warnings]).toMatchObject([['bread'], [warning]]);
+    const asked = fake.requests.length;
+    expect((await last(collection, 'rye bread')).warnings).toMatchObject([warning]);
+    expect(fake.requests).toHaveLength(asked);
   });
 
   it('sends the key and the dimensions that it is given', async () => {

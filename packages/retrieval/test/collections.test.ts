@@ -7,7 +7,8 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 // The built package, as the processes that are killed run it: one database is opened by one copy of a library.
-import { type Collection, Collections } from '../dist/index.js';
+import { type Collection, Collections, checkExport } from '../dist/index.js';
+import { pdf } from './hand-written-pdf.js';
 import { allStages, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.ts';
 
 let folder: string;
@@ -36,6 +37,9 @@ const files = async (texts: Record<string, string | Uint8Array>) => {
 };
 const find = async (collection: Collection, text: string, k = 10) =>
   (await allStages(collection.retriever, text, k)).at(-1)!.candidates;
+const bytesOf = async function* (lines: readonly string[]) {
+  for (const line of lines) yield Buffer.from(line);
+};
 /** All that is stored, in an order that does not depend on when it came in. */
 const contents = (collection: Collection) => [...collection.export()].sort();
 
@@ -213,6 +217,89 @@ describe('a collection', () => {
     await chmod(join(root, 'sub'), 0o700);
   });
 
+  it('keeps the document of a line that can no longer be read, and names the line until it can', async () => {
+    const lines = ['{"id":"a","text":"alpha"}', '{"id":"b","text":"beta"}', '{"id":"c","text":"gamma"}'];
+    const root = await files({ 'notes.jsonl': lines.join('\n') });
+    const collection = await collections.getOrMake('default', 'handbook');
+    await collection.ingest([root]);
+    await files({ 'notes.jsonl': [lines[0], '{"id":"b","text":"be', '{"id":"c","text":"delta"}'].join('\n') });
+    for (let time = 0; time < 2; time++) {
+      const report = await collection.ingest([root]);
+      expect(report).toMatchObject({ removed: 0, unchangedFiles: 0, errors: [{ position: 'line 2' }] });
+      for (const word of ['alpha', 'beta', 'delta']) expect((await find(collection, word)).length).toBe(1);
+      expect((await find(collection, 'gamma')).length).toBe(0);
+    }
+    // As soon as every line can be read, the collection is what the file says.
+    await files({ 'notes.jsonl': lines.slice(0, 1).join('\n') });
+    expect(await collection.ingest([root])).toMatchObject({ removed: 2, errorCount: 0 });
+    expect(await collection.ingest([root])).toMatchObject({ unchangedFiles: 1, errorCount: 0 });
+  });
+
+  it('takes in the pages of a PDF that can be read, and none in the place of a whole document', async () => {
+    const whole = pdf([['first page'], ['second page'], ['third page']]);
+    const broken = pdf([['new page'], ['another page'], ['lost']], { brokenPages: [3] });
+    const root = await files({
+      'whole.pdf': whole,
+      'broken.pdf': broken,
+      'locked.pdf': pdf([['x']], { isLocked: true }),
+    });
+    const collection = await collections.getOrMake('default', 'handbook');
+    const report = await collection.ingest([root]);
+    expect(report.errors).toEqual([
+      { file: 'docs/broken.pdf', position: 'page 3', message: 'the page is broken' },
+      { file: 'docs/locked.pdf', message: 'the PDF is encrypted' },
+    ]);
+    expect((await find(collection, 'another')).length).toBe(1);
+    expect(await collection.ingest([root])).toMatchObject({ unchangedFiles: 1, errorCount: 2 });
+    await files({ 'whole.pdf': broken });
+    for (let time = 0; time < 2; time++) {
+      expect(await collection.ingest([root])).toMatchObject({ changed: 0, removed: 0, errorCount: 3 });
+      expect((await find(collection, 'third')).length).toBe(1);
+    }
+    await files({ 'broken.pdf': whole, 'whole.pdf': whole });
+    expect(await collection.ingest([root])).toMatchObject({ changed: 1, removed: 0, errorCount: 1 });
+  });
+
+  it('leaves out of a folder what is no text, by name, and says of what was asked for why it was not read', async () => {
+    const noise = Uint8Array.from({ length: 5000 }, (_, at) => (at * 7919) % 256);
+    const root = await files({ 'report.docx': noise, 'photo.png': noise, 'good.md': 'readable', 'large.log': 'a' });
+    await truncate(join(root, 'photo.png'), 2 ** 31);
+    await writeFile(join(root, 'large.log'), 'A line of the log.\n'.repeat(4_000));
+    await truncate(join(root, 'large.log'), 72 * 2 ** 20);
+    const collection = await collections.getOrMake('default', 'handbook');
+    const report = await collection.ingest([root]);
+    expect(report).toMatchObject({ skippedFiles: 2, skipped: ['docs/photo.png', 'docs/report.docx'], errorCount: 1 });
+    expect(report.errors[0]!.message).toMatch(/^the file has 72 MB, and 64 are read at most/);
+    const named = await collection.ingest([join(root, 'report.docx'), root]);
+    expect(named).toMatchObject({ skippedFiles: 1, errorCount: 2 });
+    expect(named.errors[0]).toMatchObject({ file: 'report.docx', message: expect.stringContaining('not a text') });
+  });
+
+  it('cuts documents as it was told at last, also those that are handed in', async () => {
+    const text = Array.from({ length: 100 }, (_, at) => `Sentence ${at} is neither short nor long.`).join(' ');
+    const root = await files({ 'a.md': text });
+    const passagesOf = (collection: Collection, id: string) => collection.document(id)!.passages.length;
+    const collection = await collections.getOrMake('default', 'handbook');
+    expect(collection.chunks).toEqual({ tokens: 384, overlap: 48 });
+    const chunks = { tokens: 128, overlap: 16 };
+    await collection.ingest([root], { chunks });
+    const count = passagesOf(collection, 'docs/a.md');
+    expect(count).toBeGreaterThan(5);
+    const again = new Collections(join(folder, 'collections'));
+    try {
+      const opened = await again.get('default', 'handbook');
+      expect(opened.chunks).toEqual(chunks);
+      expect(await opened.ingest([root])).toMatchObject({ unchangedFiles: 1, changed: 0 });
+      await opened.put([{ id: 'handed', content: text }]);
+      expect(passagesOf(opened, 'handed')).toBe(count);
+      await opened.ingest([root], { chunks: { tokens: 512, overlap: 64 } });
+      expect(passagesOf(opened, 'docs/a.md')).toBeLessThan(count);
+    } finally {
+      await again.close();
+    }
+    expect(collection.chunks).toEqual({ tokens: 512, overlap: 64 });
+  });
+
   it('takes documents in by hand, replaces and removes them', async () => {
     const collection = await collections.getOrMake('default', 'notes');
     expect(await collection.put(DOCUMENTS)).toMatchObject({ added: DOCUMENTS.length });
@@ -230,19 +317,67 @@ describe('a collection', () => {
     await collection.ingest([root]);
     const copy = await collections.getOrMake('default', 'two');
     const lines = contents(collection);
-    await copy.import(
-      (async function* () {
-        yield* lines;
-      })(),
-    );
+    await copy.import(bytesOf(lines));
     expect(contents(copy)).toEqual(lines);
     expect(copy.totals).toEqual(collection.totals);
     expect(await find(copy, 'beta')).toEqual(await find(collection, 'beta'));
-    const bad = async function* () {
-      yield lines[0]!;
-      yield '{"id": 3}';
-    };
-    await expect(copy.import(bad())).rejects.toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', path: 'line 2' });
+  });
+
+  it('says of a bad line of an export how much was taken in before it, and of a file before anything is', async () => {
+    const line = (id: number) => `{"id": "d${id}", "passages": [{"content": "Passage ${id}."}]}\n`;
+    const good = Array.from({ length: 600 }, (_, id) => line(id));
+    const collection = await collections.getOrMake('default', 'one');
+    for (const [bad, words] of [
+      ['{"id": 3}\n', 'it is no document of an export'],
+      ['{"id": "x", "passages": [{}]}\n', 'a passage has no string `content`'],
+      ['{"id": "x", "passa\n', 'it is not valid JSON'],
+      ['null\n', 'it is no document of an export'],
+    ] as const) {
+      const refusal = { code: 'WARMPATH_INVALID_REQUEST', path: 'line 601' };
+      const message = expect.stringContaining(words) as string;
+      await expect(checkExport(bytesOf([...good, bad]))).rejects.toMatchObject({ ...refusal, message });
+      const taken = expect.stringContaining('512 documents before it were taken in') as string;
+      await expect(collection.import(bytesOf([...good, bad]))).rejects.toMatchObject({ ...refusal, message: taken });
+    }
+    expect(collection.totals.documents).toBe(512);
+    expect(await checkExport(bytesOf(['\n', ...good, '\n']))).toBe(600);
+  });
+
+  it('reads an export as fast whatever its lines are cut into, and refuses one without line breaks', async () => {
+    const collection = await collections.getOrMake('default', 'one');
+    const content = 'ä word '.repeat(300_000);
+    const line = Buffer.from(JSON.stringify({ id: 'large', passages: [{ content }] }));
+    const pieces = (async function* () {
+      for (let at = 0; at < line.length; at += 97) yield line.subarray(at, at + 97);
+    })();
+    expect(await collection.import(pieces)).toMatchObject({ added: 1 });
+    expect((await find(collection, 'ä'))[0]!.content).toBe(content);
+    const megabyte = Buffer.alloc(2 ** 20, 'x');
+    const endless = (async function* () {
+      for (let count = 0; count < 257; count++) yield megabyte;
+    })();
+    await expect(checkExport(endless)).rejects.toMatchObject({
+      path: 'line 1',
+      message: expect.stringContaining('the line is longer than 256 MB') as string,
+    });
+  });
+
+  it('forgets documents by their id, their file or a folder that is gone, and takes in again what is there', async () => {
+    const root = await files({ 'old/a.md': 'alpha', 'old/b.md': 'beta', 'c.md': 'gamma', 'd.md': 'delta' });
+    const collection = await collections.getOrMake('default', 'handbook');
+    await collection.ingest([root]);
+    await collection.put([{ id: 'handed', content: 'epsilon' }]);
+    await rm(join(root, 'old'), { recursive: true });
+    expect(await collection.documentsAt(join(root, 'old'))).toBe(2);
+    expect(await collection.documentsAt(join(root, 'ol'))).toBe(0);
+    const names = [join(root, 'old'), 'docs/c.md', 'handed', 'nothing', ''];
+    expect(await collection.forget(names)).toEqual({ removed: 4, unknown: ['nothing', ''] });
+    expect([...collection.documents()].map(({ id }) => id)).toEqual(['docs/d.md']);
+    expect(await collection.ingest([root])).toMatchObject({ added: 1, unchangedFiles: 1, removed: 0 });
+    expect((await find(collection, 'gamma')).length).toBe(1);
+    // A link to the folder names the same files.
+    await symlink(root, join(folder, 'link'));
+    expect(await collection.forget([join(folder, 'link', 'c.md')])).toEqual({ removed: 1, unknown: [] });
   });
 
   it('is apart from other tenants, whatever they are called', async () => {

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { chunk } from '../src/parse/chunk.ts';
 import { parsePdf } from '../src/parse/parse-pdf.ts';
 import { parseText, type TextFormat } from '../src/parse/parse-text.ts';
+import { pdf } from './hand-written-pdf.js';
 
 const { signal } = new AbortController();
 const blocksOf = (text: string, format: TextFormat) =>
@@ -162,32 +163,6 @@ describe('passages', () => {
   });
 });
 
-/** A PDF with a page of these lines each, written by hand. */
-function pdf(pages: readonly (readonly string[])[], encrypt = ''): Uint8Array {
-  const objects = ['<</Type/Catalog/Pages 2 0 R>>'];
-  const kids = pages.map((_, page) => `${4 + 2 * page} 0 R`).join(' ');
-  objects.push(`<</Type/Pages/Kids[${kids}]/Count ${pages.length}>>`);
-  objects.push('<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>');
-  for (const [page, lines] of pages.entries()) {
-    const text = lines.map((line, row) => `1 0 0 1 50 ${700 - 14 * row} Tm (${line}) Tj`).join('\n');
-    const stream = `BT /F1 12 Tf\n${text}\nET`;
-    objects.push(
-      `<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F1 3 0 R>>>>/Contents ${5 + 2 * page} 0 R>>`,
-      `<</Length ${stream.length}>>stream\n${stream}\nendstream`,
-    );
-  }
-  let text = '%PDF-1.4\n';
-  const offsets = objects.map((object, number) => {
-    const at = text.length;
-    text += `${number + 1} 0 obj${object}endobj\n`;
-    return `${String(at).padStart(10, '0')} 00000 n \n`;
-  });
-  const start = text.length;
-  text += `xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${offsets.join('')}`;
-  text += `trailer<</Size ${objects.length + 1}/Root 1 0 R${encrypt}>>\nstartxref\n${start}\n%%EOF`;
-  return new Uint8Array(Buffer.from(text, 'latin1'));
-}
-
 describe('a PDF', () => {
   it('is read in paragraphs, page by page, with words that a line end cut joined', async () => {
     const { blocks } = await parsePdf(
@@ -201,11 +176,18 @@ describe('a PDF', () => {
     ]);
   });
 
+  it('is read but for its broken pages and those beyond a bound, which are named', async () => {
+    const { blocks, unread } = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']], { brokenPages: [3] }), signal);
+    expect(blocks.map(({ text }) => text)).toEqual(['One.', 'Two.']);
+    expect(unread).toEqual([{ position: 'page 3', message: 'the page is broken' }]);
+    const long = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']]), signal, 2);
+    expect(long.blocks).toHaveLength(2);
+    expect(long.unread).toEqual([{ position: 'page 3', message: 'the PDF has 3 pages, and 2 are read at most' }]);
+  });
+
   it('that is encrypted, broken or without text is refused, in so many words', async () => {
-    const word = `<${'41'.repeat(32)}>`;
-    const encrypted = pdf([['x']], `/Encrypt<</Filter/Standard/V 1/R 2/O${word}/U${word}/P -4>>/ID[<00><00>]`);
     const refusal = (bytes: Uint8Array) => parsePdf(bytes, signal).catch((error: Error) => error.message);
-    expect(await refusal(encrypted)).toBe('the PDF is encrypted');
+    expect(await refusal(pdf([['x']], { isLocked: true }))).toBe('the PDF is encrypted');
     expect(await refusal(new Uint8Array(Buffer.from('%PDF-1.7 no more')))).toBe('the PDF is broken');
     expect(await refusal(new Uint8Array(0))).toBe('the PDF is broken');
     expect(await refusal(pdf([[]]))).toBe('the PDF has no text; it may be scanned');

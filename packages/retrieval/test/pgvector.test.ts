@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
@@ -116,6 +118,61 @@ describe('pgvector', () => {
     expect(pool.waitingCount).toBe(0);
     expect(pool.idleCount).toBe(pool.totalCount);
     expect(await allStages(retriever, 'harbour', 3)).toHaveLength(3);
+  });
+
+  it('gives up on a server that is silent, and has its connections back for when it is not', async () => {
+    const table = await tableOf(DOCUMENTS);
+    // Passes on what goes to and fro, until it loses it all.
+    let isSilent = false;
+    const proxy = createServer((client) => {
+      const behind = connect(join(folder, '.s.PGSQL.5432'));
+      const ends = [client, behind] as const;
+      for (const [from, to] of [ends, [behind, client]] as const) {
+        from.on('data', (bytes: Buffer) => isSilent || to.write(bytes));
+        from.on('error', () => undefined);
+        from.on('close', () => to.destroy());
+      }
+    });
+    const path = join(folder, '.s.PGSQL.6432');
+    await once(proxy.listen(path), 'listening');
+    const own = new Pool({ host: folder, port: 6432, user: 'postgres', database: 'postgres', max: 2 });
+    own.on('error', () => undefined);
+    try {
+      expect(await allStages(over(table, { pool: own }), 'harbour', 3)).toHaveLength(1);
+      isSilent = true;
+      // More than there are connections.
+      const retriever = over(table, { pool: { connect: () => own.connect() }, timeoutMs: 20 });
+      for (let time = 0; time < 2; time++) {
+        const failure = {
+          code: 'WARMPATH_RETRIEVAL_TIMEOUT',
+          message: expect.stringContaining('within 20 ms') as string,
+        };
+        await expect(allStages(retriever, 'harbour', 3)).rejects.toMatchObject(failure);
+        isSilent = false;
+        (await own.connect()).release();
+        isSilent = true;
+      }
+      isSilent = false;
+      expect(await allStages(over(table, { pool: own }), 'harbour', 3)).toHaveLength(1);
+      expect(own.waitingCount).toBe(0);
+    } finally {
+      await own.end();
+      proxy.close();
+    }
+  });
+
+  it('has the server end what takes too long, which is said as such', async () => {
+    const table = await tableOf(DOCUMENTS.slice(0, 1));
+    const quoted = `"${table.replaceAll('"', '""')}"`;
+    const limit = `current_setting('statement_timeout')`;
+    await pool.query(`CREATE VIEW limits AS SELECT id, ${limit} AS content, embedding FROM ${quoted}`);
+    const [stage] = await allStages(over('limits', { fields: {}, timeoutMs: 1_500 }), 'harbour', 3);
+    expect(stage!.candidates).toMatchObject([{ content: '1500ms' }]);
+    await pool.query(`CREATE FUNCTION late() RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+      RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$`);
+    await pool.query(`CREATE VIEW slow AS SELECT id, late() AS content, embedding FROM ${quoted}`);
+    const failure = { code: 'WARMPATH_RETRIEVAL_TIMEOUT', path: 'slow' };
+    await expect(allStages(over('slow', { fields: {} }), 'harbour', 3)).rejects.toMatchObject(failure);
   });
 
   it('says what the database says, with a code', async () => {

@@ -156,8 +156,13 @@ describe('Qdrant', () => {
   });
 
   it.each([{}, null, { result: { points: 'many' } }])('refuses an answer without points: %j', async (body) => {
-    const { retriever } = await asked(make, () => ({ body: JSON.stringify(body) }));
-    await expect(allStages(retriever, 'q', 3)).rejects.toMatchObject({ code: 'WARMPATH_RETRIEVAL_ERROR' });
+    const withPassword = (url: string) => make(url.replace('://', '://operator:password@'));
+    const { retriever, server } = await asked(withPassword, () => ({ body: JSON.stringify(body) }));
+    const failure = expect(allStages(retriever, 'q', 3)).rejects;
+    await failure.toMatchObject({
+      code: 'WARMPATH_RETRIEVAL_ERROR',
+      path: `${server.url}/base/collections/k%2Fb/points/query: result.points`,
+    });
   });
 });
 
@@ -175,6 +180,13 @@ describe('OpenSearch', () => {
         query: { knn: { embedding: { vector: [1, 0.5], k: 3, method_parameters: { ef_search: 64 } } } },
       },
     });
+  });
+
+  it('refuses an answer without hits, and names no password', async () => {
+    const withPassword = (url: string) => make(url.replace('://', '://operator:password@'));
+    const { retriever, server } = await asked(withPassword, () => ({ body: {} }));
+    const path = `${server.url}/kb/_search: hits.hits`;
+    await expect(allStages(retriever, 'q', 3)).rejects.toMatchObject({ code: 'WARMPATH_RETRIEVAL_ERROR', path });
   });
 
   it('says so where the index ran out of time, and what the server says where it fails', async () => {

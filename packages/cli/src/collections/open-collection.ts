@@ -2,13 +2,13 @@ import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { loadConfig } from '@warmpath/gateway';
-import type { Collection, Collections } from '@warmpath/retrieval';
+import type { Collection, Collections, CollectionsOptions as CollectionsSettings } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 
 /** The options of commands that work on collections. */
 export interface CollectionsOptions {
   readonly folder?: string;
-  /** A gateway's, for the folder and the embeddings. */
+  /** A gateway's, for the folder, the embeddings and the databases. */
   readonly config?: string;
   readonly tenant: string;
 }
@@ -23,7 +23,7 @@ const NO_ENGINE = 'http://127.0.0.1';
 export function addCollectionsOptions(command: Command): Command {
   return command
     .option('--folder <path>', 'folder of the collections (`collections.folder` of the gateway)')
-    .option('--config <file>', 'configuration of the gateway, for its `collections`: folder and embeddings')
+    .option('--config <file>', 'configuration of the gateway, for its `collections`: folder, embeddings and databases')
     .option('--tenant <name>', 'whose collections; those of a gateway that asks for no keys are `default`', 'default');
 }
 
@@ -43,22 +43,27 @@ export function collectionsFolder(environment: NodeJS.ProcessEnv): string {
   return join(data, 'warmpath', 'collections');
 }
 
+/** The databases that collections live in, by their names, as a gateway's file has them. */
+type Stores = NonNullable<CollectionsSettings['stores']>;
+
 /** Runs `body` with the collections that the command line names, and closes them. */
 export async function withCollections<Result>(
   { folder, config }: CollectionsOptions,
   environment: NodeJS.ProcessEnv,
-  body: (collections: Collections, folder: string) => Promise<Result>,
+  body: (collections: Collections, found: { readonly folder: string; readonly stores: Stores }) => Promise<Result>,
 ): Promise<Result> {
   const settings = config === undefined ? undefined : await collectionsSettings(config, environment);
   const named = folder ?? settings?.folder;
+  const stores = settings?.stores ?? {};
   const path = named === undefined ? collectionsFolder(environment) : resolve(named);
   // Only these commands need the database and the parsers.
   const { Collections: OpenedCollections } = await import('@warmpath/retrieval');
   const collections = new OpenedCollections(path, {
     embeddings: settings?.embeddings,
+    stores,
   });
   try {
-    return await body(collections, path);
+    return await body(collections, { folder: path, stores });
   } finally {
     await collections.close();
   }

@@ -1,5 +1,4 @@
 import { createReadStream } from 'node:fs';
-import { access } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import type { Collections, CollectionTotals } from '@warmpath/retrieval';
@@ -11,6 +10,7 @@ import {
   describeTotals,
   withCollections,
 } from '../collections/open-collection.js';
+import { showProgress, tellMissingVectors } from '../collections/tell-progress.js';
 import { addCommand, type CommandContext, examplesHelp } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
 import { writeLines } from '../files/write-lines.js';
@@ -20,7 +20,7 @@ import { formatTable } from '../terminal.js';
 export function addCollectionsCommand(program: Command, context: CommandContext): void {
   const group = program
     .command('collections')
-    .description('list, export, import and delete collections of documents')
+    .description('list, export, import, shorten and delete collections of documents')
     .addHelpText('after', examplesHelp('collections'))
     .addHelpText('after', EXIT_CODES_HELP);
   addCollectionsOptions(addCommand(group, 'list', 'the collections, with what they hold')).action(
@@ -38,6 +38,12 @@ export function addCollectionsCommand(program: Command, context: CommandContext)
     .action((name: string, file: string | undefined, options: CollectionsOptions) =>
       importCollection(name, file, options, context),
     );
+  addCollectionsOptions(addCommand(group, 'remove', 'take documents out; what is still in its file can come back'))
+    .argument('<name>', 'the collection')
+    .argument('<sources...>', 'ids of documents; files and folders, also such as are gone')
+    .action((name: string, sources: readonly string[], options: CollectionsOptions) =>
+      removeSources(name, sources, options, context),
+    );
   addCollectionsOptions(addCommand(group, 'delete', 'delete a collection and everything in it'))
     .argument('<name>', 'the collection')
     .action((name: string, options: CollectionsOptions) => deleteCollection(name, options, context));
@@ -50,9 +56,10 @@ async function readTotals(collections: Collections, tenant: string, name: string
 /** One that cannot be read is named on standard error, and keeps no other back. */
 function list(options: CollectionsOptions, context: CommandContext): Promise<void> {
   const { terminal, environment } = context;
-  return withCollections(options, environment, async (collections, folder) => {
+  return withCollections(options, environment, async (collections, { folder, stores }) => {
     const rows = [['collection', 'documents', 'passages', 'again', 'tokens', 'MB']];
-    const found = [];
+    const found: object[] = [];
+    const stored = collections.storedNames(options.tenant).map((name) => ({ name, store: stores[name]!.kind }));
     for (const name of await collections.names(options.tenant)) {
       const totals = await readTotals(collections, options.tenant, name).catch((error: unknown) => {
         if (!WarmpathError.isInstance(error)) throw error;
@@ -65,10 +72,14 @@ function list(options: CollectionsOptions, context: CommandContext): Promise<voi
       const counts = [documents, passages, duplicates, tokens].map((count) => count.toLocaleString('en'));
       rows.push([name, ...counts, (bytes / 1e6).toFixed(1)]);
     }
-    terminal.data(found);
-    if (found.length === 0 && context.exitCode === EXIT_CODES.ok)
+    terminal.data([...found, ...stored]);
+    if (found.length + stored.length === 0 && context.exitCode === EXIT_CODES.ok)
       terminal.line(`There are no collections in ${folder}. \`warmpath ingest docs\` makes one.`);
-    else if (found.length > 0) for (const line of formatTable(rows)) terminal.line(line);
+    if (found.length > 0) for (const line of formatTable(rows)) terminal.line(line);
+    if (stored.length === 0) return;
+    if (found.length > 0) terminal.line();
+    for (const line of formatTable([['collection', 'lives in'], ...stored.map(({ name, store }) => [name, store])]))
+      terminal.line(line);
   });
 }
 
@@ -94,33 +105,59 @@ function importCollection(
   name: string,
   file: string | undefined,
   options: CollectionsOptions,
-  { terminal, environment, stdin }: CommandContext,
+  context: CommandContext,
 ): Promise<void> {
+  const { terminal, environment, stdin } = context;
   return withCollections(options, environment, async (collections) => {
-    if (file !== undefined && file !== '-') await access(file).catch((cause: unknown) => refuseInput(file, cause));
+    // What can be read twice is read once before anything is taken in.
+    const isStream = file === undefined || file === '-';
+    const total = isStream ? undefined : await (await import('@warmpath/retrieval')).checkExport(piecesOf(file, stdin));
     const collection = await collections.getOrMake(options.tenant, name);
-    const applied = await collection.import(linesOf(file, stdin));
-    terminal.line(
-      `${counted(applied.added, 'document')} added, ${applied.changed} changed, ${applied.unchanged} as before.`,
-    );
+    const progress = showProgress(terminal);
+    let applied: Awaited<ReturnType<typeof collection.import>>;
+    try {
+      applied = await collection.import(piecesOf(file, stdin), {
+        onTaken: (documents) => progress.taken(documents, total),
+        onEmbedded: progress.embedded,
+      });
+    } finally {
+      progress.clear();
+    }
+    const { added, changed, unchanged, embedding } = applied;
+    const embedded = embedding === undefined ? '' : `, ${counted(embedding.embedded, 'passage')} embedded`;
+    terminal.line(`${counted(added, 'document')} added, ${changed} changed, ${unchanged} as before${embedded}.`);
     terminal.data({ collection: name, ...applied });
+    tellMissingVectors(embedding, context);
   });
 }
 
-async function* linesOf(file: string | undefined, stdin: Readable): AsyncIterable<string> {
-  let rest = '';
+/** The bytes of a file, or of standard input. */
+async function* piecesOf(file: string | undefined, stdin: Readable): AsyncIterable<Buffer> {
   try {
     // Opened when it is read: an error before that would have no listener.
-    const input = file === undefined || file === '-' ? stdin : createReadStream(file);
-    for await (const text of input.setEncoding('utf8')) {
-      const lines = (rest + String(text)).split('\n');
-      rest = lines.pop()!;
-      yield* lines;
-    }
+    const input = file === undefined || file === '-' ? stdin : createReadStream(file, { highWaterMark: 1 << 18 });
+    for await (const piece of input) yield typeof piece === 'string' ? Buffer.from(piece) : (piece as Buffer);
   } catch (cause) {
     refuseInput(file ?? 'standard input', cause);
   }
-  yield rest;
+}
+
+function removeSources(
+  name: string,
+  sources: readonly string[],
+  options: CollectionsOptions,
+  context: CommandContext,
+): Promise<void> {
+  const { terminal, environment } = context;
+  return withCollections(options, environment, async (collections) => {
+    const collection = await collections.get(options.tenant, name);
+    const { removed, unknown } = await collection.forget(sources);
+    terminal.line(`${counted(removed, 'document')} removed.`);
+    terminal.line(`Collection ${name}: ${describeTotals(collection)}.`);
+    for (const source of unknown) terminal.note(`${source}: no document, file or folder of this collection`);
+    terminal.data({ collection: name, removed, unknown, totals: collection.totals });
+    if (unknown.length > 0) context.exitCode = EXIT_CODES.failure;
+  });
 }
 
 function refuseInput(name: string, cause: unknown): never {

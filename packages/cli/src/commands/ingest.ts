@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
+import { extname } from 'node:path';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
-import { timeLeft } from '@warmpath/lab';
-import type { EmbeddingReport, IngestProgress, IngestReport } from '@warmpath/retrieval';
+import type { Collection, Collections, EmbeddingReport, IngestReport } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 import {
   addCollectionOption,
@@ -11,6 +11,7 @@ import {
   describeTotals,
   withCollections,
 } from '../collections/open-collection.js';
+import { showProgress, tellMissingVectors } from '../collections/tell-progress.js';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
@@ -26,13 +27,19 @@ interface IngestCommandOptions extends CollectionsOptions {
 const OVERLAP = 1 / 8;
 /** Errors that are printed; all are counted. */
 const ERRORS_SHOWN = 20;
+/** Names that are printed of files that were left out, and endings of names. */
+const SKIPPED_SHOWN = 5;
 
 /** Adds `warmpath ingest`. */
 export function addIngestCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'ingest', 'bring a collection to what files and folders say, to be asked from');
   addCollectionsOptions(addCollectionOption(command))
     .argument('<paths...>', 'files and folders: Markdown, text, HTML, PDF, JSON Lines, BEIR')
-    .option('--chunk-tokens <number>', 'most tokens of a passage, 128 to 512 (default: 384)', wholeNumber(128, 512))
+    .option(
+      '--chunk-tokens <number>',
+      'most tokens of a passage from now on, 128 to 512; as before if left out, and 384 at first',
+      wholeNumber(128, 512),
+    )
     .action((paths: readonly string[], options: IngestCommandOptions) =>
       withInterruption((signal) => ingest(paths, options, context, signal)),
     );
@@ -48,8 +55,12 @@ async function ingest(
   const { collection: name, tenant, chunkTokens } = options;
   await withCollections(options, environment, async (collections) => {
     // A name that was mistyped makes no collection.
-    await requireSome(paths);
+    const hints = await requireSome(paths, await known(collections, tenant, name));
     const collection = await collections.getOrMake(tenant, name);
+    const { tokens } = collection.chunks;
+    if (chunkTokens !== undefined && chunkTokens !== tokens && collection.totals.documents > 0) {
+      terminal.note(`Passages have at most ${chunkTokens} tokens from now on, and not ${tokens}: files are cut anew.`);
+    }
     let shown = 0;
     const progress = showProgress(terminal);
     let report: IngestReport & { readonly embedding?: EmbeddingReport };
@@ -71,51 +82,56 @@ async function ingest(
       progress.clear();
     }
     if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more that could not be read`);
+    if (report.skippedFiles > 0) terminal.note(`Left out, as they are not text: ${describeSkipped(report)}`);
     tell(terminal, report, { name, totals: describeTotals(collection) });
     terminal.data({ collection: name, ...report, totals: collection.totals });
-    const { embedding } = report;
-    if (embedding?.warning !== undefined) {
-      terminal.note(`Not all passages have vectors: ${embedding.warning.message}`);
-      terminal.note('They are found by their words. The same command goes on where this one stopped.');
-    }
-    if (report.errorCount > 0 || embedding?.warning !== undefined) context.exitCode = EXIT_CODES.failure;
+    if (report.errorCount > 0) context.exitCode = EXIT_CODES.failure;
+    tellMissingVectors(report.embedding, context);
+    for (const hint of hints) terminal.note(hint);
   });
 }
 
-/** Error: WARMPATH_USAGE where none of the paths can be read. */
-async function requireSome(paths: readonly string[]): Promise<void> {
-  let failure: WarmpathError | undefined;
+/** The collection, where it is there. */
+function known(collections: Collections, tenant: string, name: string): Promise<Collection | undefined> {
+  return collections.get(tenant, name).catch((error: unknown) => {
+    if (WarmpathError.isInstance(error) && error.code === 'WARMPATH_COLLECTION_NOT_FOUND') return undefined;
+    throw error;
+  });
+}
+
+/**
+ * What to do about paths that are gone and whose documents the collection still has.
+ * Error: WARMPATH_USAGE where none of the paths can be read.
+ */
+async function requireSome(paths: readonly string[], collection: Collection | undefined): Promise<string[]> {
+  const hints: string[] = [];
+  let failure: { readonly detail: string; readonly cause: unknown } | undefined;
+  let isSome = false;
   for (const path of paths) {
     try {
       await stat(path);
-      return;
+      isSome = true;
     } catch (cause) {
-      const detail = `cannot read ${path}: ${fileErrorReason(cause)}`;
-      failure ??= new WarmpathError('WARMPATH_USAGE', { path: 'paths', detail, cause });
+      failure ??= { detail: `cannot read ${path}: ${fileErrorReason(cause)}`, cause };
+      const isGone = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+      const documents = isGone && collection !== undefined ? await collection.documentsAt(path) : 0;
+      if (documents === 0) continue;
+      const command = `warmpath collections remove ${collection!.name} ${path}`;
+      hints.push(`The collection keeps ${counted(documents, 'document')} of ${path}; \`${command}\` takes them out.`);
     }
   }
-  if (failure !== undefined) throw failure;
+  if (isSome || failure === undefined) return hints;
+  const detail = [failure.detail, ...hints].join('. ');
+  throw new WarmpathError('WARMPATH_USAGE', { path: 'paths', detail, cause: failure.cause });
 }
 
-/** A line with the share that is done and the time left, on a terminal. `now`: milliseconds of a monotonic clock. */
-export function showProgress(terminal: Pick<Terminal, 'status'>, now: () => number = () => performance.now()) {
-  const startedAt = now();
-  let readAt = startedAt;
-  const share = (done: number, total: number) => (total === 0 ? 100 : Math.floor((100 * done) / total));
-  return {
-    update: ({ files, totalFiles, bytes, totalBytes }: IngestProgress) => {
-      readAt = now();
-      const left = timeLeft(readAt - startedAt, bytes, totalBytes);
-      terminal.status(`  ${share(bytes, totalBytes)} %  ${files} of ${totalFiles} files  ${left}`);
-    },
-    // After all is read: the pace of reading says nothing of an endpoint's.
-    embedded: (count: number, total: number) => {
-      const left = timeLeft(now() - readAt, count, total);
-      const passages = `${count.toLocaleString('en')} of ${total.toLocaleString('en')} passages embedded`;
-      terminal.status(`  ${share(count, total)} %  ${passages}  ${left}`);
-    },
-    clear: () => terminal.status(''),
-  };
+/** `a.docx, b.docx and 3 more (.docx, .png)`. */
+function describeSkipped({ skipped, skippedFiles }: IngestReport): string {
+  const shown = skipped.slice(0, SKIPPED_SHOWN);
+  const more = skippedFiles > shown.length ? ` and ${(skippedFiles - shown.length).toLocaleString('en')} more` : '';
+  const endings = [...new Set(skipped.map((name) => extname(name).toLowerCase()))].filter((ending) => ending !== '');
+  const kinds = [...endings.slice(0, SKIPPED_SHOWN), ...(endings.length > SKIPPED_SHOWN ? ['…'] : [])].join(', ');
+  return `${shown.join(', ')}${more}${more === '' || kinds === '' ? '' : ` (${kinds})`}`;
 }
 
 function tell(

@@ -199,12 +199,11 @@ export async function roomOf(client: EngineClient, signal: AbortSignal): Promise
 
 /**
  * The model of an engine with that room. The engine reuses to the token along a tree over cells and host memory, which
- * is a radix tree of both together, in tokens as Warmpath estimates; what goes first it decides by `pgdsf`, the model
- * by age. RAGCache's tree (`tiered`) knows that policy, but reuses whole documents only.
+ * is a radix tree of both together, in tokens as Warmpath estimates; what goes first is decided by `pgdsf`.
  */
 export function modelWithRoom({ deviceTokens, hostTokens }: EngineRoom, tokensPerEstimated: number): string {
   const tokens = Math.max(1, Math.round((deviceTokens + hostTokens) / tokensPerEstimated));
-  return tokens > MAX_TOKENS ? 'radix' : `radix:${tokens}`;
+  return tokens > MAX_TOKENS ? 'radix' : `radix:${tokens}:pgdsf`;
 }
 
 function opening(mark: string, systemPrompt: string): string {

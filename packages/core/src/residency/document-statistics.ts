@@ -9,8 +9,11 @@ export interface DocumentStatisticsOptions {
   readonly maxDocuments?: number;
 }
 
-/** Bytes of a document: a key of usual length, a map slot, an object, its places in the ring. */
+/** Bytes of a document: a key of usual length, a map slot, an object. */
 const DOCUMENT_BYTES = 256;
+/** Bytes of a request in the ring, and of each of its documents there. */
+const REQUEST_BYTES = 48;
+const PLACE_BYTES = 8;
 
 interface Statistic {
   frequency: number;
@@ -30,6 +33,8 @@ export class DocumentStatistics implements HotnessView {
   /** The documents of the requests in the window, as a ring of requests. */
   readonly #ring: (readonly Statistic[])[] = [];
   #requests = 0;
+  /** Documents of all requests in the ring. */
+  #places = 0;
 
   constructor(options: DocumentStatisticsOptions = {}) {
     this.#window = Math.max(1, options.window ?? 100);
@@ -48,7 +53,7 @@ export class DocumentStatistics implements HotnessView {
 
   /** Bytes held, estimated. */
   get bytes(): number {
-    return DOCUMENT_BYTES * this.#statistics.size;
+    return DOCUMENT_BYTES * this.#statistics.size + REQUEST_BYTES * this.#ring.length + PLACE_BYTES * this.#places;
   }
 
   frequency(key: string): number {
@@ -66,7 +71,9 @@ export class DocumentStatistics implements HotnessView {
   /** Enters one request's documents, and lets the request leave that falls out of the window. O(k). */
   record(keys: readonly string[]): void {
     const slot = this.#requests % this.#window;
-    for (const statistic of this.#ring[slot] ?? []) statistic.frequency--;
+    const left = this.#ring[slot] ?? [];
+    for (const statistic of left) statistic.frequency--;
+    this.#places += keys.length - left.length;
     this.#requests++;
     this.#ring[slot] = keys.map((key) => this.#count(key));
     for (const key of this.#statistics.keys()) {
@@ -79,6 +86,7 @@ export class DocumentStatistics implements HotnessView {
   clear(): void {
     this.#statistics.clear();
     this.#ring.length = 0;
+    this.#places = 0;
     this.#requests = 0;
   }
 

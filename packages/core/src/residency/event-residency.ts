@@ -4,8 +4,11 @@ import { pathOf, type ServedHistory, type ServedRequest } from './history.js';
 export interface EventResidencyOptions {
   /** Bound on blocks of the mirror. See `BlockIndexOptions`. */
   readonly maxBlocks?: number;
-  /** Documents in their places whose tokens are remembered; the least recently used go first. Default 65,536. */
-  readonly maxDocuments?: number;
+  /**
+   * Bytes of the documents in their places whose tokens are remembered, and of the names of their blocks; the least
+   * recently used go first. Default 32 MiB: 65,536 documents, or four million tokens in blocks of 16.
+   */
+  readonly maxBytes?: number;
 }
 
 /** The tokens that the engine made of a served prompt. */
@@ -53,7 +56,11 @@ const MOST_UNTOLD = 3;
 /** Names of adapters that are remembered; the one seen first goes first. */
 const MAX_ADAPTERS = 1_024;
 
-const DEFAULT_MAX_DOCUMENTS = 65_536;
+const DEFAULT_MAX_BYTES = 33_554_432;
+/** Bytes of a document in its place beside its blocks: an object, its map of children, its places in others. */
+const DOCUMENT_BYTES = 512;
+/** Bytes of a block that a document needs: its name, a map slot and a list of those that need it. */
+const CHAIN_BYTES = 128;
 
 /**
  * What one engine holds, by its own events: the most certain residency source. Events speak of tokens, requests of
@@ -65,22 +72,24 @@ const DEFAULT_MAX_DOCUMENTS = 65_536;
  * histories go on believing by themselves; what events say still counts. So does a history whose prompts' tokens cannot
  * be had (`giveUp`), and every path whose tokens are unknown: what cannot be looked up is not known to be gone.
  *
- * Cost: O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in blocks and documents.
+ * Cost: O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in blocks of the
+ * mirror, and in bytes of learned paths.
  */
 export class EventResidency {
   readonly #index: BlockIndex;
-  readonly #maxDocuments: number;
+  readonly #maxBytes: number;
   readonly #roots = new WeakMap<ServedHistory, PathRoot>();
   readonly #byChain = new Map<number, PlacedDocument[]>();
   /** By last use, the oldest first; a document is always newer than those behind it. */
   readonly #recent = new Set<PlacedDocument>();
   /** Models whose blocks the engine keeps apart from those of the model that they adapt. */
   readonly #adapters = new Set<string>();
+  #chains = 0;
   #isExact = false;
   #now = 0;
 
   constructor(options: EventResidencyOptions = {}) {
-    this.#maxDocuments = options.maxDocuments ?? DEFAULT_MAX_DOCUMENTS;
+    this.#maxBytes = options.maxBytes ?? DEFAULT_MAX_BYTES;
     this.#index = new BlockIndex({
       ...(options.maxBlocks !== undefined && { maxBlocks: options.maxBlocks }),
       onChange: (chain, isResident) => this.#blockChanged(chain, isResident),
@@ -106,6 +115,11 @@ export class EventResidency {
   /** Documents in their places whose tokens are known. */
   get documents(): number {
     return this.#recent.size;
+  }
+
+  /** Bytes of these documents and of the names of their blocks, estimated. */
+  get bytes(): number {
+    return DOCUMENT_BYTES * this.#recent.size + CHAIN_BYTES * this.#chains;
   }
 
   /** The mirror begins with an empty cache, and all events are received from now on. */
@@ -183,7 +197,7 @@ export class EventResidency {
       siblings = document.children;
     }
     this.#touch(parent);
-    while (this.#recent.size > this.#maxDocuments) this.#forget(this.#recent.values().next().value!);
+    while (this.bytes > this.#maxBytes) this.#forget(this.#recent.values().next().value!);
   }
 
   /**
@@ -277,6 +291,7 @@ export class EventResidency {
   #add(document: PlacedDocument): PlacedDocument {
     const { parent, root, key, chains } = document;
     (parent?.children ?? root.children).set(key, document);
+    this.#chains += chains.length;
     for (const chain of chains) {
       const others = this.#byChain.get(chain);
       if (others === undefined) this.#byChain.set(chain, [document]);
@@ -291,6 +306,7 @@ export class EventResidency {
     (document.parent?.children ?? document.root.children).delete(document.key);
     for (const each of subtree(document)) {
       this.#recent.delete(each);
+      this.#chains -= each.chains.length;
       for (const chain of each.chains) {
         const others = this.#byChain.get(chain)!.filter((other) => other !== each);
         if (others.length === 0) this.#byChain.delete(chain);

@@ -29,6 +29,8 @@ export interface PromptSlotsOptions {
   readonly savedTokens?: number;
   /** Saved prompts at most, so that what is kept here is bounded. Default unlimited. */
   readonly maxSaved?: number;
+  /** Spans of saved prompts at most, likewise. Default unlimited. */
+  readonly maxSavedSpans?: number;
   /** Whether every request saves the idle slots (`--cache-idle-slots`). Default true. */
   readonly savesIdleSlots?: boolean;
   /**
@@ -145,6 +147,7 @@ const NOTHING_REUSED: SlotReuse = { cachedTokens: 0, isLoaded: false, kept: 0 };
 export class PromptSlots {
   readonly #savedTokens: number;
   readonly #maxSaved: number;
+  readonly #maxSavedSpans: number;
   readonly #savesIdleSlots: boolean;
   readonly #clearsIdleSlots: boolean;
   readonly #slotCount: number;
@@ -158,6 +161,7 @@ export class PromptSlots {
     this.#slotCount = options.slots ?? AUTO_SLOTS;
     this.#savedTokens = options.savedTokens ?? Number.POSITIVE_INFINITY;
     this.#maxSaved = options.maxSaved ?? Number.POSITIVE_INFINITY;
+    this.#maxSavedSpans = options.maxSavedSpans ?? Number.POSITIVE_INFINITY;
     // Without room for saved prompts, llama-server switches this off.
     this.#savesIdleSlots = (options.savesIdleSlots ?? true) && this.#savedTokens > 0;
     this.#clearsIdleSlots = options.clearsIdleSlots ?? this.#slotCount === AUTO_SLOTS;
@@ -316,10 +320,16 @@ export class PromptSlots {
     const all = this.#saved.filter(({ prompt, tokens }) => commonTokens(prompt, one.prompt) < tokens);
     all.push(one);
     let total = 0;
-    for (const { tokens } of all) total += tokens;
-    let oldest = Math.max(0, all.length - this.#maxSaved);
-    for (let i = 0; i < oldest; i++) total -= all[i]!.tokens;
-    while (total > this.#savedTokens) total -= all[oldest++]!.tokens;
+    let spans = 0;
+    for (const { tokens, prompt } of all) {
+      total += tokens;
+      spans += prompt.length;
+    }
+    let oldest = 0;
+    while (all.length - oldest > this.#maxSaved || spans > this.#maxSavedSpans || total > this.#savedTokens) {
+      total -= all[oldest]!.tokens;
+      spans -= all[oldest++]!.prompt.length;
+    }
     this.#saved = oldest === 0 ? all : all.slice(oldest);
   }
 }

@@ -4,7 +4,7 @@ import { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from
 
 /** Bounds of what is remembered of conversations. */
 export interface ConversationLogOptions {
-  /** Bytes of all turns, two a character. Default 64 MiB. */
+  /** Bytes of all turns and of those who hold them. Default 64 MiB. */
   readonly maxBytes?: number;
   /** Milliseconds without use after which a conversation is forgotten. Default one hour. */
   readonly maxAgeMs?: number;
@@ -15,6 +15,13 @@ const DEFAULTS: Required<ConversationLogOptions> = { maxBytes: 67_108_864, maxAg
 /** Bytes of a turn beside its texts (objects, names, map slot), and of one step of its path. Generous. */
 const TURN_BYTES = 1_024;
 const STEP_BYTES = 128;
+/** Bytes of a character of a document; and of one that was added to a message, whose bytes are kept beside it. */
+const CHARACTER_BYTES = 2;
+const ADDED_CHARACTER_BYTES = 4;
+/** Bytes of a conversation, an end user and a tenant beside what each holds: objects, maps, sets, and names. */
+const CONVERSATION_BYTES = 512;
+const USER_BYTES = 512;
+const TENANT_BYTES = 1_024;
 /** One conversation holds at most this part of the log. A longer one is forgotten. */
 const LARGEST_PART = 1 / 4;
 
@@ -186,12 +193,23 @@ export class ConversationLog {
       return known;
     }
     const { tenant, user = NO_USER, session } = name;
-    const share = this.#tenants.get(tenant) ?? { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
-    this.#tenants.set(tenant, share);
-    const own = share.users.get(user) ?? { conversations: new Map(), bytes: 0 };
-    share.users.set(user, own);
-    const conversation: Conversation = { name, turnsAt: new Map(), bytes: 0, usedAt: now };
+    let share = this.#tenants.get(tenant);
+    if (share === undefined) {
+      share = { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
+      this.#tenants.set(tenant, share);
+      this.#resizeTenant(tenant, share, TENANT_BYTES);
+    }
+    let own = share.users.get(user);
+    if (own === undefined) {
+      own = { conversations: new Map(), bytes: 0 };
+      share.users.set(user, own);
+      this.#resizeUser(tenant, user, USER_BYTES);
+    }
+    // Callers name a conversation by what they know of it, which is not to be kept.
+    const kept = { tenant, user: name.user, session };
+    const conversation: Conversation = { name: kept, turnsAt: new Map(), bytes: 0, usedAt: now };
     own.conversations.set(session, conversation);
+    this.#resize(conversation, CONVERSATION_BYTES);
     this.#isSorted &&= now >= this.#latestAt;
     this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.add(conversation);
@@ -240,13 +258,21 @@ export class ConversationLog {
   /** The conversation holds so many bytes more. */
   #resize(conversation: Conversation, bytes: number): void {
     const { tenant, user = NO_USER } = conversation.name;
+    conversation.bytes += bytes;
+    this.#resizeUser(tenant, user, bytes);
+  }
+
+  #resizeUser(tenant: string, user: string, bytes: number): void {
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
-    conversation.bytes += bytes;
     own.bytes += bytes;
+    share.bySize.move(user, own.bytes - bytes, own.bytes);
+    this.#resizeTenant(tenant, share, bytes);
+  }
+
+  #resizeTenant(tenant: string, share: TenantShare, bytes: number): void {
     share.bytes += bytes;
     this.#bytes += bytes;
-    share.bySize.move(user, own.bytes - bytes, own.bytes);
     this.#bySize.move(tenant, share.bytes - bytes, share.bytes);
   }
 
@@ -286,8 +312,12 @@ export class ConversationLog {
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     own.conversations.delete(session);
-    if (own.conversations.size === 0) share.users.delete(user);
-    if (share.users.size === 0) this.#tenants.delete(tenant);
+    if (own.conversations.size > 0) return;
+    this.#resizeUser(tenant, user, -USER_BYTES);
+    share.users.delete(user);
+    if (share.users.size > 0) return;
+    this.#tenants.delete(tenant);
+    this.#resizeTenant(tenant, share, -TENANT_BYTES);
   }
 
   #isOld({ usedAt }: Conversation, now: number): boolean {
@@ -311,17 +341,21 @@ function turnsOf({ turnsAt }: Conversation, link: string): SentTurn[] {
 
 /** Holders by the power of two that their size reaches, so that one of the largest is found at once. */
 class SizeClasses {
-  readonly #classes: Set<string>[] = [];
+  /** Most holders are alone in their log, and there are many: a class that has none is no set. */
+  readonly #classes: (Set<string> | undefined)[] = [];
 
   /** A holder's size changed; 0 means that it holds nothing. O(1). */
   move(holder: string, before: number, after: number): void {
     const from = classOf(before);
     const to = classOf(after);
     if (from === to) return;
-    this.#classes[from]?.delete(holder);
+    const left = this.#classes[from];
+    left?.delete(holder);
+    if (left?.size === 0) this.#classes[from] = undefined;
     if (after <= 0) return;
-    while (this.#classes.length <= to) this.#classes.push(new Set());
-    this.#classes[to]!.add(holder);
+    while (this.#classes.length <= to) this.#classes.push(undefined);
+    const holders = this.#classes[to] ?? new Set();
+    this.#classes[to] = holders.add(holder);
   }
 
   /** A holder was used: of its size, it goes last. O(1). */
@@ -337,7 +371,7 @@ class SizeClasses {
    */
   largest(except?: string): string | undefined {
     for (let size = this.#classes.length - 1; size >= 0; size--) {
-      for (const holder of this.#classes[size]!) if (holder !== except) return holder;
+      for (const holder of this.#classes[size] ?? []) if (holder !== except) return holder;
     }
     return undefined;
   }
@@ -359,9 +393,9 @@ function mergeTurns(earlier: readonly SentTurn[], later: readonly SentTurn[]): r
 }
 
 function bytesOf(turn: SentTurn): number {
-  let characters = 0;
-  for (const { text } of turn.edits) characters += text.length;
+  let bytes = TURN_BYTES + STEP_BYTES * (turn.steps.length + turn.order.length);
+  for (const { text } of turn.edits) bytes += ADDED_CHARACTER_BYTES * text.length;
   for (const { content, shown, title, label } of turn.documents)
-    characters += content.length + (shown?.length ?? 0) + (title?.length ?? 0) + label.length;
-  return TURN_BYTES + STEP_BYTES * (turn.steps.length + turn.order.length) + 2 * characters;
+    bytes += CHARACTER_BYTES * (content.length + (shown?.length ?? 0) + (title?.length ?? 0) + label.length);
+  return bytes;
 }

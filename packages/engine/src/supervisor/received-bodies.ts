@@ -10,6 +10,11 @@ const LARGEST_HELD = 8;
  */
 const AT_ONCE_BYTES = 262_144;
 
+/** Room for a body of unknown length at first; it doubles. */
+const FIRST_BYTES = 16_384;
+
+const NOTHING = Buffer.alloc(0);
+
 /** Why a body is not received: it is too large, or others take all the memory that there is for bodies. */
 export const REFUSED_BODIES = ['too_large', 'no_room'] as const;
 export type RefusedBody = (typeof REFUSED_BODIES)[number];
@@ -38,20 +43,25 @@ export class ReceivedBodies {
     const limitBytes = this.#limitBytes();
     const announced = Number(request.headers['content-length'] ?? 0);
     let bytes = 0;
-    const count = (more: number): void => {
-      bytes += more;
-      this.#heldBytes += more;
-      const isTooLarge = Math.max(bytes, announced) > limitBytes;
-      if (isTooLarge || this.#heldBytes > LARGEST_HELD * limitBytes) {
+    const makeRoom: MakeRoom = (buffer, length) => {
+      const isTooLarge = Math.max(length, announced) > limitBytes;
+      if (!isTooLarge && length <= buffer.length) return buffer;
+      const room = Math.max(length, Math.min(Math.max(FIRST_BYTES, 2 * buffer.length), announced || limitBytes));
+      if (isTooLarge || this.#heldBytes - bytes + room > LARGEST_HELD * limitBytes) {
         // It holds nothing from here on, so that others find room.
         this.#heldBytes -= bytes;
         bytes = 0;
         this.#onRefused(isTooLarge ? 'too_large' : 'no_room');
         throw isTooLarge ? tooLarge(limitBytes) : noRoom();
       }
+      this.#heldBytes += room - bytes;
+      bytes = room;
+      const grown = Buffer.allocUnsafeSlow(room);
+      buffer.copy(grown);
+      return grown;
     };
     try {
-      const body = await receive(request, count);
+      const body = await receive(request, makeRoom);
       if (body !== 'left') {
         await use(body);
       }
@@ -70,10 +80,14 @@ function noRoom(): WarmpathError {
   return new WarmpathError('WARMPATH_OVERLOADED', { detail });
 }
 
+/** The buffer, or a larger one with the same bytes, with room for so many. Throws where there is none. */
+type MakeRoom = (buffer: Buffer, length: number) => Buffer;
+
 /** @returns The whole body, or that the client went away before it had sent it. */
-function receive(request: IncomingMessage, count: (bytes: number) => void): Promise<Buffer | 'left'> {
+function receive(request: IncomingMessage, makeRoom: MakeRoom): Promise<Buffer | 'left'> {
   return new Promise((resolve, reject) => {
-    const parts: Buffer[] = [];
+    let buffer: Buffer = NOTHING;
+    let length = 0;
     let refusal: unknown;
     let received = 0;
     request.on('data', (part: Buffer) => {
@@ -86,17 +100,15 @@ function receive(request: IncomingMessage, count: (bytes: number) => void): Prom
         return;
       }
       try {
-        count(part.length);
-        parts.push(part);
+        buffer = makeRoom(buffer, received);
+        length += part.copy(buffer, length);
       } catch (error) {
         // The rest is read and dropped: a client that is still sending would not read why.
         refusal = error;
-        parts.length = 0;
+        buffer = NOTHING;
       }
     });
-    request.once('end', () =>
-      refusal === undefined ? resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts)) : reject(refusal),
-    );
+    request.once('end', () => (refusal === undefined ? resolve(buffer.subarray(0, length)) : reject(refusal)));
     request.once('close', () => resolve('left'));
     request.once('error', () => resolve('left'));
   });

@@ -90,7 +90,6 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
   const records = new RecordReader(child.process.stdio[RECORDS_DESCRIPTOR] as Readable);
   // Without it nothing can be streamed.
   void records.closed.then(() => child.process.kill('SIGKILL'));
-  let asked: Promise<boolean> | undefined;
   // What is in flight hears of it through its own connection.
   void child.exited.then(() => pool.destroy());
   return {
@@ -101,13 +100,7 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
     pool,
     records,
     exited: child.exited.then((exit) => (hang === undefined ? exit : { ...exit, error: hang })),
-    isAlive: () => {
-      // After a crash, everything that was in flight asks at once.
-      asked ??= isAlive(child).finally(() => {
-        asked = undefined;
-      });
-      return asked;
-    },
+    isAlive: questionTo(child),
     stop: (graceMs) => {
       endWatch();
       return stopChild(child, graceMs + STOP_MARGIN_MS);
@@ -115,29 +108,41 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
   };
 }
 
-/** Questions that were asked, which gives each its own number. */
-let questions = 0;
-
-/** One whose loop has failed says so before it answers anything else, and ends as soon as everybody knows. */
-function isAlive({ process: child, exited }: ListeningChild): Promise<boolean> {
-  // An answer to an earlier question may still be on its way from a process that is gone.
-  const id = questions++;
-  return new Promise((resolve) => {
-    const onMessage = (message: ChildMessage): void => {
-      if (message.type === 'pong' && message.id === id) {
-        child.off('message', onMessage);
-        if (!message.isEnding) {
-          resolve(true);
-        }
-      }
-    };
-    child.on('message', onMessage);
-    void exited.then(() => {
-      child.off('message', onMessage);
-      resolve(false);
-    });
-    const ping: ParentMessage = { type: 'ping', id };
-    // A closed channel means that the process is about to be gone.
-    child.send(ping, () => undefined);
+/**
+ * What asks a process whether it still answers. One whose loop has failed says so before it answers anything else, and
+ * ends as soon as everybody knows. Listens once for all questions: a worker may live for ever, and each of its failures
+ * is a question.
+ */
+export function questionTo({
+  process: child,
+  exited,
+}: Pick<ListeningChild, 'process' | 'exited'>): () => Promise<boolean> {
+  /** The number of the latest question: the heartbeat's have none. */
+  let number = 0;
+  let asked: Promise<boolean> | undefined;
+  let answer: ((isAlive: boolean) => void) | undefined;
+  let isGone = false;
+  const settle = (isAlive: boolean): void => {
+    answer?.(isAlive);
+    answer = undefined;
+    asked = undefined;
+  };
+  child.on('message', (message: ChildMessage) => {
+    if (message.type === 'pong' && message.id === number && !message.isEnding) settle(true);
   });
+  void exited.then(() => {
+    isGone = true;
+    settle(false);
+  });
+  return () => {
+    if (isGone) return Promise.resolve(false);
+    // After a crash, everything that was in flight asks at once.
+    asked ??= new Promise((resolve) => {
+      answer = resolve;
+      const ping: ParentMessage = { type: 'ping', id: ++number };
+      // A closed channel means that the process is about to be gone.
+      child.send(ping, () => undefined);
+    });
+    return asked;
+  };
 }

@@ -11,7 +11,7 @@ import { type ByteSpan, JsonScanner } from '../intake/json-scanner.js';
 import type { RequestSwitches } from '../intake/parse-request.js';
 import { SLICE_SIZE } from '../intake/work-slices.js';
 import { TenantCache } from '../observe/tenant-cache.js';
-import { escaped } from '../render/insert-documents.js';
+import { escaped, ownBytes } from '../render/insert-documents.js';
 
 interface Entry {
   /** The JSON that the document came in. */
@@ -51,6 +51,7 @@ export class DocumentCache {
   readonly #seenOnce = new Int32Array(CANDIDATES);
   /** Rendered documents, for as long as anybody holds the document. */
   readonly #rendered = new WeakMap<Document, Buffer>();
+  readonly #remembered = new WeakSet<Document>();
 
   constructor(options: DocumentCacheOptions) {
     this.#options = options;
@@ -119,6 +120,7 @@ export class DocumentCache {
     let rendered = this.#rendered.get(document);
     if (rendered === undefined) {
       rendered = escaped(renderDocument(document, this.#options.template));
+      if (this.#remembered.has(document)) rendered = ownBytes(rendered);
       this.#rendered.set(document, rendered);
     }
     return rendered;
@@ -138,7 +140,8 @@ export class DocumentCache {
     // The JSON, the rendered bytes and the texts of the document.
     const bytes = ENTRY_BYTES + 2 * json.length + 2 * document.content.length;
     if (bytes > this.#options.maxBytes * LARGEST_PART) return;
-    this.#entries.set(tenant, key.toString(36), { json: Buffer.from(json), document }, bytes);
+    this.#remembered.add(document);
+    this.#entries.set(tenant, key.toString(36), { json: ownBytes(json), document }, bytes);
   }
 }
 

@@ -54,7 +54,7 @@ export async function answerInStages(
   const pipeline = new SpeculativePipeline({
     maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING * gateway.engines.all.length,
     agreement: 'set',
-    isWorthTrying: (stage) => gate.mayStart(stage),
+    isWorthTrying: (stage) => mayWaste(gateway, collections) && gate.mayStart(stage),
   });
   const warming = isTranslated ? undefined : warmDuringSearch(gateway, () => retrieval.withDocuments([]));
   const stages: (readonly string[])[] = [];
@@ -116,6 +116,14 @@ export async function answerInStages(
     warming?.end();
     call.reply.raw.removeListener('close', leave);
   }
+}
+
+/**
+ * Whether prompts may go out that are perhaps not the final ones: where the operator says how many, and on engines of
+ * one's own. Others may be paid for by the token.
+ */
+function mayWaste({ engines }: Gateway, { settings }: OpenCollections): boolean {
+  return settings.wastedShare !== undefined || engines.all.every(({ dialect }) => dialect.owners.length > 0);
 }
 
 /** A generation that cannot start is nobody's loss: the answer is asked for when the search is over. */

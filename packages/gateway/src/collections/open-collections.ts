@@ -19,15 +19,25 @@ const MOST_LISTED = 64;
 const MOST_COLLECTIONS = 100;
 /** The n-th stage by which a caller may end a search at most. No search has as many. */
 export const MOST_STAGES = 32;
-/** Kinds of what searches go without that the log distinguishes. */
-const MOST_LOGGED = 64;
-
 /** Warnings as a caller reads them; left out where there are none. */
 export interface ClientWarnings {
   readonly warnings?: readonly Warning[];
 }
 
 const NONE: readonly never[] = [];
+
+/** Who asks, as the log has it. */
+export type Asker = Pick<FastifyRequest, 'exchange' | 'log'>;
+
+/** What a collection was asked for. */
+interface Operation {
+  readonly tenant: string;
+  readonly name: string;
+  readonly kind: 'search' | 'write' | 'list';
+}
+
+/** Where a failure stands that ended the whole operation, beside the parts that others went without. */
+const WHOLE = '';
 
 /** What is known of the searches of a collection. */
 interface Searched {
@@ -37,6 +47,8 @@ interface Searched {
   failed: number;
   /** Of those that did not fail. */
   ms: number;
+  /** What the log says already of what each kind of operation went without, by the part and the code. */
+  readonly logged: Map<Operation['kind'], ReadonlyMap<string, ReadonlySet<string>>>;
 }
 
 interface Observer {
@@ -53,8 +65,6 @@ export class OpenCollections {
   readonly #observer: Observer;
   /** By place (`placeOf`). */
   readonly #searched = new Map<string, Searched>();
-  /** What the log says already of what searches go without. */
-  readonly #logged = new Set<string>();
 
   private constructor(settings: Settings, collections: Collections, observer: Observer) {
     this.settings = settings;
@@ -108,22 +118,23 @@ export class OpenCollections {
     const { gates } = this.#searchedOf(tenant, name);
     let gate = gates.get(stages);
     if (gate === undefined) {
-      gate = new SpeculationGate({ wastedShare: this.settings.wastedShare });
+      const { wastedShare } = this.settings;
+      gate = new SpeculationGate(wastedShare === undefined ? {} : { wastedShare });
       gates.set(stages, gate);
     }
     return gate;
   }
 
   /**
-   * The stages of a search, whose time is noted; it ends with the n-th where `stages` says so. Errors: those of
-   * `searchable`, and those of the search.
+   * The stages of a search, whose time is noted; it ends with the n-th where `stages` says so. What it went without, or
+   * failed for, is logged. Errors: those of `searchable`, and those of the search as a caller may read them.
    */
   async *search(
-    tenant: string,
-    name: string,
-    { text, ...options }: { readonly text: string } & SearchOptions,
+    asker: Asker,
+    { tenant, name, text, ...options }: { tenant: string; name: string; text: string } & SearchOptions,
   ): AsyncGenerator<Stage, void> {
     const { retriever } = await this.searchable(tenant, name);
+    const operation = { tenant, name, kind: 'search' } as const;
     const searched = this.#searchedOf(tenant, name);
     const startedAt = this.#observer.now();
     const { signal, stages } = options;
@@ -136,13 +147,16 @@ export class OpenCollections {
           searched.ms += ms;
           this.#observer.searched(ms);
         }
+        // A search that was cut short says nothing of the parts that it did not get to.
+        if (given.final) this.wentWithout(asker, operation, given.warnings);
         yield stage;
         if (stage.final) return;
       }
     } catch (error) {
       // Who leaves, or asks for what cannot be, says nothing about the collection.
-      if (!signal.aborted && !isCallersFault(error)) searched.failed++;
-      throw error;
+      if (signal.aborted || isCallersFault(error)) throw error;
+      searched.failed++;
+      throw this.#clientError(asker, operation, error);
     }
   }
 
@@ -162,7 +176,7 @@ export class OpenCollections {
     let searched = this.#searched.get(place);
     if (searched === undefined) {
       if (this.#searched.size === MOST_SEARCHED) this.#searched.delete(this.#searched.keys().next().value!);
-      searched = { gates: new Map(), searches: 0, failed: 0, ms: 0 };
+      searched = { gates: new Map(), searches: 0, failed: 0, ms: 0, logged: new Map() };
       this.#searched.set(place, searched);
     }
     return searched;
@@ -170,24 +184,46 @@ export class OpenCollections {
 
   /**
    * What a caller learns of what a search or a write went without: not the addresses of servers that only the operator
-   * knows. The log says it once, and again after it was there in between.
+   * knows.
    */
-  clientWarnings(
-    { exchange, log }: Pick<FastifyRequest, 'exchange' | 'log'>,
-    warnings: readonly Warning[] = NONE,
-  ): ClientWarnings {
+  clientWarnings({ exchange }: Asker, warnings: readonly Warning[] = NONE): ClientWarnings {
     exchange.retrievalWarnings = warnings;
-    if (warnings.length === 0) {
-      this.#logged.clear();
-      return {};
-    }
-    for (const { code, path, message } of warnings) {
-      const kind = `${code} ${path}`;
-      if (this.#logged.has(kind) || this.#logged.size === MOST_LOGGED) continue;
-      this.#logged.add(kind);
-      log.warn({ requestId: exchange.requestId, code, path, reason: message }, 'went without');
-    }
+    if (warnings.length === 0) return {};
     return { warnings: warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message })) };
+  }
+
+  /**
+   * Logs what an operation on a collection went without, once, and again after that part was there in between: the next
+   * operation of the same kind, on the same collection, that has no warning of it.
+   */
+  wentWithout(
+    { exchange, log }: Asker,
+    { tenant, name, kind }: Operation,
+    warnings: readonly Warning[] = NONE,
+    message = 'went without',
+  ): void {
+    const before = this.#searched.get(this.#collections.placeOf(tenant, name))?.logged.get(kind);
+    if (before === undefined && warnings.length === 0) return;
+    const now = new Map<string, Set<string>>();
+    for (const { code, path, message: reason } of warnings) {
+      const codes = now.get(path) ?? new Set(before?.get(path));
+      now.set(path, codes);
+      if (codes.has(code)) continue;
+      codes.add(code);
+      log.warn({ requestId: exchange.requestId, collection: name, code, path, reason }, message);
+    }
+    this.#searchedOf(tenant, name).logged.set(kind, now);
+  }
+
+  /**
+   * A failure as a caller reads it: of a server that only the operator knows, the code and the table's words.
+   * The log has the rest, once as for `wentWithout`.
+   */
+  #clientError(asker: Asker, operation: Operation, error: unknown): unknown {
+    if (!WarmpathError.isInstance(error) || error.type !== 'upstream_error') return error;
+    const { code, message } = error;
+    this.wentWithout(asker, operation, [{ code, path: WHOLE, message }], `${operation.kind} failed`);
+    return new WarmpathError(code, { cause: error });
   }
 
   close(): Promise<void> {

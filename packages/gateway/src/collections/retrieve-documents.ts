@@ -1,4 +1,4 @@
-import type { SpeculationGate } from '@warmpath/core';
+import { type SpeculationGate, WarmpathError } from '@warmpath/core';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { type Call, isReadable } from '../arrange/prepare-prompt.js';
 import { SESSION_HEADER } from '../dispatch/headers.js';
@@ -38,6 +38,8 @@ interface Retrieval {
 }
 
 const FIELDS = ['collection', 'k', 'query', 'stages'];
+/** Characters of a collection's name. */
+const LONGEST_NAME = 64;
 /** Passages of one answer. */
 const MOST_PASSAGES = 100;
 /** Ids of documents that a prompt takes have this length at most; the end of an id tells it from others. */
@@ -77,7 +79,7 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
     call,
     gate: collections.gateOf(tenant, collection, stages),
     mayNotSpeculate: namesConversation(call, body, switches),
-    search: (signal) => collections.search(tenant, collection, { text: query, k, stages, signal }),
+    search: (signal) => collections.search(call.request, { tenant, name: collection, text: query, k, stages, signal }),
     withDocuments(passages) {
       const documents = passages.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
       const bytes = applyEdits(call.body, [...edits, body.with('documents', JSON.stringify(documents))]);
@@ -134,6 +136,8 @@ function readRetrieval(
   }
   const own = collection ?? model?.collection;
   if (own === undefined) throw invalid(`${path}.collection`, 'the name of a collection was expected');
+  // What is known of searches is kept by name, whether there is such a collection or not.
+  if (own.length > LONGEST_NAME) throw new WarmpathError('WARMPATH_COLLECTION_NAME', { path: `${path}.collection` });
   // What the operator lends is the collection that he named, and no other of its tenant.
   const lender = own === model?.collection ? model.tenant : undefined;
   const tenant = lender ?? collectionTenant(config, request.exchange.caller);

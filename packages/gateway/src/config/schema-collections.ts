@@ -27,9 +27,25 @@ const embeddings = z.strictObject({
     .max(256)
     .describe('Its model. A collection is searched with the model that its passages were embedded with.'),
   apiKey: z.string().min(1).optional().describe('Its key. Best taken from the environment.'),
-  dimensions: count(16_384)
+  dimensions: count(4_096)
     .optional()
     .describe("Dimensions to ask for, of a model that can shorten its vectors; the model's own if left out."),
+  queryPrefix: text(500)
+    .optional()
+    .describe(
+      'Put before each question, as E5, Nomic, Arctic and other models want it: `query: `. Nothing if left out.',
+    ),
+  passagePrefix: text(500)
+    .optional()
+    .describe(
+      'Put before each passage: `passage: `. Nothing if left out. Another one makes other vectors, as another model does.',
+    ),
+  timeoutMs: count(3_600_000)
+    .default(30_000)
+    .describe('Milliseconds for one request of vectors of passages, 64 at most, new tries included.'),
+  questionTimeoutMs: count(60_000)
+    .default(2_000)
+    .describe("Milliseconds that a search waits for its question's vector before it goes by words alone."),
 });
 
 const rerank = z.strictObject({
@@ -114,9 +130,9 @@ export const collections = z
       .number()
       .min(0)
       .max(1)
-      .default(0.1)
+      .optional()
       .describe(
-        'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search.',
+        'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search. If left out, 0.1, and 0 as long as an engine is a hosted API or of an unknown kind: it may be paid for by the token.',
       ),
     maxBytes: count(1_099_511_627_776)
       .default(10_737_418_240)

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ConversationName,
   type ConversationStore,
@@ -20,6 +21,9 @@ export interface RecallOptions {
   readonly failed: (defect: unknown) => void;
 }
 
+/** Milliseconds in which a turn reaches a shared store from the gateway that has answered it. */
+const REACHES_STORE_MS = 50;
+
 /** Finds what a named conversation's earlier turns were rendered to. Without a name, nothing is ever recalled. */
 export class Conversations {
   readonly store: ConversationStore;
@@ -30,7 +34,7 @@ export class Conversations {
 
   /**
    * What is known of the conversation that a prompt continues. Cost: O(body), mostly native: 0.3 ms for 400 KB; with a
-   * shared store, one look-up.
+   * shared store, one look-up, and a second one 50 ms later before the conversation counts as forgotten.
    *
    * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` where documents of earlier turns may be missing and the
    * request does not ask for a marked answer; `WARMPATH_STORE_UNAVAILABLE` where that is because the shared store did
@@ -48,20 +52,29 @@ export class Conversations {
       isMissed = true;
       missed(reason);
     };
-    const found = orInstead<TurnLookup>(
-      () => this.store.find(name, links, now, missedFor),
-      (defect) => {
-        isMissed = true;
-        failed(defect);
-        return () => [];
-      },
-    );
-    const recalled = (turnsAt: TurnLookup): RecalledHistory => {
-      const history = recallHistory({ ...name, messages: prompt, links }, turnsAt);
+    const find = () =>
+      orInstead<TurnLookup>(
+        () => this.store.find(name, links, now, missedFor),
+        (defect) => {
+          isMissed = true;
+          failed(defect);
+          return () => [];
+        },
+      );
+    const recalled = (turnsAt: TurnLookup) => recallHistory({ ...name, messages: prompt, links }, turnsAt);
+    const unlessRefused = (history: RecalledHistory): RecalledHistory => {
       if (history.isForgotten && conversation.forgotten === 'refuse') throw forgotten(isMissed);
       return history;
     };
-    return found instanceof Promise ? found.then(recalled) : recalled(found);
+    const found = find();
+    if (!(found instanceof Promise)) return unlessRefused(recalled(found));
+    return found.then(async (turnsAt) => {
+      const history = recalled(turnsAt);
+      if (!history.isForgotten || isMissed) return unlessRefused(history);
+      // The client is as fast as the gateway that answered it: what that one writes may be on its way.
+      await sleep(REACHES_STORE_MS);
+      return unlessRefused(recalled(await find()));
+    });
   }
 }
 

@@ -22,6 +22,8 @@ export interface CompletedPrompt {
   readonly model: string | undefined;
   /** What the engine had cached of it, where it says so. */
   readonly cachedTokens: number | undefined;
+  /** Bytes of the bodies that are kept alive with it. */
+  readonly bytes: number;
 }
 
 export interface KvResidencyParts {
@@ -61,8 +63,9 @@ function believedSteps({ preamble, trace: { cachedDocuments } }: Arrangement): n
   return (preamble === undefined ? 0 : 1 + (preamble.steps?.length ?? 0)) + cachedDocuments;
 }
 
-/** Prompts whose tokens are still to be asked for; one more is not followed. */
+/** Prompts whose tokens are still to be asked for, and bytes of their bodies; one more is not followed. */
 const MAX_WAITING = 64;
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 /** Bytes of an answer: a hundred thousand tokens with their texts. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const ANSWER_MS = 10_000;
@@ -119,6 +122,7 @@ export class KvResidency {
   readonly #parts: KvResidencyParts;
   readonly #events: EngineEvents;
   readonly #waiting: CompletedPrompt[] = [];
+  #waitingBytes = 0;
   #subscriber: ZmqSubscriber | undefined;
   /** Whose prompt the engine is asked about. */
   #asked: ServedHistory | undefined;
@@ -171,21 +175,28 @@ export class KvResidency {
   completed(prompt: CompletedPrompt): void {
     const isKnown = prompt.arrangements.every((arrangement) => this.events.knows(prompt.history, arrangement));
     if (isKnown) this.#settle(prompt);
-    else if (this.#waiting.length < MAX_WAITING && this.#parts.now() >= this.#notBefore) {
+    else if (this.#hasRoomFor(prompt) && this.#parts.now() >= this.#notBefore) {
       this.#waiting.push(prompt);
+      this.#waitingBytes += prompt.bytes;
       if (this.#asked === undefined) this.#askNext();
     } else this.#giveUp(prompt);
   }
 
   async close(): Promise<void> {
     this.#waiting.length = 0;
+    this.#waitingBytes = 0;
     await this.#subscriber?.close();
+  }
+
+  #hasRoomFor({ bytes }: CompletedPrompt): boolean {
+    return this.#waiting.length < MAX_WAITING && this.#waitingBytes + bytes <= MAX_WAITING_BYTES;
   }
 
   #askNext(): void {
     const prompt = this.#waiting.shift();
     this.#asked = prompt?.history;
     if (prompt === undefined) return;
+    this.#waitingBytes -= prompt.bytes;
     const request = prompt.request();
     if (request === undefined) {
       this.#giveUp(prompt);

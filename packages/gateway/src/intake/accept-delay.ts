@@ -5,6 +5,16 @@ const MOST_PROBES = 16;
 /** What the kernel waits before it asks again for a connection that found the queue full, in milliseconds. */
 const RETRANSMIT_MS = 1_000;
 
+/** Such a wait, in milliseconds, behind so many others is a queue; one without them is a long turn of the loop. */
+const QUEUE = { waitMs: 50, connections: 8 };
+
+export interface AcceptDelayParts {
+  /** The monotonic clock of the process, in milliseconds. */
+  readonly now: () => number;
+  /** Called whenever a look finds that connections wait for others to be accepted. */
+  readonly waited: () => void;
+}
+
 interface Probe {
   readonly socket: Socket;
   readonly startedAt: number;
@@ -14,14 +24,14 @@ interface Probe {
 
 /**
  * Measures how long new connections wait in the kernel's queue. The event loop accepts one connection per turn (libuv
- * 1.45 and later), so a queue of thousands may stand before a loop whose turns are short. Nobody tells how long that
- * queue is. Therefore this connects to the server's own port at each look, while others connect, and takes the time
- * until its connection is accepted. Connections are accepted in the order in which they came: one that is overtaken
- * found the queue full.
+ * 1.45 and later) or a few (`ListeningHandles`), so a queue of thousands may stand before a loop whose turns are short.
+ * Nobody tells how long that queue is. Therefore this connects to the server's own port at each look, while others
+ * connect, and takes the time until its connection is accepted. Connections are accepted in the order in which they
+ * came: one that is overtaken found the queue full.
  */
 export class AcceptDelay {
   readonly #server: Server;
-  readonly #now: () => number;
+  readonly #parts: AcceptDelayParts;
   /** Those that were not accepted yet, the oldest first. */
   #probes: Probe[] = [];
   /** What the latest one that was accepted had waited, and how many were accepted before it. */
@@ -36,9 +46,9 @@ export class AcceptDelay {
   };
 
   /** @param server listens at an address and port */
-  constructor(server: Server, now: () => number) {
+  constructor(server: Server, parts: AcceptDelayParts) {
     this.#server = server;
-    this.#now = now;
+    this.#parts = parts;
     // Before whoever serves connections: there is nothing to serve in these.
     server.prependListener('connection', this.#onConnection);
   }
@@ -48,7 +58,7 @@ export class AcceptDelay {
    * measurement.
    */
   look(): { readonly acceptMs: number; readonly acceptQueue: number } {
-    const now = this.#now();
+    const now = this.#parts.now();
     const oldest = this.#probes[0];
     const openMs = oldest === undefined ? 0 : now - oldest.startedAt;
     const openBehind = oldest === undefined ? 0 : this.#accepted - oldest.accepted;
@@ -59,6 +69,7 @@ export class AcceptDelay {
     this.#waitedMs = 0;
     this.#stoodBehind = 0;
     this.#hasOverflowed = false;
+    if (acceptMs > QUEUE.waitMs && acceptQueue >= QUEUE.connections) this.#parts.waited();
     if (isBusy && this.#probes.length < MOST_PROBES) this.#probe(now);
     return { acceptMs, acceptQueue };
   }
@@ -80,7 +91,9 @@ export class AcceptDelay {
       accepted: this.#accepted,
     };
     // Files or ports may have run out, which the next one finds out again.
-    probe.socket.on('error', () => this.#remove(probe));
+    probe.socket.on('error', () => {
+      this.#probes = this.#probes.filter((other) => other !== probe);
+    });
     probe.socket.unref();
     this.#probes.push(probe);
   }
@@ -93,22 +106,15 @@ export class AcceptDelay {
       ({ socket }) => socket.localPort === remotePort && socket.localAddress === unmapped(remoteAddress),
     );
     if (probe === undefined) return false;
+    this.#waitedMs = this.#parts.now() - probe.startedAt;
+    this.#stoodBehind = this.#accepted - probe.accepted;
+    const overtaken = this.#probes.splice(0, this.#probes.indexOf(probe) + 1).slice(0, -1);
+    if (overtaken.length > 0) this.#hasOverflowed = true;
+    for (const { socket } of overtaken) socket.destroy();
     // Both ends go without the wait in which a port stays taken.
     probe.socket.resetAndDestroy();
     accepted.destroy();
-    this.#waitedMs = this.#now() - probe.startedAt;
-    this.#stoodBehind = this.#accepted - probe.accepted;
-    for (const earlier of this.#probes.slice(0, this.#probes.indexOf(probe))) {
-      this.#hasOverflowed = true;
-      this.#remove(earlier);
-    }
-    this.#remove(probe);
     return true;
-  }
-
-  #remove(probe: Probe): void {
-    probe.socket.destroy();
-    this.#probes = this.#probes.filter((other) => other !== probe);
   }
 }
 

@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isLoopback } from '../config/schema-server.js';
@@ -75,7 +74,7 @@ function enter(
   caller: Caller,
 ): WarmpathError | undefined {
   exchange.caller = caller;
-  const overload = shedder.refusal(caller.tenant, performance.now());
+  const overload = shedder.refusal(caller.tenant);
   if (overload !== undefined) return overload;
   const { key } = caller;
   if (key === undefined) return undefined;

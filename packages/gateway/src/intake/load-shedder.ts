@@ -20,7 +20,7 @@ export interface ProcessLoad {
 export type SheddingReason = 'event_loop' | 'heap';
 
 export interface LoadShedderParts {
-  /** The monotonic clock, in milliseconds. */
+  /** The monotonic clock of the process, in milliseconds: simulated time says nothing of its load. */
   readonly now: () => number;
   /** Whether any request with a body is under way. */
   readonly isBusy: () => boolean;
@@ -161,9 +161,10 @@ export class LoadShedder {
     if (reason !== before) this.#parts.changed(reason, load);
   }
 
-  /** Why a request of that tenant is refused, by the real clock; `undefined` where it may go on. O(1). */
-  refusal(tenant: string, now: number): WarmpathError | undefined {
+  /** Why a request of that tenant, which came just now, is refused; `undefined` where it may go on. O(1). */
+  refusal(tenant: string): WarmpathError | undefined {
     if (this.#isFull && this.#parts.isBusy()) return this.#refuse('heap');
+    const now = this.#parts.now();
     if (this.#taken++ === 0) this.#firstAt = now;
     const level = Math.max(this.#level, this.#turnLevel(now));
     return level > 0 && this.#isOwed(tenant, level) ? this.#refuse('event_loop') : undefined;

@@ -108,6 +108,7 @@ function followTokens(
     salt: body?.string('cache_salt'),
     model: body?.string('model'),
     cachedTokens: call.request.exchange.cachedTokens,
+    bytes: call.body.length + sent.length,
   });
 }
 

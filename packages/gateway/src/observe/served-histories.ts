@@ -37,10 +37,11 @@ const TREE_PART = 1 / 4;
 const STATISTICS_PART = 1 / 32;
 /** Bytes of one document in the statistics. */
 const STATISTIC_BYTES = 256;
-/** Bytes of a history beside what it counts itself. */
-const HISTORY_BYTES = 2_048;
-/** Prompts that an engine with slots may have saved, as far as that is followed. */
+/** Bytes of a history beside what it counts itself: small tables of a fixed size, maps and objects. */
+const HISTORY_BYTES = 13_312;
+/** Prompts that an engine with slots may have saved, and their spans, as far as that is followed: some 1 MiB. */
 const MAX_SAVED_PROMPTS = 512;
+const MAX_SAVED_SPANS = 8_192;
 /** Models of engines whose slots are followed, and of which is known what they report. */
 const MAX_MODELS = 64;
 
@@ -125,7 +126,7 @@ export class ServedHistories {
     const { slots } = beliefOf(engine.dialect.reuse);
     if (slots === undefined) return undefined;
     return ofModel(this.#slots, keyOf(engine, model), () => {
-      return new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS });
+      return new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS, maxSavedSpans: MAX_SAVED_SPANS });
     });
   }
 

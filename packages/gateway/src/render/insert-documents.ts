@@ -35,6 +35,16 @@ export function escaped(text: string): Buffer {
   return Buffer.from(JSON.stringify(text).slice(1, -1));
 }
 
+/**
+ * The same bytes in memory of their own, for what is kept: a small buffer is a piece of 8 KiB that it shares with
+ * others, which stay as long as it does.
+ */
+export function ownBytes(bytes: Buffer): Buffer {
+  const own = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(own);
+  return own;
+}
+
 /** Earlier turns are sent again and again: their text is escaped once, for as long as the turn is remembered. */
 const escapedTexts = new WeakMap<ChatEdit, Buffer>();
 
@@ -73,7 +83,7 @@ function textBehind(edit: ChatEdit, isPlace: boolean): Buffer {
   }
   const known = escapedTexts.get(edit);
   if (known !== undefined) return known;
-  const text = escaped(edit.text);
+  const text = ownBytes(escaped(edit.text));
   escapedTexts.set(edit, text);
   return text;
 }

@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
 import type { DocumentText, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
@@ -36,13 +36,25 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
   app.get('/v1/collections', async (request, reply) => {
     const tenant = tenantOf(request);
     const data = [];
+    const unreadable: Warning[] = [];
     for (const name of await collections.names(tenant)) {
-      data.push({ object: 'collection', id: name, ...(await collections.get(tenant, name)).totals });
+      const operation = { tenant, name, kind: 'list' } as const;
+      try {
+        data.push({ object: 'collection', id: name, ...(await collections.get(tenant, name)).totals });
+        collections.wentWithout(request, operation);
+      } catch (error) {
+        // One that cannot be read keeps no other back; one that was just deleted is none.
+        if (!WarmpathError.isInstance(error)) throw error;
+        if (error.code === 'WARMPATH_COLLECTION_NOT_FOUND') continue;
+        const warning = { code: error.code, path: name, message: error.message };
+        collections.wentWithout(request, operation, [warning]);
+        unreadable.push(warning);
+      }
     }
     for (const name of collections.storedNames(tenant)) {
       data.push({ object: 'collection', id: name, store: collections.settings.stores[name]!.kind });
     }
-    return answer(request, reply, { object: 'list', data });
+    return answer(request, reply, { object: 'list', data, ...collections.clientWarnings(request, unreadable) });
   });
 
   app.delete<Named>('/v1/collections/:name', async (request, reply) => {
@@ -61,7 +73,8 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     if (typeof k !== 'number') throw invalid('k', 'a number was expected');
     const stages = readStages(given, 'stages');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
-    const search = (signal: AbortSignal) => collections.search(tenant, name, { text: query, k, stages, signal });
+    const search = (signal: AbortSignal) =>
+      collections.search(request, { tenant, name, text: query, k, stages, signal });
     return searched(request, reply, { collections, name, search, isStreamed });
   });
 
@@ -89,7 +102,10 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
       throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
     }
     const { added, changed, unchanged, embedding } = await collection.put(texts);
-    const warnings = collections.clientWarnings(request, embedding?.warning && [embedding.warning]);
+    const warned = embedding?.warning && [embedding.warning];
+    if (embedding !== undefined)
+      collections.wentWithout(request, { tenant, name: collection.name, kind: 'write' }, warned);
+    const warnings = collections.clientWarnings(request, warned);
     return answer(request, reply, {
       object: 'ingestion',
       collection: collection.name,
@@ -183,7 +199,16 @@ function readDocuments(given: readonly GivenDocument[], limits: Gateway['config'
     if (typeof document !== 'object' || document === null || Array.isArray(document)) {
       throw new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail: 'An object was expected.' });
     }
-    const { id, title, text, content = text, metadata, format, ...rest } = document as Record<string, unknown>;
+    const {
+      _id,
+      id = _id,
+      title,
+      text,
+      content = text,
+      metadata,
+      format,
+      ...rest
+    } = document as Record<string, unknown>;
     refuseUnknown(rest, ['id', 'title', 'content', 'metadata', 'format'], `${path}.`);
     const wrong = (field: string, detail: string) =>
       new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path: `${path}.${field}`, detail });

@@ -93,7 +93,13 @@ const collection = z.union([
 ]);
 
 const newDocument = z.strictObject({
-  id: z.string().min(1).max(512),
+  id: z
+    .string()
+    .min(1)
+    .max(512)
+    .optional()
+    .meta({ description: 'Required, under this name or, as BEIR has it, `_id`.' }),
+  _id: z.string().min(1).max(512).optional(),
   title: z.string().optional(),
   content: z.string().optional().meta({ description: 'The text. Required, under this name or as `text`.' }),
   text: z.string().optional(),
@@ -112,7 +118,10 @@ const passage = z.strictObject({
 const warnings = z
   .array(z.strictObject({ code: name, path: name, message: z.string() }))
   .optional()
-  .meta({ description: 'What there was to go without: an embedding endpoint that failed, for instance.' });
+  .meta({
+    description:
+      'What there was to go without: an embedding endpoint that failed, for instance, or in a list a collection that cannot be read.',
+  });
 
 const collectionPath = '/v1/collections/{name}';
 
@@ -321,6 +330,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
         200: z.strictObject({
           object: z.literal('list'),
           data: z.array(collection),
+          warnings,
         }),
       },
     },

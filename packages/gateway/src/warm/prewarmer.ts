@@ -26,7 +26,8 @@ const MINUTE_MS = 60_000;
 const IDLE_MS = 100;
 
 interface Remembered {
-  readonly state: TenantModel;
+  /** Its history is bounded by itself, and may go first. */
+  readonly state: WeakRef<TenantModel>;
   readonly served: ServedRequest;
   readonly bytes: number;
 }
@@ -80,7 +81,7 @@ export class Prewarmer implements ActivityWatcher {
     if (prompt.bytes > this.#maxBytes) return;
     const { state, served, bytes } = prompt;
     this.#last = prompt;
-    this.#remembered.push({ state, served, bytes });
+    this.#remembered.push({ state: new WeakRef(state), served, bytes });
     this.#rememberedBytes += bytes;
     while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#maxBytes) {
       this.#rememberedBytes -= this.#remembered.shift()!.bytes;
@@ -130,7 +131,7 @@ export class Prewarmer implements ActivityWatcher {
   }
 
   #plan({ state }: ServedPrompt): PrewarmPath | undefined {
-    const own = this.#remembered.filter((each) => each.state === state).map(({ served }) => served);
+    const own = this.#remembered.filter((each) => each.state.deref() === state).map(({ served }) => served);
     return planPrewarm(own, state.history, { maxTokens: this.#available(), maxPaths: 1 })[0];
   }
 

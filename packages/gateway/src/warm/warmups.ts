@@ -93,21 +93,27 @@ export class Warmups {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });
     }
     let status = 0;
+    // It may fail before it has been written down.
+    let isOver = false;
+    const over = () => {
+      isOver = true;
+      this.#underWay.delete(name);
+    };
     const call = upstream.start(request(), {
       onHead: (answered) => {
         status = answered;
       },
       onData: () => true,
       onEnd: () => {
-        this.#underWay.delete(name);
+        over();
         if (status !== 200) return;
         this.#prefixes.touch(prefix, this.#now());
         done();
       },
       // The next real request prefills the prefix itself; a failed warm-up costs nobody an answer.
-      onError: () => this.#underWay.delete(name),
+      onError: over,
     });
-    this.#underWay.set(name, call);
+    if (!isOver) this.#underWay.set(name, call);
     return {
       state: 'warming',
       isOwn: true,

@@ -84,7 +84,8 @@ class RemoteRequest extends Readable {
 
   /** Nothing more comes of it. */
   left(): void {
-    const isHeard = !this.complete && this.listenerCount('error') > 0;
+    // One that has come and was not read yet would never end for its reader either.
+    const isHeard = !this.readableEnded && this.listenerCount('error') > 0;
     this.destroy(isHeard ? new WarmpathError('WARMPATH_CLIENT_CLOSED') : undefined);
   }
 
@@ -237,6 +238,8 @@ export class RemoteResponse extends Writable implements ClientResponse {
   /** The client has it all, or is gone. */
   ended({ status, isFinished }: ClosedAnswer): void {
     this.#isClosed = true;
+    // The worker tells of an exchange before its end, unless the client had left when it was handed over.
+    if (this.#elsewhere !== undefined) this.settled(LOST);
     if (isFinished && this.#isWrittenElsewhere) {
       this.statusCode = status;
       this.end();

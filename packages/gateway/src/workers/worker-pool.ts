@@ -152,12 +152,22 @@ export class WorkerPool {
     if (this.#isDraining) return;
     const isOld = performance.now() - worker.since > SETTLED_MS;
     this.#failures = isOld ? 0 : this.#failures + 1;
+    this.#restart(place, { pid: worker.pid, reason });
+  }
+
+  #restart(place: number, ended: { readonly pid: number | undefined; readonly reason: string }): void {
     const delayMs = Math.min(LAST_RESTART_MS, FIRST_RESTART_MS * 2 ** Math.max(0, this.#failures - 1));
-    this.#log?.error({ pid: worker.pid, reason, restartsInMs: delayMs }, 'worker ended');
+    this.#log?.error({ ...ended, restartsInMs: delayMs }, 'worker ended');
     const restart = setTimeout(() => {
       this.#restarts.delete(restart);
-      this.#restarted++;
-      this.#start(place);
+      try {
+        this.#start(place);
+        this.#restarted++;
+      } catch (cause) {
+        // Without files or memory for another process Node.js throws; there may be some later.
+        this.#failures++;
+        this.#restart(place, { pid: undefined, reason: `it cannot be started: ${(cause as Error).message}` });
+      }
     }, delayMs);
     this.#restarts.add(restart);
   }
@@ -235,7 +245,13 @@ class Worker {
       this.#becameOver = resolve;
     });
     this.#process = fork(WORKER, { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc', 'pipe'] });
-    this.#channel = new Channel(this.#process.stdio[4] as Duplex, {
+    const { stdio } = this.#process as { readonly stdio?: ChildProcess['stdio'] };
+    if (stdio === undefined) {
+      // Which Node.js tells by an event as well.
+      this.#process.on('error', () => {});
+      throw new Error('no more files can be opened');
+    }
+    this.#channel = new Channel(stdio[4] as Duplex, {
       frame: (frame) => this.#take(frame),
       closed: () => this.#lost(),
     });

@@ -200,4 +200,20 @@ describe('a stream of KV events', () => {
     expect(publisher.lives[0]!.losses).toBe(1);
     expect(publisher.lives[0]!.numbers).toHaveLength(10_002);
   });
+
+  test('waits for a replay with a bounded number of bytes', () => {
+    let lost = 0;
+    const numbers: number[] = [];
+    const sink = { began: () => {}, batch: (payload: Uint8Array) => numbers.push(payload.length), lost: () => lost++ };
+    const stream = new EventStream({ sink, replay: () => new Promise(() => {}) });
+    const payload = Buffer.alloc(1_048_576);
+    stream.receive({ sequence: 0, payload });
+    for (let sequence = 2; sequence < 34; sequence++) stream.receive({ sequence, payload });
+    expect([numbers.length, lost]).toEqual([1, 0]);
+    stream.receive({ sequence: 34, payload });
+    expect([numbers.length, lost]).toEqual([34, 1]);
+    // What waited counts no more: as much finds room behind the next gap.
+    for (let sequence = 36; sequence < 68; sequence++) stream.receive({ sequence, payload });
+    expect([numbers.length, lost]).toEqual([34, 1]);
+  });
 });

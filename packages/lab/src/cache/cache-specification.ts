@@ -1,4 +1,4 @@
-import { REPLACEMENT_POLICY_NAMES, replacementPolicy, WarmpathError } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicy, replacementPolicy, WarmpathError } from '@warmpath/core';
 import { LlamaSlots } from './llama-slots.js';
 import type { Admission, PrefixCacheModel } from './prefix-cache.js';
 import { SglangRadixCache } from './sglang-radix.js';
@@ -23,16 +23,17 @@ export function createNoCache(): PrefixCacheModel {
 
 /** What `readCache` understands, for help texts. */
 export const CACHE_SPECIFICATIONS =
-  'unlimited, <blocks>, radix, radix:<tokens>, slots, slots:<number>, slots:<number>:<saved tokens>, tiered:<device tokens>/<host tokens>[:<replacement policy>], off';
+  'unlimited, <blocks>, radix, radix:<tokens>[:<replacement policy>], slots, slots:<number>, slots:<number>:<saved tokens>, tiered:<device tokens>/<host tokens>[:<replacement policy>], off';
 
 /**
- * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's, `slots`
- * llama-server's (with the tokens that its saved prompts may have together, `--cache-ram`), `tiered` RAGCache's over
- * device and host, `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
+ * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's and, with a
+ * replacement policy, the embedded engine's, `slots` llama-server's (with the tokens that its saved prompts may have
+ * together, `--cache-ram`), `tiered` RAGCache's over device and host, `off` none. Returns what makes one.
+ * Error: `WARMPATH_INVALID_REQUEST` at `cache`.
  */
 export function readCache(specification: string): () => PrefixCacheModel {
-  const tiered = readTiered(specification);
-  if (tiered !== undefined) return tiered;
+  const replaced = readTiered(specification) ?? readReplacedRadix(specification);
+  if (replaced !== undefined) return replaced;
   const parsed =
     /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8})|slots:([1-9]\d{0,2}):(\d{1,9}))$/.exec(
       specification,
@@ -52,10 +53,21 @@ export function readCache(specification: string): () => PrefixCacheModel {
   return () => new VllmBlockCache();
 }
 
+function readReplacedRadix(specification: string): (() => PrefixCacheModel) | undefined {
+  const [, tokens, named] = /^radix:([1-9]\d{0,8}):(\w+)$/.exec(specification) ?? [];
+  const policy = policyNamed(named);
+  if (tokens === undefined || policy === undefined) return undefined;
+  return () => new SglangRadixCache({ tokens: Number(tokens), policy });
+}
+
+function policyNamed(text: string | undefined): ReplacementPolicy | undefined {
+  const name = REPLACEMENT_POLICY_NAMES.find((known) => known === text);
+  return name && replacementPolicy(name);
+}
+
 function readTiered(specification: string): (() => PrefixCacheModel) | undefined {
   const [, device, host, named = 'pgdsf'] = /^tiered:([1-9]\d{0,8})\/(\d{1,9})(?::(\w+))?$/.exec(specification) ?? [];
-  const name = REPLACEMENT_POLICY_NAMES.find((known) => known === named);
-  if (device === undefined || name === undefined) return undefined;
-  const policy = replacementPolicy(name);
+  const policy = policyNamed(named);
+  if (device === undefined || policy === undefined) return undefined;
   return () => new TieredTree({ deviceTokens: Number(device), hostTokens: Number(host), policy });
 }

@@ -14,10 +14,34 @@ export interface RadixNode {
   newer: RadixNode | undefined;
 }
 
+/** What a prompt found of its path. */
+export interface RadixUse {
+  /** Tokens at its start that were held. */
+  readonly cachedTokens: number;
+  /** Milliseconds a token of what was computed. */
+  readonly costPerToken: number;
+}
+
+/** Which leaf goes first where age does not decide. */
+export interface LeafReplacement {
+  /** A node came in behind its parent. */
+  added(node: RadixNode): void;
+  /** A node was cut: its upper part was used as often as the lower one. */
+  cut(upper: RadixNode, lower: RadixNode): void;
+  /** A prompt ended that used a node and all above it. */
+  used(last: RadixNode, use: RadixUse): void;
+  /** A node has locks or children that it did not have, or no more. */
+  review(node: RadixNode): void;
+  /** A leaf is gone from its parent. */
+  removed(node: RadixNode): void;
+  /** The leaf that goes next, which must be removed; `undefined` if none may go. */
+  next(): RadixNode | undefined;
+}
+
 /**
  * Token sequences by common prefix, with locks and an order of last use in which a node is always newer than those
  * below it: the oldest node without a lock is a leaf, for a lock holds all above it too. Walks cost O(runs), an evicted
- * node O(1).
+ * node O(1). Where a replacement policy is given, that says which leaf goes first.
  */
 export class RadixTree {
   /** Tokens of room set aside for what prompts under way have not entered yet; kept by the owner. */
@@ -27,6 +51,11 @@ export class RadixTree {
   #newest: RadixNode | undefined;
   #tokens = 0;
   #locked = 0;
+  readonly #replacement: LeafReplacement | undefined;
+
+  constructor(replacement?: LeafReplacement) {
+    this.#replacement = replacement;
+  }
 
   /** Tokens of all nodes. */
   get tokens(): number {
@@ -73,6 +102,7 @@ export class RadixTree {
         child = newNode(left, node);
         node.children.set(firstToken(left), child);
         this.#tokens += child.tokens;
+        this.#replacement?.added(child);
         left = [];
       } else {
         const common = commonPrefix(child.runs, left);
@@ -94,27 +124,47 @@ export class RadixTree {
     }
   }
 
+  /** Counts a use of a node and those above it. */
+  use(node: RadixNode, use: RadixUse): void {
+    this.#replacement?.used(node, use);
+  }
+
   /** Keeps a node and those above it from eviction. */
   lock(node: RadixNode): void {
-    for (let at = node; at !== this.#root; at = at.parent!) if (at.locks++ === 0) this.#locked += at.tokens;
+    for (let at = node; at !== this.#root; at = at.parent!) {
+      if (at.locks++ > 0) continue;
+      this.#locked += at.tokens;
+      this.#replacement?.review(at);
+    }
   }
 
   /** Takes one lock back. */
   unlock(node: RadixNode): void {
-    for (let at = node; at !== this.#root; at = at.parent!) if (--at.locks === 0) this.#locked -= at.tokens;
+    for (let at = node; at !== this.#root; at = at.parent!) {
+      if (--at.locks > 0) continue;
+      this.#locked -= at.tokens;
+      this.#replacement?.review(at);
+    }
   }
 
-  /** Removes nodes without a lock, oldest first, until at least `tokens` tokens are gone or none is left. */
+  /** Removes leaves without a lock, one after another, until at least `tokens` tokens are gone or none is left. */
   evict(tokens: number): void {
-    let wanted = tokens;
-    for (let node = this.#oldest; node !== undefined && wanted > 0; ) {
+    const least = this.#tokens - tokens;
+    const byAge = this.#unlockedByAge();
+    while (this.#tokens > least) {
+      const node = this.#replacement === undefined ? byAge.next().value : this.#replacement.next();
+      if (node === undefined) return;
+      node.parent!.children.delete(firstToken(node.runs));
+      this.#unlink(node);
+      this.#tokens -= node.tokens;
+      this.#replacement?.removed(node);
+    }
+  }
+
+  *#unlockedByAge(): Generator<RadixNode, undefined> {
+    for (let node = this.#oldest; node !== undefined; ) {
       const next: RadixNode | undefined = node.newer;
-      if (node.locks === 0) {
-        node.parent!.children.delete(firstToken(node.runs));
-        this.#unlink(node);
-        this.#tokens -= node.tokens;
-        wanted -= node.tokens;
-      }
+      if (node.locks === 0) yield node;
       node = next;
     }
   }
@@ -129,6 +179,7 @@ export class RadixTree {
     node.parent = upper;
     upper.children.set(firstToken(node.runs), node);
     this.#linkAfter(upper, node);
+    this.#replacement?.cut(upper, node);
     return upper;
   }
 

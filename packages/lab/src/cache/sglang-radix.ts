@@ -1,30 +1,43 @@
-import { WarmpathError } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicy, WarmpathError } from '@warmpath/core';
+import { RTX_4090 } from '../latency.js';
 import { type Admission, allSpans, type CachedPrompt, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
+import { RadixReplacement } from './radix-replacement.js';
 import { type RadixNode, RadixTree } from './radix-tree.js';
 import { takeTokens, toRuns } from './token-runs.js';
 
 export interface SglangRadixCacheOptions {
   /** Tokens of KV memory. Default unlimited. */
   readonly tokens?: number;
+  /** Which leaf edge goes first; the embedded engine's is `pgdsf`. Default SGLang's: that of the oldest access. */
+  readonly policy?: ReplacementPolicy;
+  /** What computing costs, which a policy may weigh. Default: the fit to the papers' RTX 4090. */
+  readonly cost?: CostModel;
 }
 
 /**
  * The prefix cache of SGLang with pages of one token: a radix tree that matches to the token, the last token of a
  * prompt always computed. When memory is needed, whole leaf edges go, the one of the oldest access first; what a prompt
- * under way reuses or has entered is locked. What two prompts computed side by side is kept once.
+ * under way reuses or has entered is locked. What two prompts computed side by side is kept once. With a replacement
+ * policy it is the embedded engine's, whose device and host memory count as one.
  *
- * Cost: O(runs) a prompt, and O(1) an evicted edge.
+ * Cost: O(runs) a prompt, and O(1) an evicted edge; with a policy O(runs × log edges).
  */
 export class SglangRadixCache implements PrefixCacheModel {
   readonly name = 'sglang-radix';
   readonly granularity = 1;
-  readonly evictsLeastRecent = true;
+  readonly evictsLeastRecent: boolean;
   readonly capacityTokens: number;
-  #tree = new RadixTree();
+  readonly #policy: ReplacementPolicy | undefined;
+  readonly #cost: CostModel;
+  #tree: RadixTree;
 
   /** Error: `WARMPATH_INVALID_REQUEST` for a size that is no whole number above 0. */
   constructor(options: SglangRadixCacheOptions = {}) {
     this.capacityTokens = options.tokens ?? Number.POSITIVE_INFINITY;
+    this.#policy = options.policy;
+    this.#cost = options.cost ?? RTX_4090;
+    this.evictsLeastRecent = this.#policy === undefined;
+    this.#tree = this.#createTree();
     const isValid = this.capacityTokens === Number.POSITIVE_INFINITY || Number.isSafeInteger(this.capacityTokens);
     if (isValid && this.capacityTokens > 0) return;
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
@@ -72,6 +85,8 @@ export class SglangRadixCache implements PrefixCacheModel {
         last = node;
       },
       release: () => {
+        const newTokens = tokens - cachedTokens;
+        tree.use(last, { cachedTokens, costPerToken: this.#cost.prefillMs(cachedTokens, newTokens) / newTokens });
         tree.touch(last);
         tree.unlock(last);
         tree.reserved -= total - entered;
@@ -80,6 +95,10 @@ export class SglangRadixCache implements PrefixCacheModel {
   }
 
   clear(): void {
-    this.#tree = new RadixTree();
+    this.#tree = this.#createTree();
+  }
+
+  #createTree(): RadixTree {
+    return new RadixTree(this.#policy && new RadixReplacement(this.#policy));
   }
 }

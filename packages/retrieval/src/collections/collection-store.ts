@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import type { ChunkSettings } from '../parse/chunk.js';
 import { isAlive, requireDatabase, requireRoom, thisProcess, unwritable, type WriterRecord } from './folder.js';
 import {
   type Applied,
@@ -33,6 +34,7 @@ interface State {
   readonly totals: CollectionTotals;
   readonly deleted?: true;
   readonly embedding?: StoredEmbedding;
+  readonly chunks?: ChunkSettings;
 }
 
 interface PassageRecord {
@@ -241,6 +243,21 @@ export class CollectionStore {
       this.#state.put('state', draft);
     });
     return applied;
+  }
+
+  /** How documents were cut at last; undefined where nobody said. */
+  get chunks(): ChunkSettings | undefined {
+    return this.#read().chunks;
+  }
+
+  /** Cuts documents this way from now on. Call only between `beginWriting` and `endWriting`. */
+  async keepChunks(chunks: ChunkSettings): Promise<void> {
+    const { tokens, overlap } = chunks;
+    if (this.chunks?.tokens === tokens && this.chunks.overlap === overlap) return;
+    await this.#transaction(() => {
+      const before = this.#read();
+      this.#state.put('state', { ...before, id: before.id ?? randomUUID(), chunks: { tokens, overlap } });
+    });
   }
 
   /** Whose vectors there are; undefined as long as there are none. */

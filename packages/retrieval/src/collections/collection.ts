@@ -3,11 +3,12 @@ import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import type { RerankEndpoint } from '../fusion/rerank-endpoint.js';
 import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import { type EmbeddingReport, type EmbedPassagesOptions, embedPassages } from '../ingest/embed-passages.js';
+import { isWithin, originOf } from '../ingest/find-files.js';
 import { type IngestOptions, type IngestReport, ingestFiles } from '../ingest/ingest.js';
-import { cutDocument, type DocumentText } from '../ingest/read-file.js';
+import { cutDocument, type DocumentText, linesOf, tooLong } from '../ingest/read-file.js';
 import { Bm25Retriever } from '../lexical/bm25-retriever.js';
 import { LexicalIndex } from '../lexical/lexical-index.js';
-import { DEFAULT_CHUNKS } from '../parse/chunk.js';
+import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { CollectionSearch } from '../vector/collection-vectors.js';
 import { type CollectionStore, checkEmbedding } from './collection-store.js';
@@ -15,10 +16,19 @@ import { type Applied, type CollectionTotals, type DocumentRecord, HANDED_IN, ty
 
 /** Documents written in one transaction when they are handed in. */
 const BATCH = 256;
+/** Longest line of an export: a document is one, and a text file of 64 MB must come back. */
+const LONGEST_LINE_BYTES = 256 * 2 ** 20;
 /** Text that is cut before others get their turn. */
 const SLICE_BYTES = 65_536;
 /** Passages of others that get their vectors along with documents that are handed in: a caller waits for them. */
 const CATCH_UP = 1024;
+
+interface ImportOptions {
+  /** Called after each transaction with the documents that were taken in so far. */
+  readonly onTaken?: (documents: number) => void;
+  /** Called after each transaction with the passages that got their vectors so far, of those that had none. */
+  readonly onEmbedded?: ((embedded: number, total: number) => void) | undefined;
+}
 
 /** What a write says of vectors, where the collection has an endpoint for them. */
 type Embedded = { readonly embedding?: EmbeddingReport };
@@ -71,6 +81,11 @@ export class Collection {
     return this.#store.totals;
   }
 
+  /** How documents are cut that come in, unless an ingestion says otherwise. */
+  get chunks(): ChunkSettings {
+    return this.#store.chunks ?? DEFAULT_CHUNKS;
+  }
+
   /** Whether somebody deleted it since it was opened. */
   get isDeleted(): boolean {
     return this.#store.isDeleted;
@@ -94,11 +109,19 @@ export class Collection {
   }
 
   /**
-   * Takes lines of an export in. Errors: WARMPATH_INVALID_REQUEST with the line; WARMPATH_COLLECTION_BUSY,
-   * WARMPATH_COLLECTION_EMBEDDINGS.
+   * Takes an export in, as it comes. Errors: WARMPATH_INVALID_REQUEST with the line, and how many documents were taken
+   * in before it; WARMPATH_COLLECTION_BUSY, WARMPATH_COLLECTION_EMBEDDINGS.
    */
-  import(lines: AsyncIterable<string>): Promise<Applied & Embedded> {
-    return this.#put(readExport(lines));
+  import(bytes: AsyncIterable<Buffer>, { onTaken, onEmbedded }: ImportOptions = {}): Promise<Applied & Embedded> {
+    let taken = 0;
+    const onApplied = (documents: number) => {
+      taken = documents;
+      onTaken?.(documents);
+    };
+    return this.#put(
+      readExport(bytes, () => taken),
+      { onApplied, onEmbedded },
+    );
   }
 
   /**
@@ -125,10 +148,45 @@ export class Collection {
    * Errors: WARMPATH_COLLECTION_BUSY, WARMPATH_COLLECTION_EMBEDDINGS.
    */
   put(documents: Iterable<DocumentText>): Promise<Applied & Embedded> {
-    const cut = function* () {
-      for (const document of documents) yield { ...cutDocument(document, DEFAULT_CHUNKS), origin: HANDED_IN };
-    };
-    return this.#put(cut());
+    return this.#put(this.#cut(documents));
+  }
+
+  /** Documents that came from a file, or from below a folder, whether it is still there or not. */
+  async documentsAt(path: string): Promise<number> {
+    const files = filesAt(this.#store, await originOf(path));
+    return files.reduce((sum, file) => sum + [...this.#store.documentsFrom(file)].length, 0);
+  }
+
+  /**
+   * Takes documents out by their ids, or all that came from a file or from below a folder, whether it is still there or
+   * not. The files are forgotten: what is still in them comes back when they are ingested again.
+   * Error: WARMPATH_COLLECTION_BUSY.
+   *
+   * @returns how many were removed, and the names that are none of an id, a file or a folder here.
+   */
+  forget(names: readonly string[]): Promise<{ readonly removed: number; readonly unknown: readonly string[] }> {
+    return this.#writing(async () => {
+      let removed = 0;
+      const unknown: string[] = [];
+      for (const name of names) {
+        // An empty path would be the folder that the process is in.
+        if (name === '') {
+          unknown.push(name);
+          continue;
+        }
+        const document = this.#store.document(name);
+        const files = document === undefined ? filesAt(this.#store, await originOf(name)) : [document.origin];
+        const ids = document === undefined ? files.flatMap((file) => [...this.#store.documentsFrom(file)]) : [name];
+        if (files.length === 0) unknown.push(name);
+        for (let from = 0; from < ids.length; from += BATCH) {
+          removed += (await this.#store.apply({ removedDocuments: ids.slice(from, from + BATCH) })).removed;
+        }
+        for (let from = 0; from < files.length; from += BATCH) {
+          await this.#store.apply({ removedFiles: files.slice(from, from + BATCH) });
+        }
+      }
+      return { removed, unknown };
+    });
   }
 
   /** Takes documents out by their ids. Error: WARMPATH_COLLECTION_BUSY. */
@@ -151,7 +209,15 @@ export class Collection {
     await this.#store.close();
   }
 
-  #put(documents: Iterable<NewDocument> | AsyncIterable<NewDocument>): Promise<Applied & Embedded> {
+  *#cut(documents: Iterable<DocumentText>): Iterable<NewDocument> {
+    const { chunks } = this;
+    for (const document of documents) yield { ...cutDocument(document, chunks), origin: HANDED_IN };
+  }
+
+  #put(
+    documents: Iterable<NewDocument> | AsyncIterable<NewDocument>,
+    { onApplied, onEmbedded }: Pick<ImportOptions, 'onEmbedded'> & { onApplied?: (documents: number) => void } = {},
+  ): Promise<Applied & Embedded> {
     return this.#writing(async () => {
       this.#checkEmbedding();
       const from = this.#store.position.nextOrdinal;
@@ -161,6 +227,7 @@ export class Collection {
         const applied = await this.#store.apply({ documents: batch });
         for (const key of Object.keys(sum) as (keyof Applied)[]) sum[key] += applied[key];
         batch = [];
+        onApplied?.(sum.added + sum.changed + sum.unchanged);
       };
       let bytes = 0;
       for await (const document of documents) {
@@ -173,9 +240,9 @@ export class Collection {
         await new Promise(setImmediate);
       }
       await flush();
-      const own = await this.#embed({ from });
+      const own = await this.#embed({ from, onProgress: onEmbedded });
       if (own.embedding === undefined || own.embedding.warning !== undefined) return { ...sum, ...own };
-      const { embedding: others } = await this.#embed({ most: CATCH_UP });
+      const { embedding: others } = await this.#embed({ most: CATCH_UP, endsWhenLate: true });
       return { ...sum, embedding: { ...others, embedded: own.embedding.embedded + others!.embedded } };
     });
   }
@@ -215,21 +282,43 @@ export class Collection {
   }
 }
 
-async function* readExport(lines: AsyncIterable<string>): AsyncIterable<NewDocument> {
+/** Files of the collection that are at a path, or below it. */
+function filesAt(store: CollectionStore, path: string): string[] {
+  const [first] = store.documentsFrom(path);
+  if (first !== undefined || store.file(path) !== undefined) return [path];
+  return [...store.files()].flatMap((file) => (isWithin(path, file.path) ? [file.path] : []));
+}
+
+/**
+ * Reads an export without taking anything in.
+ * @returns how many documents it has.
+ * @throws WARMPATH_INVALID_REQUEST with the first bad line.
+ */
+export async function checkExport(bytes: AsyncIterable<Buffer>): Promise<number> {
+  let documents = 0;
+  for await (const _ of readExport(bytes, () => 0)) documents++;
+  return documents;
+}
+
+/** `taken`: how many of the documents are in the collection by now. */
+async function* readExport(bytes: AsyncIterable<Buffer>, taken: () => number): AsyncIterable<NewDocument> {
   let number = 0;
-  for await (const line of lines) {
+  for await (const { line } of linesOf(bytes, LONGEST_LINE_BYTES)) {
     number++;
+    const refuse = (reason: string) => {
+      const detail = `${reason}; ${taken().toLocaleString('en')} documents before it were taken in.`;
+      return new WarmpathError('WARMPATH_INVALID_REQUEST', { path: `line ${number}`, detail });
+    };
+    if (line === undefined) throw refuse(tooLong(LONGEST_LINE_BYTES));
     if (line.trim() === '') continue;
-    const refuse = (detail: string) =>
-      new WarmpathError('WARMPATH_INVALID_REQUEST', { path: `line ${number}`, detail });
     let value: Record<string, unknown>;
     try {
       value = JSON.parse(line) as Record<string, unknown>;
     } catch {
-      throw refuse('it is not valid JSON.');
+      throw refuse('it is not valid JSON');
     }
     const { id, title, metadata, bytes, passages } = value ?? {};
-    if (typeof id !== 'string' || !Array.isArray(passages)) throw refuse('it is no document of an export.');
+    if (typeof id !== 'string' || !Array.isArray(passages)) throw refuse('it is no document of an export');
     yield {
       id,
       ...(typeof title === 'string' && { title }),
@@ -238,7 +327,7 @@ async function* readExport(lines: AsyncIterable<string>): AsyncIterable<NewDocum
       origin: HANDED_IN,
       passages: passages.map((passage: unknown) => {
         const { title: heading, content } = (passage ?? {}) as Record<string, unknown>;
-        if (typeof content !== 'string') throw refuse('a passage has no string `content`.');
+        if (typeof content !== 'string') throw refuse('a passage has no string `content`');
         return { ...(typeof heading === 'string' && { title: heading }), content, tokens: estimateTokens(content) };
       }),
     };

@@ -1,5 +1,5 @@
 import { opendir, realpath, stat } from 'node:fs/promises';
-import { basename, extname, join, relative, resolve, sep } from 'node:path';
+import { basename, dirname, extname, join, relative, resolve, sep } from 'node:path';
 import { fileErrorReason } from '@warmpath/core';
 
 /** What a file is read as. */
@@ -13,6 +13,8 @@ export interface FoundFile {
   readonly name: string;
   /** Undefined where the name does not tell: then what is text is read as such, and what is not is left out. */
   readonly format: FileFormat | undefined;
+  /** Whether it was asked for by its name, and not found in a folder: then it is not left out without a word. */
+  readonly isNamed: boolean;
   readonly size: number;
   readonly modifiedMs: number;
 }
@@ -62,10 +64,11 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
   const fail = (file: string, cause: unknown) =>
     errors.push({ file, message: `cannot read: ${fileErrorReason(cause)}` });
 
-  const addFile = async (path: string, name: string) => {
+  const addFile = async (path: string, name: string, isNamed: boolean) => {
     const { size, mtimeMs } = await stat(path);
     if (files.size >= MOST_FILES) throw new RangeError(`more than ${MOST_FILES.toLocaleString('en')} files`);
-    files.set(path, { path, name, format: FORMATS[extname(path).toLowerCase()], size, modifiedMs: mtimeMs });
+    const format = FORMATS[extname(path).toLowerCase()];
+    files.set(path, { path, name, format, isNamed, size, modifiedMs: mtimeMs });
   };
 
   const walk = async (folder: string, name: string, above: ReadonlySet<string>) => {
@@ -87,7 +90,7 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
         if (kind.isDirectory()) {
           if (above.has(path)) errors.push({ file: shown, message: 'its links lead in a circle: left out' });
           else if (!folders.includes(path) || !entry.isLink) await walk(path, shown, new Set([...above, path]));
-        } else if (kind.isFile() && !files.has(path)) await addFile(path, shown);
+        } else if (kind.isFile() && !files.has(path)) await addFile(path, shown, false);
       } catch (cause) {
         if (signal.aborted || cause instanceof RangeError) throw cause;
         fail(shown, cause);
@@ -102,7 +105,7 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
       if (kind.isDirectory()) {
         folders.push(path);
         await walk(path, basename(path) || 'root', new Set([path]));
-      } else if (kind.isFile()) await addFile(path, basename(path));
+      } else if (kind.isFile()) await addFile(path, basename(path), true);
       else errors.push({ file: asked, message: 'is neither a file nor a folder' });
     } catch (cause) {
       if (signal.aborted || cause instanceof RangeError) throw cause;
@@ -110,6 +113,17 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
     }
   }
   return { files: [...files.values()], folders, errors };
+}
+
+/** The path that an ingestion knew something by, whether it is still there or not: absolute, links followed. */
+export async function originOf(asked: string): Promise<string> {
+  const path = resolve(asked);
+  try {
+    return await realpath(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? path : join(await originOf(parent), basename(path));
+  }
 }
 
 /** Whether a path lies in a folder. */

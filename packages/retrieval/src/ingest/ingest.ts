@@ -21,6 +21,8 @@ export interface IngestReport {
   readonly unchangedFiles: number;
   /** Files in folders that are no text and were left out. */
   readonly skippedFiles: number;
+  /** The first thousand of them. */
+  readonly skipped: readonly string[];
   readonly bytes: number;
   /** Documents. */
   readonly added: number;
@@ -32,6 +34,7 @@ export interface IngestReport {
 }
 
 export interface IngestOptions {
+  /** How documents are cut from now on; as before if left out. */
   readonly chunks?: ChunkSettings;
   readonly signal?: AbortSignal;
   /** Milliseconds since 1970. */
@@ -43,9 +46,12 @@ export interface IngestOptions {
 /** Raised when documents are cut another way, so that files are read again. */
 const CUTTING = 1;
 const MOST_ERRORS = 1000;
+const MOST_SKIPPED = 1000;
 /** What is written in one transaction. */
 const BATCH_DOCUMENTS = 256;
 const BATCH_PASSAGES = 1024;
+/** In the place of the hash of a file of which a part could not be read. */
+const READ_IN_PART = '';
 /** A file that was written this shortly before it was read may be written again within the same tick of its time. */
 const FRESH_MS = 2000;
 
@@ -60,7 +66,9 @@ export async function ingestFiles(
 ): Promise<IngestReport> {
   const signal = options.signal ?? new AbortController().signal;
   const found = await findFiles(paths, signal);
-  const ingestion = new Ingestion(store, found.files, { ...options, signal });
+  const { chunks = store.chunks ?? DEFAULT_CHUNKS } = options;
+  await store.keepChunks(chunks);
+  const ingestion = new Ingestion(store, found.files, { ...options, chunks, signal });
   for (const error of found.errors) ingestion.fail(error);
   for (const file of found.files) await ingestion.take(file);
   const names = new Set(found.files.map(({ path }) => path));
@@ -90,12 +98,19 @@ class Ingestion {
   #removedDocuments: string[] = [];
   #removedFiles: string[] = [];
   readonly #errors: IngestError[] = [];
+  readonly #skipped: string[] = [];
   #counts = { files: 0, unchangedFiles: 0, skippedFiles: 0, bytes: 0, added: 0, changed: 0, removed: 0, errorCount: 0 };
 
   constructor(
     store: CollectionStore,
     files: readonly FoundFile[],
-    { chunks = DEFAULT_CHUNKS, now = Date.now, onProgress, onError, signal }: IngestOptions & { signal: AbortSignal },
+    {
+      chunks,
+      now = Date.now,
+      onProgress,
+      onError,
+      signal,
+    }: IngestOptions & { readonly chunks: ChunkSettings; readonly signal: AbortSignal },
   ) {
     this.#store = store;
     this.#chunks = chunks;
@@ -125,8 +140,8 @@ class Ingestion {
         await this.#read(file, isSame ? known : undefined);
       } catch (error) {
         if (this.#signal.aborted) throw this.#signal.reason;
-        if (file.format === undefined && WarmpathError.isInstance(error)) this.#counts.skippedFiles++;
-        else if (isOurs(error)) throw error;
+        if (isOurs(error)) throw error;
+        if (isNoText(error) && file.format === undefined && !file.isNamed) this.#skip(file);
         else this.fail({ file: file.name, message: reasonOf(error) });
       }
     }
@@ -144,7 +159,12 @@ class Ingestion {
 
   async finish(): Promise<IngestReport> {
     await this.#flush();
-    return { ...this.#counts, errors: this.#errors };
+    return { ...this.#counts, skipped: this.#skipped, errors: this.#errors };
+  }
+
+  #skip({ name }: FoundFile): void {
+    this.#counts.skippedFiles++;
+    if (this.#skipped.length < MOST_SKIPPED) this.#skipped.push(name);
   }
 
   async #read(file: FoundFile, same: FileRecord | undefined): Promise<void> {
@@ -153,7 +173,7 @@ class Ingestion {
     const record = (hash: string): FileRecord => ({
       path: file.path,
       size: file.size,
-      modifiedMs: startedMs - file.modifiedMs > FRESH_MS ? file.modifiedMs : 0,
+      modifiedMs: hash !== READ_IN_PART && startedMs - file.modifiedMs > FRESH_MS ? file.modifiedMs : 0,
       hash,
       settings: this.#settings,
     });
@@ -163,11 +183,15 @@ class Ingestion {
       return;
     }
     const seen = new Set<string>();
-    for await (const document of reading.documents()) {
-      if ('message' in document) {
-        this.fail({ file: file.name, ...document });
+    let isWhole = true;
+    for await (const read of reading.documents()) {
+      if ('message' in read) {
+        this.fail({ file: file.name, ...read });
+        isWhole = false;
         continue;
       }
+      const { isPart, ...document } = read;
+      if (isPart && this.#wasReadWhole(file.path)) return;
       const id = this.#freeId(document.id, file.path);
       seen.add(id);
       this.#documents.push({ ...document, id, origin: file.path });
@@ -176,8 +200,17 @@ class Ingestion {
       this.#partOfFile = Math.min(file.size, reading.bytes);
       if (this.#documents.length >= BATCH_DOCUMENTS || this.#passages >= BATCH_PASSAGES) await this.#flush();
     }
-    for (const id of this.#store.documentsFrom(file.path)) if (!seen.has(id)) this.#removedDocuments.push(id);
-    this.#files.push(record(reading.hash()));
+    if (isWhole) {
+      for (const id of this.#store.documentsFrom(file.path)) if (!seen.has(id)) this.#removedDocuments.push(id);
+    }
+    // What could not be read may be a document that is there: nothing leaves, and the file is read again next time.
+    this.#files.push(record(isWhole ? reading.hash() : READ_IN_PART));
+  }
+
+  /** A part of a document replaces none that was read whole: that one stays until all of it can be read again. */
+  #wasReadWhole(path: string): boolean {
+    const known = this.#store.file(path);
+    return known !== undefined && known.hash !== READ_IN_PART;
   }
 
   /** The id, or one of its own where another file has it. What was handed in gives way to a file. */
@@ -227,6 +260,10 @@ async function isGone(path: string): Promise<boolean> {
 /** Errors of the collection end an ingestion; those of a file do not. */
 function isOurs(error: unknown): boolean {
   return WarmpathError.isInstance(error) && error.code.startsWith('WARMPATH_COLLECTION');
+}
+
+function isNoText(error: unknown): boolean {
+  return WarmpathError.isInstance(error) && error.code === 'WARMPATH_UNREADABLE_FILE';
 }
 
 function reasonOf(error: unknown): string {

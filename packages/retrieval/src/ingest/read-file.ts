@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
@@ -23,8 +23,12 @@ export interface DocumentText {
   readonly format?: TextFormat;
 }
 
-/** A document that was cut, or what is wrong with one line of a file. */
-type ReadDocument = Omit<NewDocument, 'origin'> | { readonly position: string; readonly message: string };
+type CutDocument = Omit<NewDocument, 'origin'>;
+
+/** A document that was cut, or what is wrong with one line or page of a file. */
+type ReadDocument =
+  // One that is a part lacks the pages that were named before it.
+  (CutDocument & { readonly isPart?: boolean }) | { readonly position: string; readonly message: string };
 
 /** A file that is read: its documents, and at the end its hash. */
 export interface FileReading {
@@ -39,7 +43,7 @@ export interface FileReading {
 export function cutDocument(
   { id, title, content, metadata, format = 'text' }: DocumentText,
   settings: ChunkSettings,
-): Omit<NewDocument, 'origin'> {
+): CutDocument {
   const document = assemble(id, title, parseText(content.toWellFormed(), format), settings, Buffer.byteLength(content));
   return metadata === undefined ? document : { ...document, metadata };
 }
@@ -50,7 +54,7 @@ function assemble(
   parsed: ParsedText,
   settings: ChunkSettings,
   bytes: number,
-): Omit<NewDocument, 'origin'> {
+): CutDocument {
   const named = title ?? parsed.title;
   const blocks = parsed.blocks.map(({ headings, text }) => ({
     headings: named === undefined || headings[0] === named ? headings : [named, ...headings],
@@ -72,6 +76,8 @@ export async function readDocuments(
   if (format === 'jsonl') return new LineReading(file, settings, signal);
   const most = format === 'pdf' ? LONGEST_PDF_BYTES : LONGEST_TEXT_BYTES;
   if (file.size > most) {
+    // Of one that may be no text at all, the beginning says.
+    if (file.format === undefined) decode(await beginningOf(file.path));
     const detail = `the file has ${megabytes(file.size)} MB, and ${megabytes(most)} are read at most`;
     throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { detail });
   }
@@ -82,11 +88,27 @@ export async function readDocuments(
     // One document, which is given at the end.
     bytes: 0,
     documents: async function* () {
-      const parsed =
-        format === 'pdf' ? await parsePdf(new Uint8Array(bytes), signal) : parseText(decode(bytes), format);
-      yield assemble(file.name, undefined, parsed, settings, bytes.length);
+      if (format !== 'pdf') {
+        yield assemble(file.name, undefined, parseText(decode(bytes), format), settings, bytes.length);
+        return;
+      }
+      const { unread, ...parsed } = await parsePdf(new Uint8Array(bytes), signal);
+      yield* unread;
+      yield { ...assemble(file.name, undefined, parsed, settings, bytes.length), isPart: unread.length > 0 };
     },
   };
+}
+
+const BEGINNING_BYTES = 65_536;
+
+async function beginningOf(path: string): Promise<Buffer> {
+  const file = await open(path);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await file.close();
+  }
 }
 
 /** Whether bytes are the beginning of a text: no control characters but those that stand in texts. */
@@ -137,11 +159,12 @@ class LineReading implements FileReading {
   async *documents(): AsyncIterable<ReadDocument> {
     let number = 0;
     const used = new Set<string>();
-    for await (const line of this.#lines()) {
+    for await (const { line, bytes } of linesOf(this.#read(), LONGEST_LINE_BYTES)) {
       number++;
+      this.#bytes += bytes;
       const position = `line ${number}`;
       if (line === undefined) {
-        yield { position, message: `the line is longer than ${megabytes(LONGEST_LINE_BYTES)} MB` };
+        yield { position, message: tooLong(LONGEST_LINE_BYTES) };
         continue;
       }
       if (line.trim() === '') continue;
@@ -156,33 +179,49 @@ class LineReading implements FileReading {
     }
   }
 
-  /** Lines of the file; undefined for one that is too long. */
-  async *#lines(): AsyncIterable<string | undefined> {
-    let parts: Buffer[] = [];
-    let length = 0;
-    const take = () => {
-      this.#bytes += length + 1;
-      const line = length > LONGEST_LINE_BYTES ? undefined : Buffer.concat(parts).toString('utf8');
-      parts = [];
-      length = 0;
-      return line;
-    };
+  async *#read(): AsyncIterable<Buffer> {
     for await (const bytes of createReadStream(this.#file.path, { signal: this.#signal, highWaterMark: 1 << 18 })) {
       this.#hash.update(bytes as Buffer);
-      let from = 0;
-      for (;;) {
-        const end = (bytes as Buffer).indexOf(10, from);
-        const part = (bytes as Buffer).subarray(from, end < 0 ? undefined : end);
-        length += part.length;
-        if (length <= LONGEST_LINE_BYTES) parts.push(part);
-        else parts = [];
-        if (end < 0) break;
-        yield take();
-        from = end + 1;
-      }
+      yield bytes as Buffer;
     }
-    if (length > 0) yield take();
   }
+}
+
+/**
+ * The lines of a text that comes in pieces, with their bytes and those of their ends; no line where it is longer than
+ * `most` bytes. O(length).
+ */
+export async function* linesOf(
+  pieces: AsyncIterable<Buffer>,
+  most: number,
+): AsyncIterable<{ readonly line: string | undefined; readonly bytes: number }> {
+  let parts: Buffer[] = [];
+  let length = 0;
+  const take = () => {
+    const taken = { line: length > most ? undefined : Buffer.concat(parts).toString('utf8'), bytes: length + 1 };
+    parts = [];
+    length = 0;
+    return taken;
+  };
+  for await (const bytes of pieces) {
+    let from = 0;
+    for (;;) {
+      const end = bytes.indexOf(10, from);
+      const part = bytes.subarray(from, end < 0 ? undefined : end);
+      length += part.length;
+      if (length <= most) parts.push(part);
+      else parts = [];
+      if (end < 0) break;
+      yield take();
+      from = end + 1;
+    }
+  }
+  if (length > 0) yield take();
+}
+
+/** What is wrong with a line that `linesOf` did not read. */
+export function tooLong(most: number): string {
+  return `the line is longer than ${megabytes(most)} MB`;
 }
 
 /** A document of a line, or what is wrong with the line. */

@@ -5,12 +5,17 @@ import type { ParsedText } from './parse-text.js';
 /** Pages that are read of one file. */
 const MOST_PAGES = 10_000;
 
+/** A PDF that was read, and its pages that could not be. */
+interface ParsedPdf extends ParsedText {
+  readonly unread: readonly { readonly position: string; readonly message: string }[];
+}
+
 /**
  * Reads the text of a PDF, a block a paragraph, with the page as its heading where the document has no outline.
  * The reader is loaded when the first PDF comes. Error: WARMPATH_UNREADABLE_FILE for what is encrypted, broken or has
  * no text.
  */
-export async function parsePdf(bytes: Uint8Array, signal: AbortSignal): Promise<ParsedText> {
+export async function parsePdf(bytes: Uint8Array, signal: AbortSignal, mostPages = MOST_PAGES): Promise<ParsedPdf> {
   const { getDocumentProxy } = await import('unpdf');
   let document: Awaited<ReturnType<typeof getDocumentProxy>>;
   try {
@@ -23,21 +28,34 @@ export async function parsePdf(bytes: Uint8Array, signal: AbortSignal): Promise<
   }
   try {
     const blocks: Block[] = [];
-    for (let page = 1; page <= Math.min(document.numPages, MOST_PAGES); page++) {
+    const unread: { position: string; message: string }[] = [];
+    const { numPages } = document;
+    for (let page = 1; page <= Math.min(numPages, mostPages); page++) {
       signal.throwIfAborted();
       try {
         const content = await (await document.getPage(page)).getTextContent();
         for (const text of paragraphs(content.items as readonly PdfItem[])) {
           blocks.push({ headings: [`page ${page}`], text });
         }
-      } catch (cause) {
-        throw unreadable(`page ${page} of the PDF is broken`, cause);
+      } catch {
+        unread.push({ position: `page ${page}`, message: 'the page is broken' });
       }
     }
-    if (blocks.length === 0) throw unreadable('the PDF has no text; it may be scanned');
+    if (numPages > mostPages) {
+      const message = `the PDF has ${counted(numPages)} pages, and ${counted(mostPages)} are read at most`;
+      unread.push({ position: `page ${mostPages + 1}`, message });
+    }
+    if (blocks.length === 0) {
+      const [first] = unread;
+      throw unreadable(
+        first === undefined
+          ? 'the PDF has no text; it may be scanned'
+          : `the PDF has no page that can be read: ${first.position}: ${first.message}`,
+      );
+    }
     const { info } = await document.getMetadata();
     const title = String((info as Record<string, unknown>)['Title'] ?? '').trim();
-    return { ...(title !== '' && { title }), blocks };
+    return { ...(title !== '' && { title }), blocks, unread };
   } finally {
     await document.destroy();
   }
@@ -82,6 +100,10 @@ function paragraphs(items: readonly PdfItem[]): string[] {
   }
   if (text !== '') found.push(text);
   return found;
+}
+
+function counted(pages: number): string {
+  return pages.toLocaleString('en');
 }
 
 function unreadable(detail: string, cause?: unknown): WarmpathError {

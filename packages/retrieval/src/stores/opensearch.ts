@@ -74,7 +74,7 @@ export class OpenSearchRetriever implements StagedRetriever {
   }
 
   async #stage(body: object, k: number, index: number, final: boolean, signal: AbortSignal): Promise<Stage> {
-    const { index: name, vectorField = 'embedding', fields = {}, url } = this.#options;
+    const { index: name, vectorField = 'embedding', fields = {} } = this.#options;
     const path = `/${encodeURIComponent(name)}/_search`;
     const asked = { ...body, size: k, _source: { excludes: [vectorField] } };
     const answer = (await this.#service.post(path, asked, signal)) as {
@@ -83,7 +83,10 @@ export class OpenSearchRetriever implements StagedRetriever {
     } | null;
     const hits = answer?.hits?.hits;
     if (!Array.isArray(hits)) {
-      throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', { path: `${url}${path}: hits.hits`, detail: 'no hits.' });
+      throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', {
+        path: `${this.#service.name}${path}: hits.hits`,
+        detail: 'no hits.',
+      });
     }
     const found = hits.map(({ _id, _score, _source }) => documentFrom(_id, _source ?? {}, _score, fields));
     const candidates = rankedDocuments(found, k);

@@ -37,8 +37,11 @@ export interface PgVectorOptions {
   readonly index?: 'hnsw' | 'ivfflat' | 'none';
   /** `hnsw.ef_search` or `ivfflat.probes` of each stage; 16, 64, 256 or 1, 4, 16 by default. */
   readonly breadths?: readonly number[];
+  /** Milliseconds for one query; 30,000 by default. */
+  readonly timeoutMs?: number;
 }
 
+const TIMEOUT_MS = 30_000;
 const OPERATORS: Readonly<Record<Metric, string>> = { cosine: '<=>', dot: '<#>', l2: '<->' };
 const SETTINGS = { hnsw: 'hnsw.ef_search', ivfflat: 'ivfflat.probes' };
 const BREADTHS = { hnsw: [16, 64, 256], ivfflat: [1, 4, 16], none: [0] };
@@ -61,6 +64,7 @@ export class PgVectorRetriever implements StagedRetriever {
     const { k, signal } = options;
     const { pool, table, embedder, index: kind = 'none', breadths = BREADTHS[kind], fields = {} } = this.#options;
     const { id = 'id' } = fields;
+    const { timeoutMs = TIMEOUT_MS } = this.#options;
     const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
     if (vector.every((value) => value === 0)) {
       yield { candidates: [], index: 0, final: true };
@@ -69,10 +73,13 @@ export class PgVectorRetriever implements StagedRetriever {
     const sql = this.#sql();
     const values = [`[${vector.join(',')}]`, k];
     const client = await this.#connect(pool, signal);
-    const run = (text: string, parameters?: unknown[]) => untilAborted(client.query(text, parameters), signal);
+    const run = (text: string, parameters?: unknown[]) => this.#inTime(client.query(text, parameters), signal);
     let isOpen = true;
     try {
-      await run('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+      // A server that waits for a lock does not see that its client has gone: it has the same limit.
+      await run(
+        `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}`,
+      );
       for (const [index, breadth] of breadths.entries()) {
         if (kind !== 'none') {
           const value = Math.min(MOST_BREADTH[kind], kind === 'hnsw' ? Math.max(breadth, k) : breadth);
@@ -96,6 +103,20 @@ export class PgVectorRetriever implements StagedRetriever {
     } finally {
       // A transaction that is still open goes with its connection, and so does a query that still runs.
       client.release(isOpen ? new Error('the search ended early') : undefined);
+    }
+  }
+
+  /** @throws WARMPATH_RETRIEVAL_TIMEOUT, what the query throws, the signal's reason. */
+  async #inTime<Answer>(query: Promise<Answer>, signal: AbortSignal): Promise<Answer> {
+    const { table, timeoutMs = TIMEOUT_MS } = this.#options;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(timeoutError(table, timeoutMs)), timeoutMs);
+    });
+    try {
+      return await untilAborted(Promise.race([query, late]), signal);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -125,12 +146,20 @@ function identifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
+function timeoutError(path: string, timeoutMs: number): WarmpathError {
+  return new WarmpathError('WARMPATH_RETRIEVAL_TIMEOUT', { path, detail: `no answer within ${timeoutMs} ms.` });
+}
+
+/** SQLSTATE of a query that the server ended, for its time was over. */
+const QUERY_CANCELED = '57014';
+
 function storeError(error: unknown, table: string): unknown {
   if (WarmpathError.isInstance(error)) return error;
   const { code, message } = error as { readonly code?: string; readonly message?: string };
   // Errors of the server have five characters of SQLSTATE; all others are those of the connection.
   const isAnswer = /^[0-9A-Z]{5}$/.test(code ?? '');
-  return new WarmpathError(isAnswer ? 'WARMPATH_RETRIEVAL_ERROR' : 'WARMPATH_RETRIEVAL_UNREACHABLE', {
+  const answerCode = code === QUERY_CANCELED ? 'WARMPATH_RETRIEVAL_TIMEOUT' : 'WARMPATH_RETRIEVAL_ERROR';
+  return new WarmpathError(isAnswer ? answerCode : 'WARMPATH_RETRIEVAL_UNREACHABLE', {
     path: table,
     detail: `${message ?? 'the database failed'} (${code ?? 'no code'}).`,
     cause: error,

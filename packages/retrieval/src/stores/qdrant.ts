@@ -33,7 +33,7 @@ export class QdrantRetriever implements StagedRetriever {
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
     const { k, signal } = options;
-    const { collection, embedder, fields = {}, vectorName, breadths = [16, 64, 256], filter, url } = this.#options;
+    const { collection, embedder, fields = {}, vectorName, breadths = [16, 64, 256], filter } = this.#options;
     const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
     if (vector.every((value) => value === 0)) {
       yield { candidates: [], index: 0, final: true };
@@ -55,7 +55,7 @@ export class QdrantRetriever implements StagedRetriever {
       const points = answer?.result?.points;
       if (!Array.isArray(points)) {
         throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', {
-          path: `${url}${path}: result.points`,
+          path: `${this.#service.name}${path}: result.points`,
           detail: 'no points.',
         });
       }

@@ -11,6 +11,7 @@ import { readNamedIndex, writeVectorIndex } from './index-file.js';
 import type { VectorEntry } from './stored-rows.js';
 import type { VectorIndex } from './vector-index.js';
 import { VectorRetriever } from './vector-retriever.js';
+import { mostRows } from './vector-table.js';
 
 /** Vectors above which a graph is built: up to here a scan of all takes no longer than the question's embedding. */
 const SCANNED = 20_000;
@@ -44,6 +45,8 @@ class FollowingVectors {
   /** What was built, until a search takes it. */
   #built: FollowingIndex | undefined;
   #hasFailed = false;
+  /** Why the vectors of a version cannot be held in memory. */
+  #unusable: { readonly error: WarmpathError; readonly version: number } | undefined;
   #isLoaded = false;
   /** Vectors that came and left since the file was written. */
   #unsaved = 0;
@@ -53,7 +56,22 @@ class FollowingVectors {
     this.#graphAbove = graphAbove;
   }
 
-  /** The index at the collection's version, or a later one. */
+  /** Why the vectors cannot be searched, as far as that is known without reading them. O(1). */
+  get problem(): WarmpathError | undefined {
+    const { totals, vectorless, embedding, position } = this.#store;
+    if (this.#unusable?.version === position.version) return this.#unusable.error;
+    const { dimension } = embedding!;
+    const [count, most] = [totals.passages - vectorless, mostRows(dimension)];
+    if (count <= most) return undefined;
+    const [has, fit] = [count, most].map((number) => number.toLocaleString('en'));
+    const detail = `it has ${has} vectors of ${dimension} dimensions, and memory for ${fit} (4 GiB).`;
+    return new WarmpathError('WARMPATH_COLLECTION_VECTORS', { detail });
+  }
+
+  /**
+   * The index at the collection's version, or a later one.
+   * Errors: WARMPATH_COLLECTION_VECTORS where what is stored cannot be held in memory.
+   */
   async current(): Promise<VectorIndex> {
     while (this.#current?.version !== this.#store.position.version || this.#built !== undefined) {
       this.#refreshing ??= this.#refresh().finally(() => {
@@ -87,11 +105,23 @@ class FollowingVectors {
   }
 
   /** Every vector as it is stored; a change that comes meanwhile is followed again, which changes nothing. */
-  #load(): Promise<VectorIndex> {
+  async #load(): Promise<VectorIndex> {
+    const problem = this.problem;
+    if (problem !== undefined) throw problem;
     const { embedding, position } = { embedding: this.#store.embedding!, position: this.#store.position };
     const entries = entriesOf(this.#store.vectors(0, position.nextOrdinal));
     const { dimension, model } = embedding;
-    return buildVectorIndex(entries, { dimension, embedder: model, kind: 'exact', signal: this.#end.signal });
+    try {
+      return await buildVectorIndex(entries, { dimension, embedder: model, kind: 'exact', signal: this.#end.signal });
+    } catch (cause) {
+      this.#end.signal.throwIfAborted();
+      // Neither what is stored nor memory that the machine does not have (`RangeError`) is the caller's to mend.
+      const isInvalid = WarmpathError.isInstance(cause) && cause.code === 'WARMPATH_INVALID_VECTOR';
+      if (!isInvalid && !(cause instanceof RangeError)) throw cause;
+      const error = new WarmpathError('WARMPATH_COLLECTION_VECTORS', { detail: cause.message, cause });
+      this.#unusable = { error, version: position.version };
+      throw error;
+    }
   }
 
   /** Whether the index has followed; false where it is quicker to load all. */
@@ -102,6 +132,8 @@ class FollowingVectors {
       for (const ordinal of embedded) added.add(ordinal);
       if (index.kind !== 'exact' && added.size > ADDED_IN_PLACE) return false;
     }
+    // What was deleted takes room until all are loaded again.
+    if (index.size + index.deletedCount + added.size > mostRows(index.dimension)) return false;
     const store = this.#store;
     const entries = function* (): Generator<VectorEntry> {
       for (const ordinal of added) {
@@ -207,21 +239,30 @@ export class CollectionSearch implements StagedRetriever {
       yield* this.#lexical.search(query, options);
       return;
     }
-    try {
-      checkEmbedding(stored, { model: this.#endpoint.name, dimension: this.#endpoint.dimension });
-    } catch (error) {
-      // Whoever asks cannot mend it, and gets an error.
-      const { code, message } = error as WarmpathError;
-      for await (const stage of this.#lexical.search(query, options)) {
-        yield stage.final ? { ...stage, warnings: [{ code, path: 'embeddings', message }] } : stage;
-      }
+    const problem = this.#problem(stored);
+    if (problem === undefined) {
+      yield* this.#hybrid.search(query, options);
       return;
     }
-    yield* this.#hybrid.search(query, options);
+    // Whoever asks cannot mend it, and gets an answer.
+    const { code, message } = problem;
+    for await (const stage of this.#lexical.search(query, options)) {
+      yield stage.final ? { ...stage, warnings: [{ code, path: 'embeddings', message }] } : stage;
+    }
   }
 
   close({ saves }: { readonly saves: boolean }): Promise<void> {
     return this.#vectors.close(saves);
+  }
+
+  /** Why the stored vectors are not searched. */
+  #problem(stored: StoredEmbedding): WarmpathError | undefined {
+    try {
+      checkEmbedding(stored, { model: this.#endpoint.name, dimension: this.#endpoint.dimension });
+    } catch (error) {
+      return error as WarmpathError;
+    }
+    return this.#vectors.problem;
   }
 
   /** Embeds questions. A vector that cannot be compared with the stored ones is the endpoint's fault. */

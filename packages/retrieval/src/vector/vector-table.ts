@@ -14,7 +14,7 @@ export type Metric = 'cosine' | 'dot' | 'l2';
 export const METRICS: readonly Metric[] = ['cosine', 'dot', 'l2'];
 
 /** Longest vector. */
-const MOST_DIMENSIONS = 4096;
+export const MOST_DIMENSIONS = 4096;
 /** Most rows that are scored in one call. */
 export const BATCH = 1024;
 
@@ -25,6 +25,16 @@ const SLOT_BYTES = QUERY_BYTES + 4 * BATCH + 4 * BATCH;
 const ROWS_AT = Math.ceil((SCRATCH_SLOTS * SLOT_BYTES) / PAGE) * PAGE;
 /** A table grows by an eighth of itself, and by this at least. */
 const LEAST_GROWTH_PAGES = 16;
+
+/** Rows of a table at most: what fits into 4 GiB, none where a vector is too long. */
+export function mostRows(dimension: number): number {
+  if (dimension > MOST_DIMENSIONS) return 0;
+  return Math.floor((MOST_PAGES * PAGE - ROWS_AT) / (4 * paddedLength(dimension)));
+}
+
+function paddedLength(dimension: number): number {
+  return Math.ceil(dimension / KERNEL_WIDTH) * KERNEL_WIDTH;
+}
 
 /** A vector that was checked, normalised where the metric asks for it, and padded. */
 export type PreparedVector = Float32Array;
@@ -70,7 +80,7 @@ export class VectorTable {
     }
     this.dimension = dimension;
     this.metric = metric;
-    this.#padded = Math.ceil(dimension / KERNEL_WIDTH) * KERNEL_WIDTH;
+    this.#padded = paddedLength(dimension);
     this.memory = shared?.memory ?? createKernelMemory(ROWS_AT / PAGE);
     this.#kernel = kernelOver(this.memory);
     this.#count = shared?.count ?? 0;
@@ -125,7 +135,7 @@ export class VectorTable {
     const pages = this.memory.buffer.byteLength / PAGE;
     if (needed <= pages) return;
     if (needed > MOST_PAGES) {
-      const most = Math.floor((MOST_PAGES * PAGE - ROWS_AT) / (4 * this.#padded));
+      const most = mostRows(this.dimension);
       throw new WarmpathError('WARMPATH_INVALID_VECTOR', {
         detail: `an index holds at most ${most.toLocaleString('en')} vectors of ${this.dimension} dimensions (4 GiB); use a vector database for more.`,
       });

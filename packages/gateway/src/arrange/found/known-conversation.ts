@@ -1,4 +1,5 @@
 import type { SeenMark } from '@warmpath/core';
+import { ownBytes } from '../../render/insert-documents.js';
 import type { BlockReport } from './block-report.js';
 import type { PromptFacts } from './recognised-request.js';
 import type { SentMessage, SentPrompt } from './sent-orders.js';
@@ -48,17 +49,18 @@ export class KnownConversation {
   #sent: MessageBytes;
 
   constructor(given: MessageBytes, sent: MessageBytes, checkpoint: Omit<Checkpoint, 'mark'>) {
-    this.#given = given;
-    this.#sent = sent;
+    this.#given = alone(given);
+    this.#sent = sent.bytes === given.bytes ? { bytes: this.#given.bytes, open: sent.open } : alone(sent);
     this.#checkpoints = [marked(checkpoint)];
   }
 
-  /** Bytes that it holds, estimated: both bodies, and the words of its documents. */
+  /** Bytes that it holds, estimated: both bodies, the words of its documents, and what stands before the messages. */
   get bytes(): number {
     const { prompt } = this.#last;
     const bodies = this.#given.bytes.length + (this.#sent.bytes === this.#given.bytes ? 0 : this.#sent.bytes.length);
     const words = prompt.sent === undefined ? 0 : 2 * this.#given.bytes.length;
-    return OWN_BYTES + bodies + words + DOCUMENT_BYTES * prompt.report.documents;
+    const opening = 2 * (prompt.facts.opening?.length ?? 0);
+    return OWN_BYTES + bodies + words + opening + DOCUMENT_BYTES * prompt.report.documents;
   }
 
   /** Bytes of the messages of its last request. */
@@ -101,8 +103,8 @@ export class KnownConversation {
 
   /** A request went out that goes on from the last checkpoint. */
   goOn(given: MessageBytes, sent: MessageBytes, checkpoint: Omit<Checkpoint, 'mark'>): void {
-    this.#given = given;
-    this.#sent = sent;
+    this.#given = alone(given);
+    this.#sent = sent.bytes === given.bytes ? { bytes: this.#given.bytes, open: sent.open } : alone(sent);
     this.#checkpoints.push(marked(checkpoint));
     if (this.#checkpoints.length > CHECKPOINTS) this.#checkpoints.shift();
   }
@@ -110,6 +112,12 @@ export class KnownConversation {
   get #last(): Checkpoint {
     return this.#checkpoints.at(-1)!;
   }
+}
+
+/** A body that keeps no more memory alive than its own: none with room to spare, or that is a piece of a shared one. */
+function alone(body: MessageBytes): MessageBytes {
+  const { bytes, open } = body;
+  return bytes.length === bytes.buffer.byteLength ? body : { bytes: ownBytes(bytes), open };
 }
 
 function marked(checkpoint: Omit<Checkpoint, 'mark'>): Checkpoint {

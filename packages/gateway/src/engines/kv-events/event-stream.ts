@@ -36,8 +36,9 @@ export interface EventStreamCounts {
   losses: number;
 }
 
-/** Live batches that wait for a replay; beyond, the replay is given up. */
+/** Live batches that wait for a replay, and their bytes; beyond, the replay is given up. */
 const MAX_WAITING = 10_000;
+const MAX_WAITING_BYTES = 32 * 1024 * 1024;
 
 /**
  * Puts the batches of one publisher in order. Publishers count from 0 on and begin anew when the engine restarts, with
@@ -63,6 +64,7 @@ export class EventStream {
   #isSuspect = false;
   /** Live batches behind a gap that is being asked for; `undefined` while there is none. */
   #waiting: NumberedBatch[] | undefined;
+  #waitingBytes = 0;
   /** Rises with each engine, so that late answers to an earlier one are dropped. */
   #epoch = 0;
 
@@ -113,7 +115,8 @@ export class EventStream {
 
   #wait(batch: NumberedBatch): void {
     this.#waiting!.push(batch);
-    if (this.#waiting!.length <= MAX_WAITING) return;
+    this.#waitingBytes += batch.payload.length;
+    if (this.#waiting!.length <= MAX_WAITING && this.#waitingBytes <= MAX_WAITING_BYTES) return;
     this.#epoch++;
     this.#goOn([]);
   }
@@ -122,6 +125,7 @@ export class EventStream {
   #askBefore(waiting: NumberedBatch[]): void {
     this.counts.gaps++;
     this.#waiting = waiting;
+    this.#waitingBytes = waiting.reduce((sum, { payload }) => sum + payload.length, 0);
     if (this.#replay === undefined) {
       this.#goOn([]);
       return;

@@ -15,8 +15,12 @@ const REPLAY_SILENCE_MS = 5_000;
 const SEQUENCE_BYTES = 8;
 /** Ends a replay: -1. */
 const END_OF_REPLAY = 0xffff_ffff_ffff_ffffn;
-/** Batches of one replay; as many as vLLM keeps by default, and more than the embedded engine does. */
+/**
+ * Batches of one replay, as many as vLLM keeps by default, and more than the embedded engine does; and bytes, beyond
+ * which the stream asks for the rest once these are read.
+ */
 const MAX_REPLAYED = 20_000;
+const MAX_REPLAYED_BYTES = 32 * 1024 * 1024;
 const EMPTY = Buffer.alloc(0);
 
 /**
@@ -81,11 +85,14 @@ export class ZmqSubscriber {
       first.writeBigUInt64BE(BigInt(from));
       await dealer.send([EMPTY, first]);
       const batches: NumberedBatch[] = [];
-      while (batches.length < MAX_REPLAYED) {
+      let bytes = 0;
+      while (batches.length < MAX_REPLAYED && bytes < MAX_REPLAYED_BYTES) {
         const frames = await dealer.receive();
         if (frames.at(-2)?.length === SEQUENCE_BYTES && frames.at(-2)!.readBigUInt64BE() === END_OF_REPLAY) break;
         const batch = numberedBatch(frames);
-        if (batch !== undefined) batches.push(batch);
+        if (batch === undefined) continue;
+        batches.push(batch);
+        bytes += batch.payload.length;
       }
       return batches;
     } finally {
