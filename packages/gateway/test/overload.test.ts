@@ -108,13 +108,15 @@ describe('connections that wait because of those that are open', () => {
     const slow = open().setEncoding('latin1');
     await once(slow, 'connect');
     let isBusy = true;
+    const waiting = Array.from({ length: 1_000 }, open);
+    // Eight are accepted a turn, at most, so more wait after each.
     const spin = (): void => {
+      if (!isBusy) return;
+      for (let opened = 0; opened < 12; opened++) waiting.push(open());
       for (const until = performance.now() + 50; performance.now() < until; );
-      if (isBusy) setImmediate(spin);
+      setImmediate(spin);
     };
     setImmediate(spin);
-    // Eight are accepted a turn, at most.
-    const waiting = Array.from({ length: 3_000 }, open);
     let refused: Reply;
     do [refused] = (await untilRefused(gateway.url, 1, agent)).slice(-1) as [Reply];
     while (refused.headers.connection !== 'close');
