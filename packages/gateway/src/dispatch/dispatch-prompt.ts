@@ -17,13 +17,13 @@ import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { mentionsKey } from '../intake/parse-request.js';
-import type { ChosenEngine, Exchange } from '../observe/exchange.js';
+import type { Exchange } from '../observe/exchange.js';
 import { askIndexer, type IndexedShares, type RouteQuestion } from './ask-indexer.js';
 import { ownHeaders } from './forward.js';
 import { clientTimeoutMs } from './headers.js';
 import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
-import { sendPrompt } from './send-prompt.js';
-import type { Dispatch, Waiting, WaitingContext } from './tenant-queue.js';
+import { type SentPromptListener, sendPrompt } from './send-prompt.js';
+import type { Dispatch, EnginePlace, Waiting, WaitingContext } from './tenant-queue.js';
 
 const NONE: readonly never[] = [];
 
@@ -57,85 +57,161 @@ export function dispatchPrompt(gateway: Gateway, call: Call, prepared: PreparedP
     try {
       enter({ ...prompt, indexed });
     } catch (error) {
-      fail({ ...prompt, indexed }, error);
+      fail(gateway, call, NONE, error);
     }
   });
 }
 
 function enter(prompt: PromptUnderWay): void {
-  const { gateway, call, prepared, tried } = prompt;
-  const { request, reply, tenant } = call;
-  if (reply.raw.destroyed) return;
-  const place = placeOf(prompt);
-  const { engine } = place;
-  let context: WaitingContext | undefined | 'unread' = 'unread';
-  let beginnings: readonly string[] | undefined;
-  const dispatch: Dispatch = {
-    tenant,
-    tells: asksForStream(call.body),
-    deadline: deadlineOf(call),
-    urgency: () => urgencyOf(call, engine),
-    // A function, not a getter: V8 gives each object with a getter in its literal a shape of its own, and that held
-    // the whole request until the next full collection.
-    context: () => {
-      if (context === 'unread') context = waitingContext(gateway, engine, tenant, prepared);
-      return context;
-    },
-    beginnings: () => {
-      beginnings ??= prepared.kind === 'plain' ? gateway.sentPrefixes.beginningsOf(tenant, prepared.body).hashes : NONE;
-      return beginnings;
-    },
-    start: (queuedMs, room) => {
-      if (queuedMs > 0) waited(gateway, request.exchange, queuedMs);
-      const computed = prefills(place);
-      const left = (isComputed: boolean): void => {
-        computed();
-        room.release(isComputed);
-      };
-      try {
-        if (tried.length > 0) forgetFirstTry(call);
-        const arranged = arrangePrompt(gateway, engine, call, prepared);
-        const lead = engine.dialect.needsLeader ? leadOf(arranged) : undefined;
-        if (lead !== undefined) room.leads(lead);
-        const isAwaited = engine.dialect.needsLeader && room.leadsBytes(dispatch.beginnings());
-        sendPrompt(gateway, engine, call, arranged, {
-          computed,
-          isAwaited,
-          began: () => room.began(newTokensOf(place, arranged)),
-          released: left,
-          movesOn: movesOn(prompt, engine),
-          moved: (failure) => enterAgain(prompt, engine, failure),
-        });
-      } catch (error) {
-        left(false);
-        fail(prompt, error);
-      }
-    },
-    refuse: (error) => {
-      place.computed();
-      fail(prompt, error);
-    },
-    moved: () => {
-      place.computed();
-      try {
-        enter(prompt);
-      } catch (error) {
-        fail(prompt, error);
-      }
-    },
-  };
-  let waiting: Waiting | undefined;
-  try {
-    waiting = engine.queue.enter(dispatch);
-  } catch (error) {
-    place.computed();
-    throw error;
+  if (!prompt.call.reply.raw.destroyed) new EngineAttempt(prompt).enter();
+}
+
+/**
+ * One prompt at one engine: it waits for room, is arranged, goes out, and its answer is followed to the end. One object
+ * and no closures: an answer may take minutes, and closures would keep all that was read of the prompt for as long.
+ */
+class EngineAttempt implements Dispatch, SentPromptListener {
+  readonly tenant: string;
+  readonly tells: boolean;
+  readonly deadline: number | undefined;
+  readonly movesOn: SentPromptListener['movesOn'];
+  isAwaited = false;
+  readonly #gateway: Gateway;
+  readonly #call: Call;
+  readonly #place: Place;
+  /** `undefined` once no other engine can get it any more. */
+  #prompt: PromptUnderWay | undefined;
+  #context: WaitingContext | undefined | 'unread' = 'unread';
+  #beginnings: readonly string[] | undefined;
+  #room: EnginePlace | undefined;
+  #newTokens = 0;
+  #isComputed = false;
+
+  constructor(prompt: PromptUnderWay) {
+    const { gateway, call } = prompt;
+    this.#gateway = gateway;
+    this.#call = call;
+    this.#prompt = prompt;
+    this.#place = placeOf(prompt);
+    this.tenant = call.tenant;
+    this.tells = asksForStream(call.body);
+    this.deadline = deadlineOf(call);
+    this.movesOn = movesOn(prompt, this.#place.engine);
   }
-  if (waiting === undefined || waiting.isOver) return;
-  const own = waiting;
-  reply.raw.once('close', () => {
-    if (engine.queue.leave(own)) place.computed();
-  });
+
+  /** Starts it, or lets it wait. Throws: the engine has no room, and no place to wait. */
+  enter(): void {
+    const { engine } = this.#place;
+    let waiting: Waiting | undefined;
+    try {
+      waiting = engine.queue.enter(this);
+    } catch (error) {
+      this.#endPrefill();
+      throw error;
+    }
+    if (waiting === undefined || waiting.isOver) return;
+    const own = waiting;
+    this.#call.reply.raw.once('close', () => {
+      if (engine.queue.leave(own)) this.#endPrefill();
+    });
+  }
+
+  urgency(): number {
+    return urgencyOf(this.#call, this.#place.engine);
+  }
+
+  context(): WaitingContext | undefined {
+    if (this.#context === 'unread') {
+      const { engine } = this.#place;
+      this.#context = waitingContext(this.#gateway, engine, this.tenant, this.#prompt!.prepared);
+    }
+    return this.#context;
+  }
+
+  beginnings(): readonly string[] {
+    const { prepared } = this.#prompt!;
+    this.#beginnings ??=
+      prepared.kind === 'plain' ? this.#gateway.sentPrefixes.beginningsOf(this.tenant, prepared.body).hashes : NONE;
+    return this.#beginnings;
+  }
+
+  start(queuedMs: number, room: EnginePlace): void {
+    const { engine } = this.#place;
+    const { prepared, tried } = this.#prompt!;
+    if (queuedMs > 0) waited(this.#gateway, this.#call.request.exchange, queuedMs);
+    engine.prefilling++;
+    this.#room = room;
+    try {
+      if (tried.length > 0) forgetFirstTry(this.#call);
+      const arranged = arrangePrompt(this.#gateway, engine, this.#call, prepared);
+      this.#newTokens = newTokensOf(this.#place, arranged);
+      if (engine.dialect.needsLeader) this.#lead(arranged, room);
+      sendPrompt(this.#gateway, engine, this.#call, arranged, this);
+    } catch (error) {
+      this.released(false);
+      this.#fail(error);
+      return;
+    }
+    if (this.movesOn === undefined) this.#forget();
+  }
+
+  refuse(error: WarmpathError): void {
+    this.#endPrefill();
+    this.#fail(error);
+  }
+
+  moved(): void {
+    this.#endPrefill();
+    try {
+      enter(this.#prompt!);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  movedOn(failure: EngineFailure): void {
+    enterAgain(this.#prompt!, this.#place.engine, failure);
+  }
+
+  computed(): void {
+    this.#endPrefill();
+    this.#forget();
+  }
+
+  began(): void {
+    this.#room!.began(this.#newTokens);
+  }
+
+  released(isComputed: boolean): void {
+    this.#endPrefill();
+    this.#room!.release(isComputed);
+  }
+
+  #lead(arranged: ArrangedPrompt, room: EnginePlace): void {
+    const lead = leadOf(arranged);
+    if (lead !== undefined) room.leads(lead);
+    this.isAwaited = room.leadsBytes(this.beginnings());
+  }
+
+  /** The engine has computed the prompt, or will not. */
+  #endPrefill(): void {
+    if (this.#isComputed) return;
+    this.#isComputed = true;
+    const { engine, pendingTokens } = this.#place;
+    engine.pendingTokens -= pendingTokens;
+    if (this.#room !== undefined) engine.prefilling--;
+  }
+
+  #fail(error: unknown): void {
+    fail(this.#gateway, this.#call, this.#prompt?.tried ?? NONE, error);
+  }
+
+  /** No other engine can get it any more, so what was read of the prompt is needed no longer. */
+  #forget(): void {
+    this.#prompt = undefined;
+    this.#context = undefined;
+    this.#beginnings = undefined;
+  }
 }
 
 function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {
@@ -193,17 +269,15 @@ interface Place {
   readonly body: Buffer;
   /** Tokens that it has to compute there; `undefined` where engines were not compared. */
   readonly newTokens: number | undefined;
-  /** Its prefill is over, or will not be. */
-  readonly computed: () => void;
+  /** Tokens that the engine has more to compute until the prefill is over, or will not be. */
+  readonly pendingTokens: number;
 }
-
-const nothing = (): void => {};
 
 function placeOf({ gateway, call, prepared, tried, indexed }: PromptUnderWay): Place {
   const { engines, sentPrefixes, now } = gateway;
   const { only } = engines;
   const { tenant, body } = call;
-  if (only !== undefined) return { engine: only, body, newTokens: undefined, computed: nothing };
+  if (only !== undefined) return { engine: only, body, newTokens: undefined, pendingTokens: 0 };
   const beginnings = sentPrefixes.beginningsOf(tenant, body);
   const sharedBytes = sentPrefixes.sharedBytes(beginnings);
   const question = routeQuestion(gateway, tenant, prepared, now());
@@ -225,34 +299,8 @@ function placeOf({ gateway, call, prepared, tried, indexed }: PromptUnderWay): P
   });
   sentPrefixes.sent(beginnings, engine.number);
   call.request.exchange.engine = route;
-  return { engine, body, newTokens: route.newTokens, computed: pending(engine, route) };
-}
-
-/** The engine has the prompt and has not begun to answer it, until that is called. */
-function prefills({ engine, computed }: Place): () => void {
-  engine.prefilling++;
-  return once(() => {
-    engine.prefilling--;
-    computed();
-  });
-}
-
-/** The engine has so many tokens more to compute, until that is called. */
-function pending(engine: Engine, { newTokens }: ChosenEngine): () => void {
-  engine.pendingTokens += newTokens;
-  return once(() => {
-    engine.pendingTokens -= newTokens;
-  });
-}
-
-/** What only the first of its calls does. */
-function once(work: () => void): () => void {
-  let isOver = false;
-  return () => {
-    if (isOver) return;
-    isOver = true;
-    work();
-  };
+  engine.pendingTokens += route.newTokens;
+  return { engine, body, newTokens: route.newTokens, pendingTokens: route.newTokens };
 }
 
 /** What each engine holds of the documents of a prompt; `undefined` for one without any that may be ordered. */
@@ -311,7 +359,7 @@ function enterAgain(prompt: PromptUnderWay, engine: Engine, failure: EngineFailu
   try {
     enter({ ...prompt, tried: [...prompt.tried, engine], begun: prompt.begun + Number(hasBegun(failure)) });
   } catch (error) {
-    fail({ ...prompt, tried: [...prompt.tried, engine] }, error);
+    fail(prompt.gateway, prompt.call, [...prompt.tried, engine], error);
   }
 }
 
@@ -321,8 +369,7 @@ function forgetFirstTry({ request: { exchange }, translation }: Call): void {
 }
 
 /** No engine answers it. */
-function fail({ gateway, call, tried }: PromptUnderWay, error: unknown): void {
-  const { request, reply } = call;
+function fail(gateway: Gateway, { request, reply }: Call, tried: readonly Engine[], error: unknown): void {
   if (tried.length === 0) {
     reply.send(error);
     return;

@@ -10,6 +10,7 @@ import { chatApi } from '../intake/apis/prompt-apis.js';
 import type { Exchange } from '../observe/exchange.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
+import { withoutTexts } from '../observe/open-arrangements.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
 import { type ForwardOptions, forward, promptHeaders } from './forward.js';
 
@@ -26,7 +27,7 @@ export interface SentPromptListener {
   /** Whether another engine gets it, if this one fails before its client hears of it; `undefined` where none can. */
   readonly movesOn: ((failure: EngineFailure) => boolean) | undefined;
   /** After `released`, where `movesOn` said so: another engine is to get it. */
-  moved(failure: EngineFailure): void;
+  movedOn(failure: EngineFailure): void;
 }
 
 /** Sends a prompt to an engine, with the tenant's salt where one is configured, and learns from its answer. */
@@ -34,7 +35,7 @@ export function sendPrompt(
   gateway: Gateway,
   engine: Engine,
   call: Call,
-  prompt: ArrangedPrompt,
+  arranged: ArrangedPrompt,
   listener: SentPromptListener,
 ): void {
   let failure: EngineFailure | undefined;
@@ -48,7 +49,8 @@ export function sendPrompt(
   );
   const number = ++engine.sentPrompts;
   let isAlone = engine.queue.underWay <= 1;
-  observeDispatch(gateway, prompt);
+  const prompt = withoutReadTexts(engine, arranged);
+  observeDispatch(gateway, prompt, arranged.keepFound);
   const body = isReadable(call.request)
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
     : prompt.body;
@@ -69,7 +71,7 @@ export function sendPrompt(
       isAlone &&= engine.sentPrompts === number;
       listener.computed();
     },
-    onFirstContent: listener.began,
+    onFirstContent: () => listener.began(),
     movesOn:
       movesOn &&
       ((failed) => {
@@ -84,10 +86,25 @@ export function sendPrompt(
       trace?.ended(tracedAnswer(exchange, result), isOver);
       // Whoever is next is arranged with what was learned.
       listener.released(result.status !== undefined && result.status < 300);
-      if (result.movedOn) listener.moved(failure!);
+      if (result.movedOn) listener.movedOn(failure!);
     },
   });
   comparePrefix(gateway, call, body);
+}
+
+/**
+ * What is known of a prompt until its answer is over, which may take minutes: what was read of its text is not, but
+ * where the engine's events are compared with it.
+ */
+function withoutReadTexts({ kvResidency }: Engine, arranged: ArrangedPrompt): ArrangedPrompt {
+  const needsTexts = arranged.isInserted || kvResidency !== undefined;
+  return {
+    ...arranged,
+    arrangements: needsTexts
+      ? arranged.arrangements
+      : arranged.arrangements.map((arrangement) => ({ ...arrangement, ...withoutTexts(arrangement) })),
+    keepFound: undefined,
+  };
 }
 
 function tracedAnswer(

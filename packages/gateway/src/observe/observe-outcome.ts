@@ -31,7 +31,11 @@ export interface RequestOutcome {
 /**
  * A prompt goes to the engine: its paths count as resident from now on, so that concurrent requests follow each other.
  */
-export function observeDispatch(gateway: Gateway, { arrangements, state, keepFound }: ArrangedPrompt): void {
+export function observeDispatch(
+  gateway: Gateway,
+  { arrangements, state }: ArrangedPrompt,
+  keepFound: ArrangedPrompt['keepFound'],
+): void {
   guard(gateway, () => {
     keepFound?.();
     if (state === undefined) return;
