@@ -3,6 +3,7 @@ import type { KvEvent } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { decodeBatch, noDecodeAnomalies } from '../../src/engines/kv-events/decode-batch.js';
+import { hasTrueLengths } from '../../src/engines/kv-events/true-lengths.js';
 import '../../../core/test/seed.js';
 
 const encoder = new Encoder({ useBigInt64: true });
@@ -217,6 +218,47 @@ describe('batches of KV events', () => {
     const { events, anomalies } = read([1, [event, ['AllBlocksCleared']], 0]);
     expect(events).toEqual([{ kind: 'cleared' }]);
     expect(anomalies).toEqual({ ...noDecodeAnomalies(), unreadable: 1 });
+  });
+
+  test('lengths that cannot be true make no room', () => {
+    // 12 arrays, each the first element of the one before, that say they have 32 million elements.
+    const nested = Buffer.concat(Array.from({ length: 12 }, () => Buffer.from('dd01ffffff', 'hex')));
+    // The same of 170,000 arrays with 65,535 elements.
+    const deep = Buffer.alloc(3 * 170_000, Buffer.from('dcffff', 'hex'));
+    const map = Buffer.from('dfffffffff', 'hex');
+    for (const bytes of [nested, deep, map]) {
+      const before = process.memoryUsage().rss;
+      const anomalies = noDecodeAnomalies();
+      expect(decodeBatch(bytes, anomalies)).toEqual([]);
+      expect(anomalies).toEqual({ ...noDecodeAnomalies(), undecodable: 1 });
+      expect(process.memoryUsage().rss - before).toBeLessThan(100e6);
+    }
+  });
+
+  test('every length that a MessagePack encoder writes is true, and none is with a byte less', () => {
+    const value = fc.anything({
+      withBigInt: false,
+      withTypedArray: false,
+      values: [
+        fc.integer(),
+        fc.double(),
+        fc.boolean(),
+        fc.constant(null),
+        fc.string({ size: 'large' }),
+        fc.bigInt({ min: -(2n ** 63n), max: 2n ** 64n - 1n }),
+        fc.uint8Array({ size: 'large' }),
+        fc.date({ noInvalidDate: true }),
+        fc.array(fc.nat(200), { minLength: 0, maxLength: 400 }),
+      ],
+      key: fc.string().filter((key) => key !== '__proto__'),
+    });
+    fc.assert(
+      fc.property(value, (given) => {
+        const bytes = encoder.encode(given);
+        expect(hasTrueLengths(bytes)).toBe(true);
+        expect(hasTrueLengths(bytes.subarray(0, -1))).toBe(false);
+      }),
+    );
   });
 
   test('never throws, whatever comes', () => {

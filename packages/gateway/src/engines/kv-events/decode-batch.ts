@@ -1,5 +1,6 @@
 import { Decoder } from '@msgpack/msgpack';
 import type { KvEvent, KvTier } from '@warmpath/core';
+import { hasTrueLengths } from './true-lengths.js';
 
 /** What of the events could not be used. Counts since the start. */
 export interface DecodeAnomalies {
@@ -68,13 +69,7 @@ const decoder = new Decoder({ useBigInt64: true });
  * @param rank The data-parallel rank that is listened to; a batch that says it is another one's has no events here.
  */
 export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies, rank?: number): KvEvent[] {
-  let batch: unknown;
-  try {
-    batch = decoder.decode(payload);
-  } catch {
-    anomalies.undecodable++;
-    return [];
-  }
+  const batch = decoded(payload);
   const { events, data_parallel_rank: from } = batchFields(batch);
   if (!Array.isArray(events)) {
     anomalies.undecodable++;
@@ -99,6 +94,16 @@ export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies, ran
     }
   }
   return read;
+}
+
+/** `undefined` for what is no MessagePack. */
+function decoded(payload: Uint8Array): unknown {
+  if (!hasTrueLengths(payload)) return undefined;
+  try {
+    return decoder.decode(payload);
+  } catch {
+    return undefined;
+  }
 }
 
 function fieldsOf(event: unknown): EventFields | undefined {
