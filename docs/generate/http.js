@@ -22,8 +22,13 @@ export function httpPage() {
   );
 }
 
-function section(title, { summary, requestBody, responses }) {
+function section(title, { summary, parameters = [], requestBody, responses }) {
   const parts = [`## ${title}`, summary];
+  const query = parameters.filter(({ in: place }) => place === 'query');
+  if (query.length > 0) {
+    const rows = query.map(({ name, schema }) => [code(name), typeOf(schema), schema.description]);
+    parts.push('Query:', table(['name', 'type', 'meaning'], rows));
+  }
   if (requestBody !== undefined) parts.push('Request:', fields(requestBody.content['application/json'].schema));
   for (const [status, { content }] of Object.entries(responses)) {
     if (content !== undefined && status !== 'default') {

@@ -313,7 +313,7 @@ export const ERROR_TABLE = {
     status: 422,
     type: 'invalid_request_error',
     message: 'A file or document cannot be read as text.',
-    remedy: 'Correct or leave out what the message names; everything else was taken in.',
+    remedy: 'Correct or leave out what the message names.',
   },
   WARMPATH_UPSTREAM_UNREACHABLE: {
     status: 502,

@@ -1,15 +1,30 @@
 import { createHash } from 'node:crypto';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { EventEmitter, once } from 'node:events';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Worker } from 'node:worker_threads';
+import { Collections } from '@warmpath/retrieval';
 import OpenAI from 'openai';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
+import { pdf } from '../../retrieval/test/hand-written-pdf.js';
 import { startJsonServer } from '../../retrieval/test/json-server.js';
 import { type Asker, OpenCollections } from '../src/collections/open-collections.js';
 import { resolveConfig } from '../src/config/load.js';
 import type { Answer } from './fake-engine.js';
-import { closing, errorOf, type Reply, type StandConfig, send, stand, told } from './harness.js';
+import {
+  closing,
+  errorOf,
+  openRequest,
+  type Reply,
+  type StandConfig,
+  send,
+  stand,
+  told,
+  untilMetric,
+} from './harness.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -125,6 +140,225 @@ describe('collections over HTTP', () => {
         'WARMPATH_BODY_TOO_LARGE',
       );
       expect(await refused('\n')).toBe('WARMPATH_INVALID_REQUEST');
+    });
+  });
+
+  describe('a whole file', () => {
+    const put = (one: Here, type: string, body: string | Uint8Array, query = 'id=a') =>
+      send(one.at(`collections/handbook/documents?${query}`), Buffer.from(body), { headers: { 'content-type': type } });
+    const found = async (one: Here, query: string) => {
+      const reply = await send(one.at('collections/handbook/search'), { query, k: 1 });
+      return (json(reply) as unknown as { results: { title?: string; content: string }[] }).results[0];
+    };
+    const ids = async (one: Here) => {
+      const { data } = json(await send(one.at('collections/handbook/documents'))) as unknown as {
+        data: { id: string }[];
+      };
+      return data.map(({ id }) => id);
+    };
+    const warningsOf = (reply: Reply) =>
+      (json(reply) as unknown as { warnings: Record<string, string>[] }).warnings.map(({ path, message }) => [
+        path,
+        message,
+      ]);
+    const PDF = 'application/pdf';
+    /** Its page takes long to read, in one go. */
+    const slowPdf = (word: string) => pdf([[`${word}) Tj${' '.repeat(16_000_000)}(slow`]]);
+    const [lines, other] = [['The weight of Velka', 'is 42 kg.'], ['The colour of Velka is teal.']];
+
+    /** The threads that are started from now on, to the end of the test. */
+    const threads = () => {
+      const started: { worker: Worker; isOver: boolean }[] = [];
+      const begun = new EventEmitter<{ thread: [Worker] }>();
+      const most = { atOnce: 0 };
+      const listen = (message: unknown) => {
+        const thread = { worker: (message as { worker: Worker }).worker, isOver: false };
+        started.push(thread);
+        most.atOnce = Math.max(most.atOnce, started.filter(({ isOver }) => !isOver).length);
+        thread.worker.once('exit', () => {
+          thread.isOver = true;
+        });
+        begun.emit('thread', thread.worker);
+      };
+      subscribe('worker_threads', listen);
+      onTestFinished(() => void unsubscribe('worker_threads', listen));
+      const next = async () => (await once(begun, 'thread'))[0] as Worker;
+      return { started, most, next };
+    };
+
+    it.each<[string, string | Uint8Array, string | undefined]>([
+      ['application/pdf', pdf([lines, other]), 'page 1'],
+      ['text/markdown', '# Velka\n\nThe weight of Velka\nis 42 kg.', 'Velka'],
+      ['Text/HTML; charset=utf-8', '<title>Velka</title><p>The weight of Velka is 42 kg.<script>no</script>', 'Velka'],
+      ['text/plain;charset=utf-8', 'The weight of Velka is 42 kg.', undefined],
+      ['text/plain', Buffer.from('\ufeffThe weight of Velka is 42 kg.', 'utf16le'), undefined],
+      [
+        'text/markdown',
+        `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords and words.\n\n'.repeat(9_000)}`,
+        'Velka',
+      ],
+    ])('of type %s is taken in as one document', async (type, body, title) => {
+      const one = await here();
+      const reply = await put(one, type, body, 'id=hand%20book');
+      expect(json(reply)).toEqual({ object: 'ingestion', collection: 'handbook', added: 1, changed: 0, unchanged: 0 });
+      expect((await found(one, 'weight'))?.content).toMatch(/The weight of Velka\sis 42 kg\./);
+      expect((await found(one, 'weight'))?.title).toBe(title);
+      expect(json(await put(one, type, body, 'id=hand%20book'))).toMatchObject({ unchanged: 1 });
+      expect(json(await put(one, type, body, 'id=hand%20book&title=The+book'))).toMatchObject({ changed: 1 });
+      expect((await found(one, 'weight'))?.title).toMatch(/^The book/);
+      expect(await ids(one)).toEqual(['hand book']);
+    });
+
+    it('gets vectors, and is cut as its collection is', async () => {
+      const fake = closing(await startFakeEmbeddings());
+      const one = await here({ collections: { embeddings: { url: fake.url, model: 'fake' } } });
+      const cut = new Collections(folder);
+      const collection = await cut.getOrMake('default', 'handbook');
+      await collection.ingest([], { chunks: { tokens: 128, overlap: 0 } });
+      await cut.close();
+      const reply = await put(one, PDF, pdf([Array.from({ length: 40 }, (_, row) => `Row ${row} of many words.`)]));
+      // As one passage without a setting of its own.
+      expect(json(reply)).toMatchObject({ added: 1, embedded: 2 });
+      expect(fake.requests).not.toEqual([]);
+    });
+
+    const noise = Uint8Array.from({ length: 5_000 }, (_, at) => (at * 7919) % 256);
+    it.each<[string, string | Uint8Array, string, RegExp]>([
+      [PDF, pdf([['x']], { isLocked: true }), 'WARMPATH_UNREADABLE_FILE', /encrypted/],
+      [PDF, '%PDF-1.7\nthis is no PDF', 'WARMPATH_UNREADABLE_FILE', /broken/],
+      [PDF, '', 'WARMPATH_UNREADABLE_FILE', /broken/],
+      [PDF, pdf([[]]), 'WARMPATH_UNREADABLE_FILE', /no text/],
+      [PDF, pdf([['x'], ['y']], { brokenPages: [1, 2] }), 'WARMPATH_UNREADABLE_FILE', /page 1: the page is broken/],
+      ['text/plain', noise, 'WARMPATH_UNREADABLE_FILE', /not a text: line 1/],
+      ['text/markdown', Buffer.concat(Array(40).fill(noise)), 'WARMPATH_UNREADABLE_FILE', /not a text: line 1/],
+      ['text/plain', '', 'WARMPATH_EMPTY_DOCUMENT', /no text/],
+      ['text/markdown', ' \n\n', 'WARMPATH_EMPTY_DOCUMENT', /no text/],
+      ['text/html', '<script>only()</script>', 'WARMPATH_EMPTY_DOCUMENT', /no text/],
+    ])('of type %s that cannot be read is refused, and changes nothing', async (type, body, code, detail) => {
+      const one = await here();
+      const refused = await put(one, type, body);
+      expect(errorOf(refused)).toMatchObject({ code, message: expect.stringMatching(detail) as string });
+      expect(refused.status).toBe(code === 'WARMPATH_UNREADABLE_FILE' ? 422 : 400);
+      expect(json(await send(one.at('collections')))).toMatchObject({ data: [] });
+      await put(one, 'text/plain', 'The weight of Velka is 42 kg.');
+      expect(errorOf(await put(one, type, body)).code).toBe(code);
+      expect((await found(one, 'weight'))?.content).toBe('The weight of Velka is 42 kg.');
+    });
+
+    it.each([
+      ['', 'id'],
+      ['id=', 'id'],
+      ['id=a&id=b', 'id'],
+      [`id=${'a'.repeat(513)}`, 'id'],
+      ['id=a&title=b&title=c', 'title'],
+    ])('needs one id: %s', async (query, param) => {
+      const one = await here();
+      const reply = await put(one, 'text/plain', 'A text.', query);
+      expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', param });
+      expect(json(await put(one, 'text/plain', 'A text.', `id=${'a'.repeat(512)}`))).toMatchObject({ added: 1 });
+    });
+
+    it('is bounded by its text, and not by its size', async () => {
+      const one = await here({ limits: { documentLength: 60 }, collections: { maxBytes: 100 } });
+      const text = 'x'.repeat(61);
+      for (const [type, body] of [
+        ['text/plain', text],
+        ['text/markdown', text],
+        ['text/html', `<p>${text}`],
+        [PDF, pdf([['x'.repeat(31)], ['x'.repeat(31)]])],
+      ] as const) {
+        expect(errorOf(await put(one, type, body)).code).toBe('WARMPATH_DOCUMENT_TOO_LARGE');
+      }
+      const small = pdf([['x'.repeat(30)], ['x'.repeat(30)]]);
+      expect(json(await put(one, PDF, small))).toMatchObject({ added: 1 });
+      const { data } = json(await send(one.at('collections/handbook/documents'))) as unknown as { data: object[] };
+      expect(data).toMatchObject([{ id: 'a', bytes: 60 }]);
+      expect(errorOf(await put(one, PDF, small, 'id=b')).code).toBe('WARMPATH_BODY_TOO_LARGE');
+      expect(await ids(one)).toEqual(['a']);
+    });
+
+    it('of which pages cannot be read is a part, which replaces nothing that was read whole', async () => {
+      const one = await here();
+      const part = pdf([['new page'], ['lost']], { brokenPages: [2] });
+      const page = ['page 2', 'the page is broken'];
+      const first = await put(one, PDF, part);
+      expect(json(first)).toMatchObject({ added: 1, warnings: [{ code: 'WARMPATH_UNREADABLE_FILE' }] });
+      expect(warningsOf(first)).toEqual([page]);
+      expect(json(await put(one, PDF, part))).toMatchObject({ unchanged: 1 });
+      // A part may replace a part, and the whole does.
+      expect(json(await put(one, PDF, pdf([['newer page'], []], { brokenPages: [2] })))).toMatchObject({ changed: 1 });
+      expect(json(await put(one, PDF, pdf([['whole']])))).toMatchObject({ changed: 1 });
+      const kept = await put(one, PDF, part);
+      expect(json(kept)).toMatchObject({ added: 0, changed: 0, unchanged: 0 });
+      expect(warningsOf(kept)).toEqual([page, ['id', expect.stringContaining('stays as it was')]]);
+      expect((await found(one, 'whole'))?.content).toBe('whole');
+      await send(one.at('collections/handbook/documents?id=a'), undefined, { method: 'DELETE' });
+      expect(json(await put(one, PDF, part))).toMatchObject({ added: 1 });
+    });
+
+    it('does not keep others from their answers while it is read', async () => {
+      const one = await here();
+      const order: string[] = [];
+      const { next } = threads();
+      const isRead = next();
+      const answered = put(one, PDF, slowPdf('velka')).then((reply) => {
+        order.push('file');
+        return reply;
+      });
+      await Promise.race([isRead, answered]);
+      for (let time = 0; time < 3; time++) {
+        await send(`${one.gateway.url}/healthz`);
+        order.push('health');
+      }
+      expect(json(await answered)).toMatchObject({ added: 1 });
+      expect(order).toEqual(['health', 'health', 'health', 'file']);
+    });
+
+    it('is given up when its client leaves, while it is read and while it waits', async () => {
+      const one = await here();
+      const { next, started } = threads();
+      const open = (id: string, body: Uint8Array) =>
+        openRequest(one.at(`collections/handbook/documents?id=${id}`), Buffer.from(body), {
+          headers: { 'content-type': PDF },
+        }).on('error', () => {});
+      const isRead = next();
+      const leaving = open('read', slowPdf('read'));
+      const worker = await isRead;
+      const waiting = open('waits', pdf([['waits']]));
+      await untilMetric(one.gateway, 'warmpath_requests_in_flight', 3);
+      waiting.destroy();
+      // The request that asks is one of them.
+      await untilMetric(one.gateway, 'warmpath_requests_in_flight', 2);
+      const isOver = once(worker, 'exit');
+      leaving.destroy();
+      await isOver;
+      expect(json(await put(one, PDF, pdf([['x']])))).toMatchObject({ added: 1 });
+      expect(await ids(one)).toEqual(['a']);
+      expect(started).toHaveLength(2);
+    });
+
+    it('waits for the one before, and many are all taken in', async () => {
+      const one = await here();
+      const { started, most } = threads();
+      const names = ['b', 'c', 'd', 'e', 'f'];
+      const replies = await Promise.all(names.map((id) => put(one, PDF, pdf([[`page of ${id}`]]), `id=${id}`)));
+      expect(replies.map((reply) => json(reply))).toMatchObject(names.map(() => ({ added: 1 })));
+      expect((await ids(one)).toSorted()).toEqual(names);
+      expect(started).toHaveLength(names.length);
+      expect(most.atOnce).toBe(1);
+    });
+
+    it('whose thread dies is an error, and the next one is read', async () => {
+      const one = await here();
+      const { next } = threads();
+      const isRead = next();
+      const answered = put(one, PDF, slowPdf('velka'));
+      await (await isRead).terminate();
+      const reply = await answered;
+      expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INTERNAL' });
+      expect(errorOf(reply).message).toContain('the thread that reads a file ended');
+      expect(json(await send(one.at('collections')))).toMatchObject({ data: [] });
+      expect(json(await put(one, PDF, pdf([['x']])))).toMatchObject({ added: 1 });
     });
   });
 

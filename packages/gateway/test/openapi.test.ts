@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { z } from 'zod';
+import { pdf } from '../../retrieval/test/hand-written-pdf.js';
 import { OPERATIONS, openApiDocument } from '../src/routes/openapi.js';
 import { CLIENT_PATHS } from '../src/routes/passthrough.js';
 import { type Stand, send, stand } from './harness.js';
@@ -105,6 +106,17 @@ describe('the OpenAPI document', () => {
     const reply = await send(url, body && EXAMPLES[key], { method: method.toUpperCase() });
     expect(Object.keys(answers)).toContain(String(reply.status));
     if (isRelayed !== true) check(answers[reply.status], reply.text);
+  });
+
+  it.each(answersOf('post /v1/collections/{name}/documents').files!)('says that %s is a document', async (type) => {
+    const { answers, query } = answersOf('post /v1/collections/{name}/documents');
+    const given = { id: 'whole file', title: 'A title' };
+    for (const [name, value] of Object.entries(given)) expect(query![name]!.safeParse(value).success).toBe(true);
+    expect(Object.keys(query!)).toEqual(Object.keys(given));
+    const url = `${here.gateway.url}/v1/collections/handbook/documents?${new URLSearchParams(given)}`;
+    const body = type === 'application/pdf' ? Buffer.from(pdf([['A page.']])) : 'A text.';
+    const reply = await send(url, body, { headers: { 'content-type': type } });
+    check(answers[200], reply.text);
   });
 
   it.each(['/healthz', '/readyz'])('says what GET %s answers', async (path) => {

@@ -1,10 +1,16 @@
-/** A PDF with a page of these lines each, written by hand. Of a broken page, by its number, the object is none. */
+import { deflateSync } from 'node:zlib';
+
+/**
+ * A PDF with a page of these lines each, written by hand. Of a broken page, by its number, the object is none. Where it
+ * is packed, so is the content of each page.
+ */
 export function pdf(
   pages: readonly (readonly string[])[],
   {
     brokenPages = [],
     isLocked = false,
-  }: { readonly brokenPages?: readonly number[]; readonly isLocked?: boolean } = {},
+    isPacked = false,
+  }: { readonly brokenPages?: readonly number[]; readonly isLocked?: boolean; readonly isPacked?: boolean } = {},
 ): Uint8Array {
   const objects = ['<</Type/Catalog/Pages 2 0 R>>'];
   const kids = pages.map((_, page) => `${4 + 2 * page} 0 R`).join(' ');
@@ -12,11 +18,13 @@ export function pdf(
   objects.push('<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>');
   for (const [page, lines] of pages.entries()) {
     const text = lines.map((line, row) => `1 0 0 1 50 ${700 - 14 * row} Tm (${line}) Tj`).join('\n');
-    const stream = `BT /F1 12 Tf\n${text}\nET`;
+    const plain = `BT /F1 12 Tf\n${text}\nET`;
+    const stream = isPacked ? deflateSync(plain).toString('latin1') : plain;
+    const filter = isPacked ? '/Filter/FlateDecode' : '';
     const fields = '/Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F1 3 0 R>>>>';
     objects.push(
       brokenPages.includes(page + 1) ? '[]' : `<<${fields}/Contents ${5 + 2 * page} 0 R>>`,
-      `<</Length ${stream.length}>>stream\n${stream}\nendstream`,
+      `<<${filter}/Length ${stream.length}>>stream\n${stream}\nendstream`,
     );
   }
   let text = '%PDF-1.4\n';

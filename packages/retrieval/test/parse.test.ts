@@ -180,7 +180,7 @@ describe('a PDF', () => {
     const { blocks, unread } = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']], { brokenPages: [3] }), signal);
     expect(blocks.map(({ text }) => text)).toEqual(['One.', 'Two.']);
     expect(unread).toEqual([{ position: 'page 3', message: 'the page is broken' }]);
-    const long = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']]), signal, 2);
+    const long = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']]), signal, { mostPages: 2 });
     expect(long.blocks).toHaveLength(2);
     expect(long.unread).toEqual([{ position: 'page 3', message: 'the PDF has 3 pages, and 2 are read at most' }]);
   });

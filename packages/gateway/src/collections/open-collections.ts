@@ -1,6 +1,14 @@
 import { ERROR_TABLE, SpeculationGate, WarmpathError, type Warning } from '@warmpath/core';
 import type { CollectionStatus } from '@warmpath/dashboard';
-import type { Collection, Collections, SearchableCollection, SearchOptions, Stage } from '@warmpath/retrieval';
+import type {
+  Collection,
+  Collections,
+  DocumentFile,
+  FileDocument,
+  SearchableCollection,
+  SearchOptions,
+  Stage,
+} from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys, isLoopback } from '../config/schema-server.js';
@@ -108,6 +116,20 @@ export class OpenCollections {
     return this.#collections.getOrMake(tenant, name);
   }
 
+  /**
+   * Reads a file that is to be put into a collection, which need not be there yet. `longest`: UTF-16 units of its text.
+   * Errors: those of `get` but for NOT_FOUND; WARMPATH_UNREADABLE_FILE, _EMPTY_DOCUMENT, _DOCUMENT_TOO_LARGE,
+   * _OVERLOADED; the signal's reason.
+   */
+  readFile(
+    place: { readonly tenant: string; readonly name: string },
+    bytes: Buffer,
+    file: DocumentFile,
+    options: { readonly signal: AbortSignal; readonly longest: number },
+  ): Promise<FileDocument> {
+    return this.#collections.readFile(place, bytes, file, options);
+  }
+
   /** Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */
   delete(tenant: string, name: string): Promise<void> {
     return this.#collections.delete(tenant, name);
@@ -184,12 +206,16 @@ export class OpenCollections {
 
   /**
    * What a caller learns of what a search or a write went without: not the addresses of servers that only the operator
-   * knows.
+   * knows. `own` are about what it sent, and reach it as they are.
    */
-  clientWarnings({ exchange }: Asker, warnings: readonly Warning[] = NONE): ClientWarnings {
-    exchange.retrievalWarnings = warnings;
-    if (warnings.length === 0) return {};
-    return { warnings: warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message })) };
+  clientWarnings(
+    { exchange }: Asker,
+    warnings: readonly Warning[] = NONE,
+    own: readonly Warning[] = NONE,
+  ): ClientWarnings {
+    const safe = warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message }));
+    exchange.retrievalWarnings = [...warnings, ...own];
+    return safe.length + own.length === 0 ? {} : { warnings: [...safe, ...own] };
   }
 
   /**

@@ -16,7 +16,7 @@ import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
-import { mentionsKey } from '../intake/parse-request.js';
+import { KeySign } from '../intake/parse-request.js';
 import type { Exchange } from '../observe/exchange.js';
 import { askIndexer, type IndexedShares, type RouteQuestion } from './ask-indexer.js';
 import { ownHeaders } from './forward.js';
@@ -219,13 +219,15 @@ function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {
   exchange.trace?.stage('queue', now() - queuedMs, now());
 }
 
+const STREAM_SIGN = new KeySign('stream');
+const PRIORITY_SIGN = new KeySign('priority');
 const STREAM = ['"stream":true', '"stream": true'];
 
 /**
  * Whether the answer to a body is a stream. In a text of the body, quotes have a backslash before them. O(body).
  */
 function asksForStream(body: Buffer): boolean {
-  return mentionsKey(body, 'stream') && STREAM.some((member) => body.includes(member));
+  return STREAM_SIGN.isIn(body) && STREAM.some((member) => body.includes(member));
 }
 
 /** When the client gives up, as far as it says. */
@@ -236,7 +238,7 @@ function deadlineOf({ request: { headers, exchange } }: Call): number | undefine
 
 /** The request's own `priority` as the engine reads it, the higher the sooner; 0 where it has none, or the engine. */
 function urgencyOf({ request, body }: Call, { dialect: { priority: direction } }: Engine): number {
-  if (direction === undefined || !isReadable(request) || !mentionsKey(body, 'priority')) return 0;
+  if (direction === undefined || !isReadable(request) || !PRIORITY_SIGN.isIn(body)) return 0;
   try {
     const priority = new BodyView(body).parse('priority');
     if (!Number.isSafeInteger(priority)) return 0;

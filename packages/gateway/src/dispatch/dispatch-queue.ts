@@ -1,7 +1,7 @@
-import { ConcurrencyLimiter, type Document, type Preamble, WarmpathError } from '@warmpath/core';
+import { ConcurrencyLimiter, type Document, type Preamble, type SentRequest, WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import { LeadingPrompts } from './leading-prompts.js';
-import { type Dispatch, TenantQueue, type Waiting } from './tenant-queue.js';
+import { type ColdPrefix, LeadingPrompts } from './leading-prompts.js';
+import { type Dispatch, type EnginePlace, TenantQueue, type Waiting } from './tenant-queue.js';
 
 export interface DispatchQueueParts {
   /** The monotonic clock, in milliseconds. */
@@ -44,6 +44,7 @@ export class DispatchQueue {
   readonly #parts: DispatchQueueParts;
   readonly #limiter: ConcurrencyLimiter;
   readonly #leading = new LeadingPrompts();
+  readonly #places: PlaceParts;
   /** Only tenants with waiting requests, in turn. */
   readonly #tenants = new Map<string, TenantQueue>();
   readonly #underWayOf = new Map<string, number>();
@@ -67,6 +68,19 @@ export class DispatchQueue {
     this.#settings = settings;
     this.#parts = parts;
     this.#limiter = new ConcurrencyLimiter(limit);
+    this.#places = {
+      now: parts.now,
+      needsLeader: parts.needsLeader,
+      limiter: this.#limiter,
+      leading: this.#leading,
+      begun: (hasLed) => this.#mayGoOn(hasLed),
+      over: (tenant, hasLed) => {
+        const left = this.#underWayOf.get(tenant)! - 1;
+        if (left > 0) this.#underWayOf.set(tenant, left);
+        else this.#underWayOf.delete(tenant);
+        this.#mayGoOn(hasLed);
+      },
+    };
   }
 
   /** Requests that wait. */
@@ -347,43 +361,13 @@ export class DispatchQueue {
     this.#lastStart = now;
     const sent = this.#limiter.sent(now, tells);
     this.#underWayOf.set(tenant, (this.#underWayOf.get(tenant) ?? 0) + 1);
-    let hasLed: (() => void) | undefined;
-    let begun: readonly string[] = NONE;
-    const endLead = (): boolean => {
-      const led = hasLed;
-      hasLed = undefined;
-      led?.();
-      return led !== undefined;
-    };
-    dispatch.start(queuedMs, {
-      leads: (prefix) => {
-        if (!sent.hasEnded && this.#parts.needsLeader()) hasLed ??= this.#leading.lead(tenant, prefix);
-      },
-      leadsBytes: (beginnings) => {
-        if (sent.hasEnded || !this.#parts.needsLeader()) return false;
-        begun = beginnings;
-        const cold = this.#leading.coldBytes(tenant, beginnings, now);
-        if (cold !== undefined) hasLed ??= this.#leading.lead(tenant, cold);
-        return cold !== undefined;
-      },
-      began: (newTokens) => {
-        if (sent.began !== undefined || sent.hasEnded) return;
-        this.#leading.computedBytes(tenant, begun, this.#parts.now());
-        this.#limiter.began(sent, this.#parts.now(), newTokens);
-        if (endLead()) this.#comeBack();
-        else this.#fill();
-      },
-      release: (isComputed) => {
-        if (sent.hasEnded) return;
-        if (isComputed) this.#leading.computedBytes(tenant, begun, this.#parts.now());
-        this.#limiter.ended(sent, this.#parts.now());
-        const left = this.#underWayOf.get(tenant)! - 1;
-        if (left > 0) this.#underWayOf.set(tenant, left);
-        else this.#underWayOf.delete(tenant);
-        if (endLead()) this.#comeBack();
-        else this.#fill();
-      },
-    });
+    dispatch.start(queuedMs, new GivenPlace(tenant, sent, this.#places));
+  }
+
+  /** A request has begun to answer, or is over. `hasLed`: others may have waited for just this one. */
+  #mayGoOn(hasLed: boolean): void {
+    if (hasLed) this.#comeBack();
+    else this.#fill();
   }
 
   #fill(): void {
@@ -426,6 +410,67 @@ export class DispatchQueue {
     clearTimeout(waiting.followTimer);
     waiting.isOver = true;
     this.#depth--;
+  }
+}
+
+/** What the places of a queue share, and who hears of them. */
+interface PlaceParts extends Pick<DispatchQueueParts, 'now' | 'needsLeader'> {
+  readonly limiter: ConcurrencyLimiter;
+  readonly leading: LeadingPrompts;
+  readonly begun: (hasLed: boolean) => void;
+  readonly over: (tenant: string, hasLed: boolean) => void;
+}
+
+/** The room that a request has in the engine until it is over. */
+class GivenPlace implements EnginePlace {
+  readonly #tenant: string;
+  readonly #sent: SentRequest;
+  readonly #parts: PlaceParts;
+  #beginnings: readonly string[] = NONE;
+  #endLead: (() => void) | undefined;
+
+  constructor(tenant: string, sent: SentRequest, parts: PlaceParts) {
+    this.#tenant = tenant;
+    this.#sent = sent;
+    this.#parts = parts;
+  }
+
+  leads(prefix: ColdPrefix): void {
+    const { leading, needsLeader } = this.#parts;
+    if (!this.#sent.hasEnded && needsLeader()) this.#endLead ??= leading.lead(this.#tenant, prefix);
+  }
+
+  leadsBytes(beginnings: readonly string[]): boolean {
+    const { leading, needsLeader } = this.#parts;
+    if (this.#sent.hasEnded || !needsLeader()) return false;
+    this.#beginnings = beginnings;
+    const cold = leading.coldBytes(this.#tenant, beginnings, this.#sent.sentAt);
+    if (cold !== undefined) this.#endLead ??= leading.lead(this.#tenant, cold);
+    return cold !== undefined;
+  }
+
+  began(newTokens: number): void {
+    if (this.#sent.began !== undefined || this.#sent.hasEnded) return;
+    const { leading, limiter, now, begun } = this.#parts;
+    leading.computedBytes(this.#tenant, this.#beginnings, now());
+    limiter.began(this.#sent, now(), newTokens);
+    begun(this.#endsLead());
+  }
+
+  release(isComputed: boolean): void {
+    if (this.#sent.hasEnded) return;
+    const { leading, limiter, now, over } = this.#parts;
+    if (isComputed) leading.computedBytes(this.#tenant, this.#beginnings, now());
+    limiter.ended(this.#sent, now());
+    over(this.#tenant, this.#endsLead());
+  }
+
+  /** Ends its lead; answers whether it had one. */
+  #endsLead(): boolean {
+    const end = this.#endLead;
+    this.#endLead = undefined;
+    end?.();
+    return end !== undefined;
   }
 }
 

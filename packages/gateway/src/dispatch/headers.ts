@@ -72,10 +72,9 @@ const WARNINGS_SHOWN = 8;
  */
 export function summaryHeader(exchange: Exchange): string {
   const { errorSource, overheadMs, policy, documents, recognised, documentsMoved, blocks } = exchange;
-  const warnings = [...exchange.retrievalWarnings, ...exchange.warnings];
-  const fields: string[] = [];
+  let fields = '';
   const add = (key: keyof typeof SUMMARY_FIELDS, value: number | string | undefined): void => {
-    if (value !== undefined) fields.push(`${key}=${value}`);
+    if (value !== undefined) fields += fields === '' ? `${key}=${value}` : `, ${key}=${value}`;
   };
   add('overhead', overheadMs?.toFixed(3));
   add('retrieval', exchange.retrieval?.ms.toFixed(3));
@@ -92,9 +91,12 @@ export function summaryHeader(exchange: Exchange): string {
   add('shortened', exchange.shortened || undefined);
   add('saved', exchange.deduplicatedTokens || undefined);
   add('fallback', exchange.fallback);
-  if (warnings.length > 0) add('warnings', `(${warningsShown(warnings)})`);
-  if (warnings.length > WARNINGS_SHOWN) add('hidden', warnings.length - WARNINGS_SHOWN);
-  return withError(errorSource, fields.join(', '));
+  if (exchange.retrievalWarnings.length + exchange.warnings.length > 0) {
+    const warnings = [...exchange.retrievalWarnings, ...exchange.warnings];
+    add('warnings', `(${warningsShown(warnings)})`);
+    if (warnings.length > WARNINGS_SHOWN) add('hidden', warnings.length - WARNINGS_SHOWN);
+  }
+  return withError(errorSource, fields);
 }
 
 /** A summary that says who failed, if somebody did. */

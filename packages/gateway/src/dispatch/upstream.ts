@@ -67,6 +67,8 @@ export interface UpstreamObserver {
   isQuiet(): void;
 }
 
+const SERVED: ExchangeEnd = { kind: 'served' };
+
 const NOBODY: UpstreamObserver = { ended: () => {}, isQuiet: () => {} };
 
 /** Ends that the gateway or its client brought about. */
@@ -106,11 +108,7 @@ export class Upstream {
   readonly #basePath: string;
   /** As the configuration says at the moment: they may change while requests are under way. */
   readonly #timeouts: GatewayConfig['upstream']['timeouts'];
-  readonly #observer: UpstreamObserver;
-  #retries = 0;
-  #underWay = 0;
-  #exchanges = 0;
-  #watcher: ActivityWatcher | undefined;
+  readonly #activity: Activity;
   #connect: { readonly ms: number; readonly open: buildConnector.connector } | undefined;
 
   /** @param address Base URL of the engine. */
@@ -120,7 +118,7 @@ export class Upstream {
     observer: UpstreamObserver = NOBODY,
   ) {
     const url = new URL(address);
-    this.#observer = observer;
+    this.#activity = { observer, watcher: undefined, retries: 0, underWay: 0, exchanges: 0 };
     this.#timeouts = config.timeouts;
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.url = `${url.origin}${this.#basePath}`;
@@ -137,68 +135,39 @@ export class Upstream {
 
   /** Second tries after a failed connection, since the start. */
   get retries(): number {
-    return this.#retries;
+    return this.#activity.retries;
   }
 
   /** Exchanges under way, of whatever kind. */
   get exchanges(): number {
-    return this.#exchanges;
+    return this.#activity.exchanges;
   }
 
   /**
    * Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not.
    */
   watch(watcher: ActivityWatcher): void {
-    this.#watcher = watcher;
+    this.#activity.watcher = watcher;
   }
 
   /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
-    const { headersMs: headersTimeout, idleMs: bodyTimeout } = this.#timeouts;
-    const { totalMs = this.#timeouts.totalMs, retries = true } = options;
-    const tracking = this.track(request, options.isBackground);
-    const send = (call: UpstreamCall, attempt: number): void => {
-      if (attempt > 0) tracking.retried(1);
-      this.#pool.dispatch(
-        {
-          method: request.method as Dispatcher.HttpMethod,
-          path: this.#basePath + request.path,
-          headers: request.headers,
-          body: request.body,
-          headersTimeout,
-          bodyTimeout,
-        },
-        call,
-      );
+    const { headersMs: headersTimeout, idleMs: bodyTimeout, totalMs } = this.#timeouts;
+    const sent = {
+      method: request.method as Dispatcher.HttpMethod,
+      path: this.#basePath + request.path,
+      headers: request.headers,
+      body: request.body,
+      headersTimeout,
+      bodyTimeout,
     };
-    return new UpstreamCall(listener, totalMs, {
-      send,
-      retries,
-      ended: (end) => {
-        options.ended?.(end);
-        tracking.ended(end);
-      },
-      settled: tracking.settled,
-    });
+    const tracking = this.track(request, options.isBackground);
+    return new UpstreamCall(listener, options.totalMs ?? totalMs, { pool: this.#pool, sent, tracking, options });
   }
 
   /** Counts an exchange as under way until it is settled: one of `start`, or one that another process has. */
   track({ method }: Pick<UpstreamRequest, 'method'>, isBackground = false): UpstreamTracking {
-    const counts = !isBackground && method !== 'GET' && method !== 'HEAD';
-    this.#exchanges++;
-    if (counts && this.#underWay++ === 0) this.#watcher?.busy();
-    return {
-      ended: (end) => {
-        if (!isBackground && (counts || end.kind === 'failed')) this.#observer.ended(end);
-      },
-      retried: (tries) => {
-        this.#retries += tries;
-      },
-      settled: () => {
-        if (counts && --this.#underWay === 0) this.#watcher?.idle();
-        if (--this.#exchanges === 0) this.#observer.isQuiet();
-      },
-    };
+    return new TrackedExchange(this.#activity, method, isBackground);
   }
 
   /** Opens connections, in the time that the configuration allows at the moment. */
@@ -215,13 +184,52 @@ export class Upstream {
   }
 }
 
+/** What is under way between the gateway and an engine, and who hears of it. */
+interface Activity {
+  readonly observer: UpstreamObserver;
+  watcher: ActivityWatcher | undefined;
+  /** Second tries after a failed connection, since the start. */
+  retries: number;
+  /** Exchanges under way that may make the engine compute, and those of whatever kind. */
+  underWay: number;
+  exchanges: number;
+}
+
+class TrackedExchange implements UpstreamTracking {
+  readonly #activity: Activity;
+  readonly #isBackground: boolean;
+  /** Whether it may make the engine compute something that somebody waits for. */
+  readonly #counts: boolean;
+
+  constructor(activity: Activity, method: string, isBackground: boolean) {
+    this.#activity = activity;
+    this.#isBackground = isBackground;
+    this.#counts = !isBackground && method !== 'GET' && method !== 'HEAD';
+    activity.exchanges++;
+    if (this.#counts && activity.underWay++ === 0) activity.watcher?.busy();
+  }
+
+  ended(end: ExchangeEnd): void {
+    if (!this.#isBackground && (this.#counts || end.kind === 'failed')) this.#activity.observer.ended(end);
+  }
+
+  retried(tries: number): void {
+    this.#activity.retries += tries;
+  }
+
+  settled(): void {
+    const activity = this.#activity;
+    if (this.#counts && --activity.underWay === 0) activity.watcher?.idle();
+    if (--activity.exchanges === 0) activity.observer.isQuiet();
+  }
+}
+
+/** How an exchange reaches the engine. */
 interface Transport {
-  readonly retries: boolean;
-  send(call: UpstreamCall, attempt: number): void;
-  /** At most once, before `settled`. */
-  ended(end: ExchangeEnd): void;
-  /** Once, when the exchange is over. */
-  settled(): void;
+  readonly pool: Pool;
+  readonly sent: Dispatcher.DispatchOptions;
+  readonly tracking: UpstreamTracking;
+  readonly options: StartOptions;
 }
 
 /**
@@ -305,17 +313,22 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #report(failure?: WarmpathError): void {
     const answered = this.#headSeen;
     if (answered && failsAt(this.#status)) {
-      this.#transport.ended({ kind: 'failed', reason: `status ${this.#status}`, answered });
-    } else if (failure === undefined || failure.code === 'WARMPATH_UPSTREAM_ERROR')
-      this.#transport.ended({ kind: 'served' });
-    else if (!NOT_THE_ENGINE.has(failure.code)) {
-      this.#transport.ended({ kind: 'failed', reason: failure.code, answered });
-    }
+      this.#ended({ kind: 'failed', reason: `status ${this.#status}`, answered });
+    } else if (failure === undefined || failure.code === 'WARMPATH_UPSTREAM_ERROR') this.#ended(SERVED);
+    else if (!NOT_THE_ENGINE.has(failure.code)) this.#ended({ kind: 'failed', reason: failure.code, answered });
+  }
+
+  #ended(end: ExchangeEnd): void {
+    const { options, tracking } = this.#transport;
+    options.ended?.(end);
+    tracking.ended(end);
   }
 
   #dispatch(): void {
+    const { pool, sent, tracking } = this.#transport;
     try {
-      this.#transport.send(this, this.#attempt);
+      if (this.#attempt > 0) tracking.retried(1);
+      pool.dispatch(sent, this);
     } catch (error) {
       this.onResponseError(undefined, error as Error);
     }
@@ -326,7 +339,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
    */
   #mayRetry(error: Error): boolean {
     return (
-      this.#transport.retries &&
+      this.#transport.options.retries !== false &&
       this.#attempt === 0 &&
       this.#controller === undefined &&
       CONNECTION_FAILURES.has(codeOf(error))
@@ -337,7 +350,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#settled = true;
     clearTimeout(this.#total);
     clearTimeout(this.#retry);
-    this.#transport.settled();
+    this.#transport.tracking.settled();
   }
 
   #translate(error: Error): WarmpathError {

@@ -48,6 +48,32 @@ export interface ParsedRequest {
   readonly ownFields: readonly ByteEdit[];
 }
 
+/** Characters that Node looks for from quote to quote, in a twentieth of the time that it takes for longer words. */
+const SHORT_WORD = 6;
+/** Beginnings of the word that are looked at one by one before a search for the whole of it is cheaper. */
+const BEGINNINGS = 32;
+
+/** A key by which bodies are told apart before anything of them is read. */
+export class KeySign {
+  readonly #quoted: string;
+  readonly #beginning: string;
+
+  constructor(key: string) {
+    this.#quoted = `"${key}"`;
+    this.#beginning = this.#quoted.slice(0, SHORT_WORD);
+  }
+
+  /** Whether a body may have this key. O(body), native. */
+  isIn(body: Buffer): boolean {
+    let at = body.indexOf(this.#beginning);
+    for (let looks = 0; at >= 0 && looks < BEGINNINGS; looks++) {
+      if (body.toString('latin1', at, at + this.#quoted.length) === this.#quoted) return true;
+      at = body.indexOf(this.#beginning, at + 1);
+    }
+    return at >= 0 && body.includes(this.#quoted, at);
+  }
+}
+
 /** Characters of a conversation's name. */
 export const SESSION_MAX_LENGTH = 256;
 /** Characters of a model's name: it becomes a key of what is remembered. */
@@ -71,7 +97,7 @@ const SWITCHES = [
 const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);
 const BYPASS_FIELDS: ReadonlySet<string> = new Set(['warmpath']);
 /** A body with none of these as a key is none of the gateway's business. */
-const SIGNS = ['documents', 'warmpath', 'prompt_cache_key'];
+const SIGNS = ['documents', 'warmpath', 'prompt_cache_key'].map((key) => new KeySign(key));
 
 /** What is known of a request beside its body. */
 export interface RequestContext {
@@ -96,7 +122,7 @@ export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestCont
   if (!isObjectText(bytes)) throw new WarmpathError('WARMPATH_INVALID_JSON');
   const header = context.headers[SESSION_HEADER];
   const isNamed = typeof header === 'string';
-  if (!isNamed && context.all !== true && !SIGNS.some((key) => mentionsKey(bytes, key))) return undefined;
+  if (!isNamed && context.all !== true && !SIGNS.some((sign) => sign.isIn(bytes))) return undefined;
   const body = new BodyView(bytes);
   const given = body.parse('warmpath');
   const { bypass, session, forgotten, ...asked } = readSwitches(given);
@@ -120,23 +146,6 @@ export function modelOf(body: BodyView): string {
   const model = body.string('model') ?? '';
   if (model.length <= MODEL_MAX_LENGTH) return model;
   throw invalid('model', `a name of at most ${MODEL_MAX_LENGTH} characters was expected`);
-}
-
-/** Characters that Node looks for from quote to quote, in a twentieth of the time that it takes for longer words. */
-const SHORT_WORD = 6;
-/** Beginnings of the word that are looked at one by one before a search for the whole of it is cheaper. */
-const BEGINNINGS = 32;
-
-/** Whether a body may have this key. O(body), native. */
-export function mentionsKey(body: Buffer, key: string): boolean {
-  const quoted = `"${key}"`;
-  const short = quoted.slice(0, SHORT_WORD);
-  let at = body.indexOf(short);
-  for (let looks = 0; at >= 0 && looks < BEGINNINGS; looks++) {
-    if (body.toString('latin1', at, at + quoted.length) === quoted) return true;
-    at = body.indexOf(short, at + 1);
-  }
-  return at >= 0 && body.includes(quoted, at);
 }
 
 const OPEN_BRACE = 0x7b;

@@ -4,9 +4,10 @@ import { type ResponseHead, UntouchedBody } from '../answer/response-body.js';
 import type { ErrorShape } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { applyEdits } from '../intake/json-scanner.js';
-import { mentionsKey } from '../intake/parse-request.js';
+import { KeySign } from '../intake/parse-request.js';
 
 const FIELD = 'speculation';
+const SIGN = new KeySign(FIELD);
 /** 128 bits: nobody finds two tenants with the same digest. */
 const DIGEST_LENGTH = 22;
 /** What follows `\u` in every escape of a letter. */
@@ -31,7 +32,7 @@ export function speculationPath(tenant: string, id: string, action: string): str
  * `WARMPATH_BODY_TOO_COMPLEX`.
  */
 export function withOwnSpeculation(bytes: Buffer, tenant: string): Buffer {
-  if (!mentionsKey(bytes, FIELD) && !mayHideKey(bytes)) return bytes;
+  if (!SIGN.isIn(bytes) && !mayHideKey(bytes)) return bytes;
   const body = new BodyView(bytes);
   const field = body.value(FIELD);
   const span = field && body.scan.member(field.start, 'id');

@@ -1,5 +1,5 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
-import type { DocumentText, Stage } from '@warmpath/retrieval';
+import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
@@ -16,8 +16,18 @@ const RESULTS = 10;
 /** The media type of documents that come line by line. */
 export const JSON_LINES = 'application/x-ndjson';
 const FORMATS = ['text', 'markdown', 'html'] as const;
+/** What a body is read as that is one whole file, by its media type. */
+export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map([
+  ['application/pdf', 'pdf'],
+  ['text/markdown', 'markdown'],
+  ['text/html', 'html'],
+  ['text/plain', 'text'],
+]);
+/** Characters of a document's id. */
+const LONGEST_ID = 512;
 
 type Named = { Params: { name: string } };
+type NamedFile = Named & { Querystring: { id?: unknown; title?: unknown } };
 
 /**
  * Collections over HTTP, where a folder is configured: list, search, put documents in, list and remove them. A caller
@@ -91,30 +101,25 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     return answer(request, reply, { object: 'list', data, has_more: hasMore });
   });
 
-  app.post<Named>('/v1/collections/:name/documents', async (request, reply) => {
-    const tenant = tenantOf(request);
-    const texts = readDocuments(givenDocuments(request), gateway.config.limits);
-    const collection = await collections.getOrMake(tenant, request.params.name);
-    const bytes = texts.reduce((sum, { content }) => sum + Buffer.byteLength(content), collection.totals.bytes);
-    const { maxBytes } = collections.settings;
-    if (bytes > maxBytes) {
-      const detail = `A collection holds at most ${maxBytes} bytes of text (\`collections.maxBytes\`).`;
-      throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
+  app.post<NamedFile>('/v1/collections/:name/documents', async (request, reply) => {
+    const place = { tenant: tenantOf(request), name: request.params.name };
+    const { limits } = gateway.config;
+    const file = givenFile(request);
+    if (file === undefined) {
+      const texts = readDocuments(givenDocuments(request), limits);
+      const bytes = texts.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
+      const put = (collection: Collection) => collection.put(texts);
+      return answer(request, reply, await ingested(request, collections, { place, bytes, put }));
     }
-    const { added, changed, unchanged, embedding } = await collection.put(texts);
-    const warned = embedding?.warning && [embedding.warning];
-    if (embedding !== undefined)
-      collections.wentWithout(request, { tenant, name: collection.name, kind: 'write' }, warned);
-    const warnings = collections.clientWarnings(request, warned);
-    return answer(request, reply, {
-      object: 'ingestion',
-      collection: collection.name,
-      added,
-      changed,
-      unchanged,
-      ...(embedding && { embedded: embedding.embedded }),
-      ...warnings,
-    });
+    const signal = untilClosed(reply);
+    const options = { signal, longest: limits.documentLength };
+    const { document, unread } = await collections.readFile(place, bodyOf(request), file, options);
+    const put = (collection: Collection) => {
+      signal.throwIfAborted();
+      return collection.putFile(document);
+    };
+    const { bytes } = document;
+    return answer(request, reply, await ingested(request, collections, { place, bytes, put, unread }));
   });
 
   // Ids stand in the query: many clients send no body with DELETE.
@@ -126,6 +131,59 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     const { removed } = await collection.remove(ids);
     return answer(request, reply, { object: 'ingestion', collection: collection.name, removed });
   });
+}
+
+/** Aborted when the client leaves, or has left. */
+function untilClosed({ raw }: FastifyReply): AbortSignal {
+  const abort = new AbortController();
+  const leave = () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+  if (raw.destroyed) leave();
+  else raw.once('close', leave);
+  return abort.signal;
+}
+
+/** Puts into a collection what has so many bytes of text, and says what became of it. */
+async function ingested(
+  request: FastifyRequest,
+  collections: OpenCollections,
+  given: {
+    readonly place: { readonly tenant: string; readonly name: string };
+    readonly bytes: number;
+    readonly put: (collection: Collection) => ReturnType<Collection['put']>;
+    readonly unread?: FileDocument['unread'];
+  },
+): Promise<object> {
+  const { place, bytes, put, unread = [] } = given;
+  const collection = await collections.getOrMake(place.tenant, place.name);
+  const { maxBytes } = collections.settings;
+  if (collection.totals.bytes + bytes > maxBytes) {
+    const detail = `A collection holds at most ${maxBytes} bytes of text (\`collections.maxBytes\`).`;
+    throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
+  }
+  const { added, changed, unchanged, embedding } = await put(collection);
+  const warned = embedding?.warning && [embedding.warning];
+  if (embedding !== undefined) collections.wentWithout(request, { ...place, kind: 'write' }, warned);
+  const isKept = added + changed + unchanged === 0;
+  return {
+    object: 'ingestion',
+    collection: place.name,
+    added,
+    changed,
+    unchanged,
+    ...(embedding && { embedded: embedding.embedded }),
+    ...collections.clientWarnings(request, warned, unread.length === 0 ? [] : warningsOf(unread, isKept)),
+  };
+}
+
+/** What a caller learns of pages of its file that could not be read. `isKept`: nothing was taken in because of them. */
+function warningsOf(unread: FileDocument['unread'], isKept: boolean): Warning[] {
+  const warning = (path: string, message: string): Warning => ({ code: 'WARMPATH_UNREADABLE_FILE', path, message });
+  const warnings = unread.map(({ position, message }) => warning(position, message));
+  if (isKept) {
+    const remedy = 'Repair the file, or remove the document first.';
+    warnings.push(warning('id', `The document stays as it was, for it was read whole before. ${remedy}`));
+  }
+  return warnings;
 }
 
 /** JSON with the last stage, or each stage as an event as it comes. */
@@ -141,9 +199,7 @@ async function searched(
 ): Promise<FastifyReply> {
   const { collections, name, search, isStreamed } = asked;
   const { exchange } = request;
-  const abort = new AbortController();
-  reply.raw.once('close', () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
-  const stages = search(abort.signal)[Symbol.asyncIterator]();
+  const stages = search(untilClosed(reply))[Symbol.asyncIterator]();
   // What is wrong with the question is answered with a status.
   let stage = await stages.next();
   if (!isStreamed) {
@@ -173,6 +229,23 @@ async function searched(
     reply.raw.end(errorShapeOf('/v1/collections').event(failure));
   }
   return reply;
+}
+
+/** What a body is that is one whole file; undefined for documents as JSON. Its id and title stand in the query. */
+function givenFile({ headers, query }: FastifyRequest<NamedFile>): DocumentFile | undefined {
+  const [type = ''] = (headers['content-type'] ?? '').split(';', 1);
+  const format = FILE_FORMATS.get(type.trim().toLowerCase());
+  if (format === undefined) return undefined;
+  const { id } = query;
+  if (typeof id !== 'string' || id === '' || id.length > LONGEST_ID) {
+    const expected = `one id of 1 to ${LONGEST_ID} characters was expected in the query (\`?id=…\`)`;
+    throw invalid(
+      'id',
+      `a body of ${type.trim()} is one document: ${expected}. JSON needs content-type: application/json`,
+    );
+  }
+  const title = stringOrNothing(query.title, 'title');
+  return { id, format, ...(title !== undefined && title !== '' && { title }) };
 }
 
 /** A document as it came, and where it stands. */
@@ -212,8 +285,8 @@ function readDocuments(given: readonly GivenDocument[], limits: Gateway['config'
     refuseUnknown(rest, ['id', 'title', 'content', 'metadata', 'format'], `${path}.`);
     const wrong = (field: string, detail: string) =>
       new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path: `${path}.${field}`, detail });
-    if (typeof id !== 'string' || id === '' || id.length > 512) {
-      throw wrong('id', 'A string of 1 to 512 characters was expected.');
+    if (typeof id !== 'string' || id === '' || id.length > LONGEST_ID) {
+      throw wrong('id', `A string of 1 to ${LONGEST_ID} characters was expected.`);
     }
     if (typeof content !== 'string') throw wrong('content', 'A string was expected.');
     if (content.trim() === '') throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.content` });

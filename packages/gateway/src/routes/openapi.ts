@@ -2,7 +2,7 @@ import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
-import { JSON_LINES } from './collections.js';
+import { FILE_FORMATS, JSON_LINES } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
 // The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
@@ -120,7 +120,7 @@ const warnings = z
   .optional()
   .meta({
     description:
-      'What there was to go without: an embedding endpoint that failed, for instance, or in a list a collection that cannot be read.',
+      'What there was to go without: an embedding endpoint that failed, for instance, a page of a PDF, or in a list a collection that cannot be read.',
   });
 
 const collectionPath = '/v1/collections/{name}';
@@ -237,6 +237,10 @@ interface Operation {
   readonly body?: z.ZodType;
   /** What each line of a body of JSON lines is, where it may come so. */
   readonly line?: z.ZodType;
+  /** Media types of a body that is one whole file. */
+  readonly files?: readonly string[];
+  /** What may stand in the query. */
+  readonly query?: Readonly<Record<string, z.ZodType>>;
   readonly parameters?: readonly string[];
   /** Schema of the answer by status; `undefined` where the engine decides, or where it is no JSON. */
   readonly answers: Readonly<Record<number, z.ZodType | undefined>>;
@@ -376,9 +380,14 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
     },
     post: {
       summary:
-        'Puts documents in, in the place of those of the same ids; makes the collection where there is none. With `content-type: application/x-ndjson`, each line is a document.',
+        'Puts documents in, in the place of those of the same ids; makes the collection where there is none. With `content-type: application/x-ndjson`, each line is a document. With `application/pdf`, `text/markdown`, `text/html` or `text/plain`, the body is one whole file, whose id stands in the query: `?id=handbook.pdf`.',
       body: z.strictObject({ documents: z.array(newDocument) }),
       line: newDocument,
+      files: [...FILE_FORMATS.keys()],
+      query: {
+        id: z.string().min(1).max(512).optional().meta({ description: 'Of a whole file, the id. Required there.' }),
+        title: z.string().optional().meta({ description: 'Of a whole file, the title; that of its text if left out.' }),
+      },
       parameters: ['name'],
       answers: {
         200: z.strictObject({
@@ -451,7 +460,8 @@ export function openApiDocument(version: string): OpenApiDocument {
   };
 }
 
-function describe(path: string, { summary, body, line, parameters = [], answers, isRelayed }: Operation): object {
+function describe(path: string, operation: Operation): object {
+  const { summary, body, line, files = [], parameters = [], query = {}, answers, isRelayed } = operation;
   const responses = Object.entries(answers).map(([status, schema]) => {
     const description = isRelayed === true ? "The engine's answer." : statusText(Number(status));
     return [status, { description, headers: HEADERS, ...(schema && { content: json(schema) }) }];
@@ -459,12 +469,16 @@ function describe(path: string, { summary, body, line, parameters = [], answers,
   return {
     summary,
     ...(parameters.length > 0 && {
-      parameters: parameters.map((parameter) => {
-        return { name: parameter, in: 'path', required: true, schema: { type: 'string' } };
-      }),
+      parameters: [
+        ...parameters.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
+        ...Object.entries(query).map(([name, schema]) => ({ name, in: 'query', schema: schemaOf(schema) })),
+      ],
     }),
     ...(body && {
-      requestBody: { required: true, content: { ...json(body), ...(line && json(line, JSON_LINES)) } },
+      requestBody: {
+        required: true,
+        content: { ...json(body), ...(line && json(line, JSON_LINES)), ...Object.assign({}, ...files.map(wholeFile)) },
+      },
     }),
     responses: {
       ...Object.fromEntries(responses),
@@ -482,6 +496,14 @@ function statusText(status: number): string {
 }
 
 function json(schema: z.ZodType, type = 'application/json'): object {
+  return { [type]: { schema: schemaOf(schema) } };
+}
+
+function wholeFile(type: string): object {
+  return { [type]: { schema: { type: 'string', format: 'binary' } } };
+}
+
+function schemaOf(schema: z.ZodType): object {
   const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', reused: 'inline' });
-  return { [type]: { schema: rest } };
+  return rest;
 }

@@ -5,7 +5,7 @@ import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import { type EmbeddingReport, type EmbedPassagesOptions, embedPassages } from '../ingest/embed-passages.js';
 import { isWithin, originOf } from '../ingest/find-files.js';
 import { type IngestOptions, type IngestReport, ingestFiles } from '../ingest/ingest.js';
-import { cutDocument, type DocumentText, linesOf, tooLong } from '../ingest/read-file.js';
+import { type CutDocument, cutDocument, type DocumentText, linesOf, tooLong } from '../ingest/read-file.js';
 import { Bm25Retriever } from '../lexical/bm25-retriever.js';
 import { LexicalIndex } from '../lexical/lexical-index.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
@@ -151,6 +151,14 @@ export class Collection {
     return this.#put(this.#cut(documents));
   }
 
+  /**
+   * Puts a document in that was read from a file. A part of one replaces none that was read whole, and then counts as
+   * nothing. Errors: those of `put`.
+   */
+  putFile(document: CutDocument): Promise<Applied & Embedded> {
+    return this.#put(this.#unlessWhole(document));
+  }
+
   /** Documents that came from a file, or from below a folder, whether it is still there or not. */
   async documentsAt(path: string): Promise<number> {
     const files = filesAt(this.#store, await originOf(path));
@@ -212,6 +220,13 @@ export class Collection {
   *#cut(documents: Iterable<DocumentText>): Iterable<NewDocument> {
     const { chunks } = this;
     for (const document of documents) yield { ...cutDocument(document, chunks), origin: HANDED_IN };
+  }
+
+  /** Looks when it is taken, within the write. */
+  *#unlessWhole(document: CutDocument): Iterable<NewDocument> {
+    const before = this.#store.document(document.id);
+    const replacesWhole = document.isPart && before !== undefined && !before.isPart;
+    if (!replacesWhole) yield { ...document, origin: HANDED_IN };
   }
 
   #put(

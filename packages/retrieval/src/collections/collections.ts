@@ -5,6 +5,9 @@ import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embedding-endpoint.js';
 import { RerankEndpoint, type RerankSettings } from '../fusion/rerank-endpoint.js';
 import { RerankRetriever } from '../fusion/rerank-retriever.js';
+import { FileReader, type ReadOptions } from '../ingest/file-reader.js';
+import type { DocumentFile, FileDocument } from '../ingest/read-file.js';
+import { DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
@@ -57,6 +60,7 @@ export class Collections {
   readonly #endpoint: EmbeddingEndpoint | undefined;
   readonly #reranker: RerankEndpoint | undefined;
   readonly #graphAbove: number | undefined;
+  readonly #reader = new FileReader();
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
   readonly #stores: NonNullable<CollectionsOptions['stores']>;
@@ -133,6 +137,21 @@ export class Collections {
   async getOrMake(tenant: string, name: string): Promise<Collection> {
     this.#refuseStored(tenant, name);
     return (await this.#find(this.#folderOf(tenant, name), name, { make: true }))!;
+  }
+
+  /**
+   * Reads a file that is one document, cut as the collection cuts, whether that is there yet or not.
+   * Errors: those of `FileReader.read`; WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED.
+   */
+  async readFile(
+    { tenant, name }: { readonly tenant: string; readonly name: string },
+    bytes: Buffer,
+    file: DocumentFile,
+    options: ReadOptions,
+  ): Promise<FileDocument> {
+    this.#refuseStored(tenant, name);
+    const found = await this.#find(this.#folderOf(tenant, name), name);
+    return this.#reader.read(bytes, file, found?.chunks ?? DEFAULT_CHUNKS, options);
   }
 
   /** Deletes a collection and all that is in it. Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */

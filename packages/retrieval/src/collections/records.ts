@@ -13,7 +13,10 @@ export interface DocumentRecord {
   readonly hash: string;
   /** The file it was read from, or `HANDED_IN`. */
   readonly origin: string;
+  /** Of its text. */
   readonly bytes: number;
+  /** Whether pages of its file could not be read. */
+  readonly isPart?: true;
   /** Ordinals of its passages, in the order of the text. */
   readonly passages: readonly number[];
 }
@@ -33,6 +36,7 @@ export interface NewDocument {
   readonly metadata?: Readonly<Record<string, unknown>>;
   readonly origin: string;
   readonly bytes: number;
+  readonly isPart?: true;
   readonly passages: readonly NewPassage[];
 }
 

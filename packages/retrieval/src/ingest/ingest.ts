@@ -190,12 +190,11 @@ class Ingestion {
         isWhole = false;
         continue;
       }
-      const { isPart, ...document } = read;
-      if (isPart && this.#wasReadWhole(file.path)) return;
-      const id = this.#freeId(document.id, file.path);
+      if (read.isPart && this.#wasReadWhole(file.path)) return;
+      const id = this.#freeId(read.id, file.path);
       seen.add(id);
-      this.#documents.push({ ...document, id, origin: file.path });
-      this.#passages += document.passages.length;
+      this.#documents.push({ ...read, id, origin: file.path });
+      this.#passages += read.passages.length;
       // A file may grow while it is read.
       this.#partOfFile = Math.min(file.size, reading.bytes);
       if (this.#documents.length >= BATCH_DOCUMENTS || this.#passages >= BATCH_PASSAGES) await this.#flush();

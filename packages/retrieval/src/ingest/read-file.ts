@@ -23,12 +23,30 @@ export interface DocumentText {
   readonly format?: TextFormat;
 }
 
-type CutDocument = Omit<NewDocument, 'origin'>;
+export type CutDocument = Omit<NewDocument, 'origin'>;
+
+/** A line or page of a file that cannot be read, and why. */
+export interface UnreadPart {
+  readonly position: string;
+  readonly message: string;
+}
 
 /** A document that was cut, or what is wrong with one line or page of a file. */
-type ReadDocument =
-  // One that is a part lacks the pages that were named before it.
-  (CutDocument & { readonly isPart?: boolean }) | { readonly position: string; readonly message: string };
+type ReadDocument = CutDocument | UnreadPart;
+
+/** What a file is read as that is one document. */
+export interface DocumentFile {
+  readonly id: string;
+  /** That of the text if left out. */
+  readonly title?: string;
+  readonly format: TextFormat | 'pdf';
+}
+
+/** The document of a file. It is a part where pages could not be read. */
+export interface FileDocument {
+  readonly document: CutDocument;
+  readonly unread: readonly UnreadPart[];
+}
 
 /** A file that is read: its documents, and at the end its hash. */
 export interface FileReading {
@@ -64,6 +82,28 @@ function assemble(
 }
 
 /**
+ * Reads a file that is one document. `longest`: UTF-16 units of its text; of a PDF, of the text that its pages have.
+ * Errors: WARMPATH_UNREADABLE_FILE, WARMPATH_DOCUMENT_TOO_LARGE.
+ */
+export async function readDocument(
+  bytes: Buffer,
+  { id, title, format }: DocumentFile,
+  settings: ChunkSettings,
+  { signal, longest = Number.POSITIVE_INFINITY }: { readonly signal: AbortSignal; readonly longest?: number },
+): Promise<FileDocument> {
+  if (format !== 'pdf') {
+    const content = decode(bytes);
+    if (content.length > longest) throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE');
+    const document = cutDocument({ id, ...(title !== undefined && { title }), content, format }, settings);
+    return { document, unread: [] };
+  }
+  const { unread, ...parsed } = await parsePdf(new Uint8Array(bytes), signal, { longest });
+  const length = parsed.blocks.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+  const document = assemble(id, title, parsed, settings, length);
+  return { document: unread.length === 0 ? document : { ...document, isPart: true }, unread };
+}
+
+/**
  * Reads a file. Errors: WARMPATH_UNREADABLE_FILE for what is no text, WARMPATH_DOCUMENT_TOO_LARGE, and those of the
  * file system.
  */
@@ -88,13 +128,9 @@ export async function readDocuments(
     // One document, which is given at the end.
     bytes: 0,
     documents: async function* () {
-      if (format !== 'pdf') {
-        yield assemble(file.name, undefined, parseText(decode(bytes), format), settings, bytes.length);
-        return;
-      }
-      const { unread, ...parsed } = await parsePdf(new Uint8Array(bytes), signal);
+      const { document, unread } = await readDocument(bytes, { id: file.name, format }, settings, { signal });
       yield* unread;
-      yield { ...assemble(file.name, undefined, parsed, settings, bytes.length), isPart: unread.length > 0 };
+      yield document;
     },
   };
 }

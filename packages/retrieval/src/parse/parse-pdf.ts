@@ -10,12 +10,23 @@ interface ParsedPdf extends ParsedText {
   readonly unread: readonly { readonly position: string; readonly message: string }[];
 }
 
+/** Bounds on what is read of one file. */
+interface PdfBounds {
+  readonly mostPages?: number;
+  /** UTF-16 units of its text. */
+  readonly longest?: number;
+}
+
 /**
  * Reads the text of a PDF, a block a paragraph, with the page as its heading where the document has no outline.
- * The reader is loaded when the first PDF comes. Error: WARMPATH_UNREADABLE_FILE for what is encrypted, broken or has
- * no text.
+ * The reader is loaded when the first PDF comes. Errors: WARMPATH_UNREADABLE_FILE for what is encrypted, broken or has
+ * no text; WARMPATH_DOCUMENT_TOO_LARGE as soon as the text is too long.
  */
-export async function parsePdf(bytes: Uint8Array, signal: AbortSignal, mostPages = MOST_PAGES): Promise<ParsedPdf> {
+export async function parsePdf(
+  bytes: Uint8Array,
+  signal: AbortSignal,
+  { mostPages = MOST_PAGES, longest = Number.POSITIVE_INFINITY }: PdfBounds = {},
+): Promise<ParsedPdf> {
   const { getDocumentProxy } = await import('unpdf');
   let document: Awaited<ReturnType<typeof getDocumentProxy>>;
   try {
@@ -30,16 +41,19 @@ export async function parsePdf(bytes: Uint8Array, signal: AbortSignal, mostPages
     const blocks: Block[] = [];
     const unread: { position: string; message: string }[] = [];
     const { numPages } = document;
+    let length = 0;
     for (let page = 1; page <= Math.min(numPages, mostPages); page++) {
       signal.throwIfAborted();
       try {
         const content = await (await document.getPage(page)).getTextContent();
         for (const text of paragraphs(content.items as readonly PdfItem[])) {
           blocks.push({ headings: [`page ${page}`], text });
+          length += text.length;
         }
       } catch {
         unread.push({ position: `page ${page}`, message: 'the page is broken' });
       }
+      if (length > longest) throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE');
     }
     if (numPages > mostPages) {
       const message = `the PDF has ${counted(numPages)} pages, and ${counted(mostPages)} are read at most`;

@@ -10,6 +10,7 @@ import {
 } from '../staged-retriever.js';
 import type { Metric } from '../vector/vector-table.js';
 import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
+import { withinTime } from './time-limit.js';
 
 /** The part of `pg`'s `Pool` that is used. */
 export interface PostgresPool {
@@ -73,7 +74,8 @@ export class PgVectorRetriever implements StagedRetriever {
     const sql = this.#sql();
     const values = [`[${vector.join(',')}]`, k];
     const client = await this.#connect(pool, signal);
-    const run = (text: string, parameters?: unknown[]) => this.#inTime(client.query(text, parameters), signal);
+    const limit = { path: table, timeoutMs, signal };
+    const run = (text: string, parameters?: unknown[]) => withinTime(client.query(text, parameters), limit);
     let isOpen = true;
     try {
       // A server that waits for a lock does not see that its client has gone: it has the same limit.
@@ -106,20 +108,6 @@ export class PgVectorRetriever implements StagedRetriever {
     }
   }
 
-  /** @throws WARMPATH_RETRIEVAL_TIMEOUT, what the query throws, the signal's reason. */
-  async #inTime<Answer>(query: Promise<Answer>, signal: AbortSignal): Promise<Answer> {
-    const { table, timeoutMs = TIMEOUT_MS } = this.#options;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(timeoutError(table, timeoutMs)), timeoutMs);
-    });
-    try {
-      return await untilAborted(Promise.race([query, late]), signal);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
   async #connect(pool: PostgresPool, signal: AbortSignal): Promise<PostgresClient> {
     const connecting = pool.connect();
     try {
@@ -144,10 +132,6 @@ export class PgVectorRetriever implements StagedRetriever {
 
 function identifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
-}
-
-function timeoutError(path: string, timeoutMs: number): WarmpathError {
-  return new WarmpathError('WARMPATH_RETRIEVAL_TIMEOUT', { path, detail: `no answer within ${timeoutMs} ms.` });
 }
 
 /** SQLSTATE of a query that the server ended, for its time was over. */

@@ -1,0 +1,168 @@
+import { Worker } from 'node:worker_threads';
+import { FifoScheduler, WarmpathError } from '@warmpath/core';
+import type { NewPassage } from '../collections/records.js';
+import type { ChunkSettings } from '../parse/chunk.js';
+import { type CutDocument, type DocumentFile, type FileDocument, readDocument, type UnreadPart } from './read-file.js';
+import type { ReadOutcome, ReadTask } from './read-worker.js';
+
+/** The built file, from the sources as well: a thread cannot be started from TypeScript. */
+const WORKER = new URL('../../dist/ingest/read-worker.js', import.meta.url);
+
+/** A text up to this size is read at once: to start a thread takes longer. */
+const SHORT_TEXT_BYTES = 65_536;
+/** Files that may wait for the one that is being read. */
+const MOST_WAITING = 16;
+/** Bytes of a file that are copied before others get their turn: memory is slow where it is touched first. */
+const SLICE_BYTES = 2 ** 20;
+/** How often it is looked how much memory a file takes. */
+const LOOK_MS = 50;
+
+export interface ReadOptions {
+  /** Ends the reading, or the waiting for it, with its reason. */
+  readonly signal: AbortSignal;
+  /** UTF-16 units of the text at most. */
+  readonly longest: number;
+}
+
+/** Bounds on one file. */
+interface FileBounds {
+  readonly mostMs: number;
+  readonly mostMemoryBytes: number;
+}
+
+const BOUNDS: FileBounds = { mostMs: 120_000, mostMemoryBytes: 2 ** 30 };
+
+/**
+ * Reads files that others hand in, one after the other, each in a thread of its own that ends with it: a file may be
+ * made to take long, or much memory, and everything else goes on meanwhile.
+ */
+export class FileReader {
+  readonly #bounds: FileBounds;
+  readonly #waiting = new FifoScheduler<() => void>({ capacity: MOST_WAITING });
+  #isReading = false;
+
+  constructor(bounds: Partial<FileBounds> = {}) {
+    this.#bounds = { ...BOUNDS, ...bounds };
+  }
+
+  /**
+   * Reads a file that is one document.
+   * Errors: those of `readDocument`; WARMPATH_UNREADABLE_FILE for one that takes too long or too much memory;
+   * WARMPATH_EMPTY_DOCUMENT; WARMPATH_OVERLOADED where too many wait; WARMPATH_INTERNAL where the thread dies.
+   */
+  async read(bytes: Buffer, file: DocumentFile, settings: ChunkSettings, options: ReadOptions): Promise<FileDocument> {
+    const isShort = file.format !== 'pdf' && bytes.length <= SHORT_TEXT_BYTES;
+    const read = isShort
+      ? await readDocument(bytes, file, settings, options)
+      : await this.#readInTurn(bytes, file, settings, options);
+    if (read.document.passages.length === 0) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT');
+    return read;
+  }
+
+  async #readInTurn(
+    bytes: Buffer,
+    file: DocumentFile,
+    settings: ChunkSettings,
+    { signal, longest }: ReadOptions,
+  ): Promise<FileDocument> {
+    await this.#turn(signal);
+    try {
+      const task = { bytes: await copyOf(bytes), file, settings, longest };
+      return await readInThread(task, signal, this.#bounds);
+    } finally {
+      const start = this.#waiting.next();
+      if (start === undefined) this.#isReading = false;
+      else start();
+    }
+  }
+
+  async #turn(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (!this.#isReading) {
+      this.#isReading = true;
+      return;
+    }
+    await new Promise<void>((resolve, reject) => {
+      const start = () => {
+        signal.removeEventListener('abort', leave);
+        resolve();
+      };
+      const leave = () => {
+        this.#waiting.remove(start);
+        reject(signal.reason);
+      };
+      this.#waiting.push(start);
+      signal.addEventListener('abort', leave, { once: true });
+    });
+  }
+}
+
+/** For a thread, which gets the memory as its own. */
+async function copyOf(bytes: Buffer): Promise<Uint8Array<ArrayBuffer>> {
+  const copy = new Uint8Array(bytes.length);
+  for (let from = 0; from < bytes.length; from += SLICE_BYTES) {
+    copy.set(bytes.subarray(from, from + SLICE_BYTES), from);
+    await new Promise(setImmediate);
+  }
+  return copy;
+}
+
+async function readInThread(
+  task: ReadTask,
+  signal: AbortSignal,
+  { mostMs, mostMemoryBytes }: FileBounds,
+): Promise<FileDocument> {
+  signal.throwIfAborted();
+  const mebibytes = Math.ceil(mostMemoryBytes / 2 ** 20);
+  const before = process.memoryUsage.rss();
+  const worker = new Worker(WORKER, {
+    workerData: task,
+    transferList: [task.bytes.buffer],
+    execArgv: [],
+    resourceLimits: { maxOldGenerationSizeMb: mebibytes },
+  });
+  let timer: NodeJS.Timeout | undefined;
+  let look: NodeJS.Timeout | undefined;
+  let leave: (() => void) | undefined;
+  try {
+    return await new Promise<FileDocument>((resolve, reject) => {
+      leave = () => reject(signal.reason);
+      signal.addEventListener('abort', leave);
+      timer = setTimeout(() => reject(tooMuch(`${mostMs / 1_000} seconds`)), mostMs);
+      // A page may be packed into a thousandth of its size. What it takes unpacked does not count as the thread's heap.
+      look = setInterval(() => {
+        if (process.memoryUsage.rss() - before > mostMemoryBytes) reject(tooMuch(`${mebibytes} MiB of memory`));
+      }, LOOK_MS);
+      let head: { readonly document: Omit<CutDocument, 'passages'>; readonly unread: readonly UnreadPart[] };
+      const passages: NewPassage[] = [];
+      worker.on('message', (outcome: ReadOutcome) => {
+        if ('error' in outcome) return reject(new WarmpathError(outcome.error.code, { detail: outcome.error.message }));
+        if ('document' in outcome) head = outcome;
+        else passages.push(...outcome.passages);
+        if ('isLast' in outcome && outcome.isLast) {
+          return resolve({ document: { ...head.document, passages }, unread: head.unread });
+        }
+        worker.postMessage('more');
+      });
+      worker.once('error', (cause: NodeJS.ErrnoException) => {
+        const isMemory = cause.code === 'ERR_WORKER_OUT_OF_MEMORY';
+        reject(isMemory ? tooMuch(`${mebibytes} MiB of memory`) : died(cause.message, cause));
+      });
+      worker.once('exit', (code) => reject(died(`exit code ${code}`)));
+    });
+  } finally {
+    clearTimeout(timer);
+    clearInterval(look);
+    signal.removeEventListener('abort', leave!);
+    await worker.terminate();
+  }
+}
+
+function tooMuch(limit: string): WarmpathError {
+  return new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail: `reading it takes more than ${limit}` });
+}
+
+function died(reason: string, cause?: unknown): WarmpathError {
+  const detail = `the thread that reads a file ended: ${reason}`;
+  return new WarmpathError('WARMPATH_INTERNAL', { detail, cause });
+}
