@@ -1,7 +1,7 @@
 // Records what LanceDB answers, for tests that run without it:
 //
-//   npm install --prefix /tmp/lancedb @lancedb/lancedb@0.37
-//   npm run record:lancedb -w packages/retrieval -- /tmp/lancedb
+//   npm install --prefix <folder> @lancedb/lancedb@0.37
+//   npm run record:lancedb -w packages/retrieval -- <folder>
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
