@@ -24,7 +24,7 @@ export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map
   ['text/plain', 'text'],
 ]);
 /** Characters of a document's id. */
-const LONGEST_ID = 512;
+export const LONGEST_ID = 512;
 
 type Named = { Params: { name: string } };
 type NamedFile = Named & { Querystring: { id?: unknown; title?: unknown } };

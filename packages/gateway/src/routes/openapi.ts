@@ -2,7 +2,7 @@ import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
-import { FILE_FORMATS, JSON_LINES } from './collections.js';
+import { FILE_FORMATS, JSON_LINES, LONGEST_ID } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
 // The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
@@ -96,10 +96,10 @@ const newDocument = z.strictObject({
   id: z
     .string()
     .min(1)
-    .max(512)
+    .max(LONGEST_ID)
     .optional()
     .meta({ description: 'Required, under this name or, as BEIR has it, `_id`.' }),
-  _id: z.string().min(1).max(512).optional(),
+  _id: z.string().min(1).max(LONGEST_ID).optional(),
   title: z.string().optional(),
   content: z.string().optional().meta({ description: 'The text. Required, under this name or as `text`.' }),
   text: z.string().optional(),
@@ -385,7 +385,12 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       line: newDocument,
       files: [...FILE_FORMATS.keys()],
       query: {
-        id: z.string().min(1).max(512).optional().meta({ description: 'Of a whole file, the id. Required there.' }),
+        id: z
+          .string()
+          .min(1)
+          .max(LONGEST_ID)
+          .optional()
+          .meta({ description: 'Of a whole file, the id. Required there.' }),
         title: z.string().optional().meta({ description: 'Of a whole file, the title; that of its text if left out.' }),
       },
       parameters: ['name'],

@@ -1,3 +1,5 @@
+import type { Query } from '../staged-retriever.js';
+
 /** Models may treat a question and a passage differently. */
 export type EmbeddingPurpose = 'query' | 'passage';
 
@@ -10,4 +12,14 @@ export interface Embedder {
    * @throws the signal's reason; WARMPATH_EMBEDDING_INVALID and WARMPATH_RETRIEVAL_* where a server is asked.
    */
   embed(texts: readonly string[], purpose: EmbeddingPurpose, signal: AbortSignal): Promise<Float32Array[]>;
+}
+
+/** What a question is searched by: its own vector, or its text's; `undefined` where there is nothing to be found. */
+export async function queryVector(
+  { text, vector }: Query,
+  embedder: Embedder,
+  signal: AbortSignal,
+): Promise<Float32Array | undefined> {
+  const found = vector ?? (await embedder.embed([text], 'query', signal))[0]!;
+  return found.every((value) => value === 0) ? undefined : found;
 }

@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Embedder } from '../embeddings/embedder.js';
+import { type Embedder, queryVector } from '../embeddings/embedder.js';
 import {
   checkSearch,
   type Query,
@@ -10,7 +10,7 @@ import {
 } from '../staged-retriever.js';
 import type { Metric } from '../vector/vector-table.js';
 import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
-import { withinTime } from './time-limit.js';
+import { QUERY_TIMEOUT_MS, withinTime } from './time-limit.js';
 
 /** The part of a `Table` of `@lancedb/lancedb` that is used. */
 export interface LanceDbTable {
@@ -52,7 +52,6 @@ export interface LanceDbOptions {
   readonly timeoutMs?: number;
 }
 
-const TIMEOUT_MS = 30_000;
 const BREADTHS = { ivf: [1, 4, 16], hnsw: [16, 64, 256], none: [0] };
 /**
  * Candidates for each row wanted, of which the closest are told by their stored vectors. An index that compresses
@@ -75,9 +74,15 @@ export class LanceDbRetriever implements StagedRetriever {
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
     const { k, signal } = options;
-    const { table, embedder, index: kind = 'none', breadths = BREADTHS[kind], timeoutMs = TIMEOUT_MS } = this.#options;
-    const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
-    if (vector.every((value) => value === 0)) {
+    const {
+      table,
+      embedder,
+      index: kind = 'none',
+      breadths = BREADTHS[kind],
+      timeoutMs = QUERY_TIMEOUT_MS,
+    } = this.#options;
+    const vector = await queryVector(query, embedder, signal);
+    if (vector === undefined) {
       yield { candidates: [], index: 0, final: true };
       return;
     }

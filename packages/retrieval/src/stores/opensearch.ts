@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Embedder } from '../embeddings/embedder.js';
+import { type Embedder, queryVector } from '../embeddings/embedder.js';
 import { JsonService, type JsonServiceOptions } from '../remote/json-service.js';
 import { checkSearch, type Query, type SearchOptions, type Stage, type StagedRetriever } from '../staged-retriever.js';
 import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
@@ -42,8 +42,8 @@ export class OpenSearchRetriever implements StagedRetriever {
       yield await this.#stage(this.#wordQuery(query.text), k, 0, true, signal);
       return;
     }
-    const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
-    if (vector.every((value) => value === 0)) {
+    const vector = await queryVector(query, embedder, signal);
+    if (vector === undefined) {
       yield { candidates: [], index: 0, final: true };
       return;
     }

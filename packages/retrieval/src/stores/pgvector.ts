@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Embedder } from '../embeddings/embedder.js';
+import { type Embedder, queryVector } from '../embeddings/embedder.js';
 import {
   checkSearch,
   type Query,
@@ -10,7 +10,7 @@ import {
 } from '../staged-retriever.js';
 import type { Metric } from '../vector/vector-table.js';
 import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
-import { withinTime } from './time-limit.js';
+import { QUERY_TIMEOUT_MS, withinTime } from './time-limit.js';
 
 /** The part of `pg`'s `Pool` that is used. */
 export interface PostgresPool {
@@ -42,7 +42,6 @@ export interface PgVectorOptions {
   readonly timeoutMs?: number;
 }
 
-const TIMEOUT_MS = 30_000;
 const OPERATORS: Readonly<Record<Metric, string>> = { cosine: '<=>', dot: '<#>', l2: '<->' };
 const SETTINGS = { hnsw: 'hnsw.ef_search', ivfflat: 'ivfflat.probes' };
 const BREADTHS = { hnsw: [16, 64, 256], ivfflat: [1, 4, 16], none: [0] };
@@ -65,9 +64,9 @@ export class PgVectorRetriever implements StagedRetriever {
     const { k, signal } = options;
     const { pool, table, embedder, index: kind = 'none', breadths = BREADTHS[kind], fields = {} } = this.#options;
     const { id = 'id' } = fields;
-    const { timeoutMs = TIMEOUT_MS } = this.#options;
-    const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
-    if (vector.every((value) => value === 0)) {
+    const { timeoutMs = QUERY_TIMEOUT_MS } = this.#options;
+    const vector = await queryVector(query, embedder, signal);
+    if (vector === undefined) {
       yield { candidates: [], index: 0, final: true };
       return;
     }

@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Embedder } from '../embeddings/embedder.js';
+import { type Embedder, queryVector } from '../embeddings/embedder.js';
 import { JsonService, type JsonServiceOptions } from '../remote/json-service.js';
 import { checkSearch, type Query, type SearchOptions, type Stage, type StagedRetriever } from '../staged-retriever.js';
 import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
@@ -34,8 +34,8 @@ export class QdrantRetriever implements StagedRetriever {
     checkSearch(options);
     const { k, signal } = options;
     const { collection, embedder, fields = {}, vectorName, breadths = [16, 64, 256], filter } = this.#options;
-    const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
-    if (vector.every((value) => value === 0)) {
+    const vector = await queryVector(query, embedder, signal);
+    if (vector === undefined) {
       yield { candidates: [], index: 0, final: true };
       return;
     }

@@ -1,6 +1,9 @@
 import { WarmpathError } from '@warmpath/core';
 import { untilAborted } from '../staged-retriever.js';
 
+/** Milliseconds that a query may take where nothing else is said. */
+export const QUERY_TIMEOUT_MS = 30_000;
+
 /** How long a query may take. `path` names what is asked. */
 export interface TimeLimit {
   readonly path: string;
