@@ -15,6 +15,7 @@ import type { Cors } from './intake/cors.js';
 import type { LoadShedder, LoadShedderParts } from './intake/load-shedder.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
+import type { RequestTurns } from './intake/request-turns.js';
 import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { PeerGateways } from './observe/peer-gateways.js';
@@ -50,6 +51,8 @@ export interface Gateway {
   readonly sentPrefixes: SentPrefixes;
   /** Only where one is configured. */
   readonly indexer: Indexer | undefined;
+  /** Requests that came all at once. */
+  readonly turns: RequestTurns;
   /** Large bodies that are worked through. */
   readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;

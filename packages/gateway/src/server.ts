@@ -114,8 +114,15 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   const bodies = new RequestBodies({ memory: gateway.bodies, limitBytes, stallMs: STALL_MS });
   app.addContentTypeParser('*', (request, payload, done) => {
     bodies.receive(payload, request.exchange.caller.tenant, (error, body) => {
-      if (body !== undefined) request.exchange.holds(body);
-      done(error, body?.bytes);
+      if (body === undefined) {
+        done(error);
+        return;
+      }
+      const { exchange } = request;
+      exchange.holds(body);
+      gateway.turns.run(() => {
+        if (!exchange.isOver) done(null, body.bytes);
+      });
     });
   });
   app.decorateRequest('exchange');

@@ -27,6 +27,7 @@ import { ListeningHandles } from './intake/listening-handles.js';
 import { LoadShedder } from './intake/load-shedder.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
+import { RequestTurns } from './intake/request-turns.js';
 import { WorkSlices } from './intake/work-slices.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
@@ -307,8 +308,11 @@ async function assemble(
   const exchange = sessions.exchange?.bind(sessions);
   const keys = () => config.server.keys ?? [];
   const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
+  const processNow = () => performance.now();
+  const turns = new RequestTurns(processNow);
   const shedder = new LoadShedder({
-    now: () => performance.now(),
+    now: processNow,
+    turns,
     isBusy: () => bodies.bytes > 0,
     changed: (reason, load) => gateway?.sheddingChanged?.(reason, load),
     refused: (reason) => metrics.shed(reason),
@@ -323,6 +327,7 @@ async function assemble(
     histories,
     sentPrefixes,
     indexer,
+    turns,
     slices: new WorkSlices(),
     documents,
     cacheSalts,

@@ -15,14 +15,16 @@ function shedderWith({ isBusy = true } = {}) {
   const refused: SheddingReason[] = [];
   let collections = 0;
   const busy = { isBusy };
+  const turns = { queue: { requests: 0, waitMs: 0 } };
   const shedder = new LoadShedder({
     now: () => clock.now,
+    turns,
     isBusy: () => busy.isBusy,
     collectGarbage: () => collections++,
     changed: (reason) => changes.push(reason),
     refused: (reason) => refused.push(reason),
   });
-  return { shedder, clock, changes, refused, busy, collections: () => collections };
+  return { shedder, clock, turns, changes, refused, busy, collections: () => collections };
 }
 
 /**
@@ -214,6 +216,27 @@ describe('a turn that becomes too long', () => {
     // All are served up to a part of a second, and none later.
     expect(refusedOf(10_000, 0.1)).toBeGreaterThan(2_000);
     expect(refusedOf(10_000, 0.1)).toBeLessThan(4_000);
+  });
+});
+
+describe('requests that wait for a turn', () => {
+  it('are refused in part where many wait long, or a few for longer, and no more once they are begun', () => {
+    const { shedder, turns, changes } = shedderWith();
+    const refusedOf = (requests: number, waitMs: number) => {
+      turns.queue = { requests, waitMs };
+      return Array.from({ length: 100 }, () => shedder.refusal('only')).filter((error) => error !== undefined).length;
+    };
+    expect(refusedOf(800, 1_400)).toBe(0);
+    expect(refusedOf(801, 599)).toBe(0);
+    expect(refusedOf(801, 675)).toBe(50);
+    expect(refusedOf(800, 1_575)).toBe(50);
+    expect(refusedOf(801, 900)).toBe(100);
+    shedder.look(IDLE);
+    expect(changes).toEqual(['event_loop']);
+    turns.queue = { requests: 0, waitMs: 0 };
+    for (let i = 0; i < 10; i++) shedder.look(IDLE);
+    expect(changes).toEqual(['event_loop', undefined]);
+    expect(refusedOf(0, 0)).toBe(0);
   });
 });
 

@@ -3,6 +3,7 @@ import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { WarmpathError } from '@warmpath/core';
 import type { AcceptDelay } from './accept-delay.js';
+import type { RequestTurns } from './request-turns.js';
 
 /** How the process is at a moment. */
 export interface ProcessLoad {
@@ -22,6 +23,8 @@ export type SheddingReason = 'event_loop' | 'heap';
 export interface LoadShedderParts {
   /** The monotonic clock of the process, in milliseconds: simulated time says nothing of its load. */
   readonly now: () => number;
+  /** What waits for a turn of the event loop, its body received. */
+  readonly turns: Pick<RequestTurns, 'queue'>;
   /** Whether any request with a body is under way. */
   readonly isBusy: () => boolean;
   /** Makes V8 find out what of its heap is alive; takes as long as a full collection. */
@@ -154,6 +157,7 @@ export class LoadShedder {
     this.#taken = 0;
     this.#lookAtDelay(load.delayMs);
     this.#lookAtConnections(load);
+    this.#level = Math.max(this.#level, this.#queueLevel());
     this.#load = load;
     this.#lookAtHeap(load);
     if (this.#asked.size > 0 || this.#askedBefore.size > 0) this.#countAnew();
@@ -166,7 +170,7 @@ export class LoadShedder {
     if (this.#isFull && this.#parts.isBusy()) return this.#refuse('heap');
     const now = this.#parts.now();
     if (this.#taken++ === 0) this.#firstAt = now;
-    const level = Math.max(this.#level, this.#turnLevel(now));
+    const level = Math.max(this.#level, this.#turnLevel(now), this.#queueLevel());
     return level > 0 && this.#isOwed(tenant, level) ? this.#refuse('event_loop') : undefined;
   }
 
@@ -174,6 +178,12 @@ export class LoadShedder {
   #turnLevel(now: number): number {
     if (this.#taken <= MANY) return 0;
     return Math.min(1, levelAfter(now - this.#firstAt, this.#taken > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS));
+  }
+
+  /** What is refused because those that came before wait for a turn, as it is with connections that wait. */
+  #queueLevel(): number {
+    const { requests, waitMs } = this.#parts.turns.queue;
+    return requests === 0 ? 0 : levelAfter(waitMs, requests > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS);
   }
 
   /** A single turn that is long is no overload. */

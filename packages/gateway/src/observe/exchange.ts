@@ -132,6 +132,7 @@ export class Exchange {
   ttftMs: number | undefined;
   /** Only where somebody records spans. */
   trace: RequestTrace | undefined;
+  #isOver = false;
   #body: ReceivedBody | undefined;
 
   constructor(headers: IncomingHttpHeaders, now: number) {
@@ -141,6 +142,11 @@ export class Exchange {
     this.bodyAt = now;
   }
 
+  /** Whether its answer has ended, or its client has left. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   /** The request has a body, whose memory is given back when it is over. */
   holds(body: ReceivedBody): void {
     this.#body = body;
@@ -148,6 +154,7 @@ export class Exchange {
 
   /** The request is over. */
   letGo(): void {
+    this.#isOver = true;
     this.#body?.release();
     this.#body = undefined;
   }
