@@ -47,6 +47,25 @@ describe('a scan of JSON', () => {
     );
   });
 
+  it('passes a long string once, however often its containers are looked into', () => {
+    const parts = fc.array(fc.constantFrom('"', '\\', 'word ', '\n', 'é'), { minLength: 400, maxLength: 1_200 });
+    fc.assert(
+      fc.property(parts, parts, (first, second) => {
+        const value = { messages: [first.join(''), { text: second.join('') }, 7] };
+        const scan = new JsonScanner(Buffer.from(JSON.stringify(value)));
+        for (let look = 0; look < 3; look++) {
+          const [member] = scan.members(0);
+          const spans = scan.elements(member!.valueStart);
+          expect(spans.map((span) => scan.parse(span))).toEqual(value.messages);
+        }
+      }),
+      { ...SEED, numRuns: 50 },
+    );
+    // A search for each word and its quote, of 600,000 in all.
+    const scan = new JsonScanner(Buffer.from(JSON.stringify(['a word in front of a quote"'.repeat(250_000)])));
+    for (let look = 0; look < 5; look++) expect(scan.elements(0)).toHaveLength(1);
+  });
+
   it('refuses what JSON.parse refuses, but for the inside of strings', () => {
     const bodies = [
       '',

@@ -51,6 +51,8 @@ const MAX_STEPS = 600_000;
  * shorter.
  */
 const SHORT_STRING = 24;
+/** Bytes from which on the end of a string is remembered: few enough of these are in a body. */
+const LONG_STRING = 1_024;
 
 const WORDS = ['true', 'false', 'null'].map((word) => [...Buffer.from(word)]);
 
@@ -60,6 +62,8 @@ export class JsonScanner {
   readonly #maxSteps: number;
   #steps = 0;
   #values = 0;
+  /** Ends of long strings: one is passed once for each container around it that is looked into. */
+  #longStrings: Map<number, number> | undefined;
 
   /** @param maxSteps Values, and searches inside of strings, after which the text is too complex. */
   constructor(bytes: Buffer, maxSteps = MAX_STEPS) {
@@ -213,8 +217,16 @@ export class JsonScanner {
     return first === OPEN_BRACE || first === OPEN_BRACKET ? this.#containerEnd(start) : this.#literalEnd(start);
   }
 
-  /** Behind the closing quote of the string that opens at `start`. */
+  /** Behind the closing quote of the string that opens at `start`. O(string), once for a long one. */
   stringEnd(start: number): number {
+    const known = this.#longStrings?.get(start);
+    if (known !== undefined) return known;
+    const end = this.#stringEnd(start);
+    if (end - start >= LONG_STRING) (this.#longStrings ??= new Map()).set(start, end);
+    return end;
+  }
+
+  #stringEnd(start: number): number {
     const { bytes } = this;
     for (let at = start + 1; ; ) {
       const end = at + SHORT_STRING;
