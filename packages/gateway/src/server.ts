@@ -94,6 +94,8 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
       serverFactory: (handler: Parameters<WorkerPool['serverFor']>[0]) =>
         workers.serverFor(handler) as unknown as HttpServer,
     }),
+    // No route has a schema for Fastify, and what would compile one is a hundred modules.
+    schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     logController: new LogController({ disableRequestLogging: true }),
@@ -175,6 +177,10 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute])
     route(app, gateway);
   return app;
+}
+
+function noSchemas(): never {
+  throw new TypeError('bodies are read by the gateway, not by Fastify');
 }
 
 /** What is missing is `/v1` most often: where the base URL of a client lacks it. */
