@@ -1,6 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { createPolicy, type PlacementRule, type Preamble, ServedHistory } from '../src/index.js';
+import { heldHeapBytes } from '../../../test/held-bytes.js';
+import {
+  arrange,
+  createPolicy,
+  observe,
+  type PlacementRule,
+  type Preamble,
+  prepareDocuments,
+  ServedHistory,
+} from '../src/index.js';
 import { ConstraintRule } from '../src/ordering/placement.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, serve, tokensOf } from './served.js';
@@ -137,4 +146,19 @@ test('1,000 documents in thousands of orders: the search ends early with a real 
   const keys = exact.order.slice(0, exact.cachedDocuments).map((rank) => documents[rank]!.key);
   expect(keys.length).toBeGreaterThan(0);
   expect(history.tree.longestPrefix(keys)).toBe(keys.length);
+});
+
+test('documents are not kept once their order is decided', async () => {
+  const history = new ServedHistory();
+  const decide = (length: number, salt: string) => {
+    const content = `${salt} ${'word '.repeat(length / 5)}`;
+    const given = Array.from({ length: 4 }, (_, i) => ({ id: `${i}`, content: `${content}${i}` }));
+    const arrangement = arrange({ documents: prepareDocuments(given).documents }, history, 0);
+    observe({ kind: 'dispatched', arrangement, now: 0 }, history);
+  };
+  decide(1_000, 'first');
+  decide(1_000, 'first');
+  const before = await heldHeapBytes();
+  decide(900_000, 'large');
+  expect((await heldHeapBytes()) - before).toBeLessThan(500_000);
 });

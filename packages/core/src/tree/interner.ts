@@ -108,19 +108,25 @@ export class KeyInterner {
  */
 export class KeyLanes {
   readonly #hasher = new Fingerprint();
-  #of: readonly { readonly key: string }[] | undefined;
+  /** The keys alone: documents may be a large prompt's, and nobody may ask about others for long. */
+  readonly #keys: string[] = [];
   #lanes = new Int32Array(64);
 
-  /** Two integers for each document, in their order; valid until the next call. O(keys), O(1) for the same array. */
+  /** Two integers for each document, in their order; valid until the next call. O(keys), O(documents) for the same. */
   of(documents: readonly { readonly key: string }[]): Int32Array {
-    if (documents === this.#of) return this.#lanes;
+    const keys = this.#keys;
+    let place = 0;
+    if (keys.length === documents.length) while (place < keys.length && keys[place] === documents[place]!.key) place++;
+    if (place === documents.length) return this.#lanes;
     if (this.#lanes.length < 2 * documents.length) this.#lanes = new Int32Array(4 * documents.length);
-    for (let place = 0; place < documents.length; place++) {
-      const { low, high } = this.#hasher.reset().add(documents[place]!.key);
+    keys.length = documents.length;
+    for (place = 0; place < documents.length; place++) {
+      const { key } = documents[place]!;
+      const { low, high } = this.#hasher.reset().add(key);
+      keys[place] = key;
       this.#lanes[2 * place] = low;
       this.#lanes[2 * place + 1] = high;
     }
-    this.#of = documents;
     return this.#lanes;
   }
 }
