@@ -222,7 +222,9 @@ export class JsonScanner {
     const known = this.#longStrings?.get(start);
     if (known !== undefined) return known;
     const end = this.#stringEnd(start);
-    if (end - start >= LONG_STRING) (this.#longStrings ??= new Map()).set(start, end);
+    if (end - start < LONG_STRING) return end;
+    this.#longStrings ??= new Map();
+    this.#longStrings.set(start, end);
     return end;
   }
 
