@@ -5,6 +5,7 @@
 import { Agent, request } from 'node:http';
 import { parseArgs } from 'node:util';
 import { bodies, streamed } from './bodies.js';
+import { STALL_MS } from './load.js';
 import { start, stopAll } from './processes.js';
 import { printed } from './report.js';
 
@@ -15,8 +16,6 @@ const PROMPTS = Number(values.prompts);
 const ROUNDS = Number(values.rounds);
 const STREAMS = 8;
 const FRAMES = 200;
-/** A frame that comes so many milliseconds after the one before is late. */
-const LATE_MS = 100;
 /** Frames of each stream before the burst. */
 const BEFORE = 30;
 
@@ -60,7 +59,7 @@ async function round(url) {
       const now = performance.now();
       if (before !== undefined) {
         longest = Math.max(longest, now - before);
-        if (now - before > LATE_MS) late++;
+        if (now - before >= STALL_MS) late++;
       }
       before = now;
       if (++frames === BEFORE) begun();

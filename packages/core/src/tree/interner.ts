@@ -114,20 +114,24 @@ export class KeyLanes {
 
   /** Two integers for each document, in their order; valid until the next call. O(keys), O(documents) for the same. */
   of(documents: readonly { readonly key: string }[]): Int32Array {
-    const keys = this.#keys;
-    let place = 0;
-    if (keys.length === documents.length) while (place < keys.length && keys[place] === documents[place]!.key) place++;
-    if (place === documents.length) return this.#lanes;
+    if (this.#hasKeysOf(documents)) return this.#lanes;
     if (this.#lanes.length < 2 * documents.length) this.#lanes = new Int32Array(4 * documents.length);
-    keys.length = documents.length;
-    for (place = 0; place < documents.length; place++) {
+    this.#keys.length = documents.length;
+    for (let place = 0; place < documents.length; place++) {
       const { key } = documents[place]!;
       const { low, high } = this.#hasher.reset().add(key);
-      keys[place] = key;
+      this.#keys[place] = key;
       this.#lanes[2 * place] = low;
       this.#lanes[2 * place + 1] = high;
     }
     return this.#lanes;
+  }
+
+  #hasKeysOf(documents: readonly { readonly key: string }[]): boolean {
+    const keys = this.#keys;
+    if (keys.length !== documents.length) return false;
+    for (let place = 0; place < keys.length; place++) if (keys[place] !== documents[place]!.key) return false;
+    return true;
   }
 }
 

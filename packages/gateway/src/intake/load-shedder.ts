@@ -177,13 +177,13 @@ export class LoadShedder {
   /** What is refused because this turn is long by now: a part of the requests of those that ask most. */
   #turnLevel(now: number): number {
     if (this.#taken <= MANY) return 0;
-    return Math.min(1, levelAfter(now - this.#firstAt, this.#taken > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS));
+    return Math.min(1, levelAfter(now - this.#firstAt, this.#taken));
   }
 
   /** What is refused because those that came before wait for a turn, as it is with connections that wait. */
   #queueLevel(): number {
     const { requests, waitMs } = this.#parts.turns.queue;
-    return requests === 0 ? 0 : levelAfter(waitMs, requests > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS);
+    return levelAfter(waitMs, requests);
   }
 
   /** A single turn that is long is no overload. */
@@ -204,7 +204,7 @@ export class LoadShedder {
     // A turn to notice one and a turn to accept it are no queue.
     const waitMs = acceptMs - 2 * delayMs;
     this.#hasQueue = waitMs > QUEUE_MS;
-    this.#level = Math.max(this.#level, levelAfter(waitMs, acceptQueue > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS));
+    this.#level = Math.max(this.#level, levelAfter(waitMs, acceptQueue));
   }
 
   #lookAtHeap({ heapBytes, heapLimitBytes }: ProcessLoad): void {
@@ -249,8 +249,9 @@ export class LoadShedder {
 }
 
 /** The level where so many wait for so many milliseconds. */
-function levelAfter(waitMs: number, shortMs: number): number {
-  return MOST * Math.min(1, Math.max(0, (waitMs - shortMs) / GROWTH_MS));
+function levelAfter(waitMs: number, waiting: number): number {
+  const longestMs = waiting > BURST ? SHORT_WAIT_MS : LONG_WAIT_MS;
+  return MOST * Math.min(1, Math.max(0, (waitMs - longestMs) / GROWTH_MS));
 }
 
 /** By then it is known whether there is room again. */
