@@ -146,7 +146,8 @@ describe('the first five minutes', () => {
     try {
       const page = await browser.newPage();
       await page.goto(`${url}/ui`);
-      await page.getByText('2', { exact: true }).first().waitFor();
+      // Two questions over HTTP, and one by `warmpath ask`.
+      await page.getByText('3', { exact: true }).first().waitFor();
       const text = await page.locator('body').innerText();
       expect(text).toContain('TTFT');
       say('the page is open');

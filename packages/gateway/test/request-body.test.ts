@@ -109,6 +109,16 @@ describe('RequestBodies', () => {
     );
   });
 
+  it('copies nothing where a body comes as one chunk', async () => {
+    for (const headers of [{ 'content-length': '30000' }, {}]) {
+      const request = Object.assign(new PassThrough(), { headers });
+      const received = receive(request, new BodyMemory(2_000_000));
+      const chunk = Buffer.alloc(30_000, 'x');
+      request.end(chunk);
+      expect((await received).bytes.buffer).toBe(chunk.buffer);
+    }
+  });
+
   it('ends an upload that stalls, and one whose connection breaks', async () => {
     const memory = new BodyMemory(2_000_000);
     const headers = { 'content-length': '500000' };

@@ -89,8 +89,8 @@ export class RequestBodies {
   }
 
   /**
-   * Receives a body into one buffer of its length; one that does not say its length into a buffer that doubles. After
-   * an error nothing more is read, and the connection is to be closed.
+   * Receives a body: the chunk itself where it comes as one, else one buffer of its length; one that does not say its
+   * length into a buffer that doubles. After an error nothing more is read, and the connection is to be closed.
    *
    * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`;
    * `WARMPATH_CLIENT_CLOSED`.
@@ -121,6 +121,8 @@ class BodyReader implements ReceivedBody {
   readonly #tenant: string;
   readonly #options: RequestBodiesOptions;
   readonly #done: BodyListener;
+  /** Bytes of memory that are reserved for it. */
+  #room = 0;
   #buffer: Buffer = NOTHING;
   #length = 0;
   /** Bytes that had come when it was last looked; `undefined` before the first look. */
@@ -139,7 +141,8 @@ class BodyReader implements ReceivedBody {
   }
 
   release(): void {
-    this.#options.memory.release(this.#tenant, this.#buffer.length);
+    this.#options.memory.release(this.#tenant, this.#room);
+    this.#room = 0;
     this.#buffer = NOTHING;
   }
 
@@ -148,7 +151,7 @@ class BodyReader implements ReceivedBody {
     const request = this.#request;
     const given = request.headers['content-length'];
     try {
-      if (given !== undefined) this.#makeRoom(Number(given));
+      if (given !== undefined) this.#reserve(Number(given));
     } catch (error) {
       this.#done(error as WarmpathError);
       return false;
@@ -163,7 +166,7 @@ class BodyReader implements ReceivedBody {
 
   /** Ends a body of which too little came since the last time. The first time comes early, and counts for nothing. */
   checkPace(): void {
-    const least = Math.max(LEAST_BYTES, Math.ceil(this.#buffer.length * LEAST_PART));
+    const least = Math.max(LEAST_BYTES, Math.ceil(this.#room * LEAST_PART));
     if (this.#seen !== undefined && this.#length - this.#seen < least) {
       const detail = `Less than ${least} bytes came within ${this.#options.stallMs} ms.`;
       this.#fail(new WarmpathError('WARMPATH_BODY_STALLED', { detail }));
@@ -175,13 +178,24 @@ class BodyReader implements ReceivedBody {
     if (this.#isOver) return;
     const length = this.#length + chunk.length;
     try {
-      if (length > this.#buffer.length) this.#makeRoom(Math.max(length, FIRST_BYTES, 2 * this.#buffer.length), length);
+      if (length > this.#room) this.#reserve(Math.max(length, FIRST_BYTES, 2 * this.#room), length);
     } catch (error) {
       this.#fail(error as WarmpathError);
       return;
     }
-    chunk.copy(this.#buffer, this.#length);
+    // One chunk is most bodies, and has the bytes in memory of its own: a copy would be garbage as large as the body.
+    if (chunk.length === this.#room) this.#buffer = chunk;
+    else this.#append(chunk);
     this.#length = length;
+  }
+
+  #append(chunk: Buffer): void {
+    if (this.#buffer.length < this.#room) {
+      const grown = Buffer.allocUnsafe(this.#room);
+      if (this.#length > 0) this.#buffer.copy(grown, 0, 0, this.#length);
+      this.#buffer = grown;
+    }
+    chunk.copy(this.#buffer, this.#length);
   }
 
   #end(): void {
@@ -191,14 +205,12 @@ class BodyReader implements ReceivedBody {
   }
 
   /** `wanted`: bytes to have room for, if allowed; `needed`: those without which the body is refused. */
-  #makeRoom(wanted: number, needed = wanted): void {
+  #reserve(wanted: number, needed = wanted): void {
     const { memory, limitBytes } = this.#options;
     if (needed > limitBytes) throw tooLarge(limitBytes);
     const bytes = Math.min(wanted, limitBytes);
-    memory.reserve(this.#tenant, bytes - this.#buffer.length);
-    const grown = Buffer.allocUnsafe(bytes);
-    if (this.#length > 0) this.#buffer.copy(grown, 0, 0, this.#length);
-    this.#buffer = grown;
+    memory.reserve(this.#tenant, bytes - this.#room);
+    this.#room = bytes;
   }
 
   #fail(error: WarmpathError): void {
