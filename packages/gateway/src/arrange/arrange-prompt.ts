@@ -7,10 +7,11 @@ import { applyEdits } from '../intake/json-scanner.js';
 import type { RecordedBlock } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
+import type { ArrangedInsertion, InsertedRequest } from '../render/inserted-prompts.js';
 import { prefixOf } from '../warm/warmups.js';
 import type { ArrangedPrompt } from './arranged-prompt.js';
 import { arrangeFound } from './found/serve-recognised.js';
-import { type ArrangedInsertion, type InsertedRequest, isBadInput } from './inserted-documents.js';
+import { isBadInput } from './inserted-documents.js';
 import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
 
 const NONE: readonly never[] = [];

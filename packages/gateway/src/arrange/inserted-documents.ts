@@ -2,91 +2,41 @@ import {
   type Arrangement,
   type ArrangeRequest,
   arrange as arrangeByPolicy,
-  byteChain,
-  type ChatEdit,
   type ChatMessage,
-  chatEdits,
   chatPreamble,
-  chatTokens,
   completionPreamble,
   DEFAULT_POLICY,
   type Document,
-  estimateTokens,
-  estimateTokensOfBytes,
-  type LayoutName,
   NOTHING_VISIBLE,
   type Preamble,
   type RecalledHistory,
-  recordTurn,
-  renderHint,
   repeatedOrder,
   repeatedTurn,
-  type SentTurn,
   shownBlocks,
   suppliedHash,
-  turnEdits,
   turnPreamble,
   WarmpathError,
   type WorkSteps,
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { mayBeReused } from '../engines/kv-residency.js';
-import type { BodyView } from '../intake/body-view.js';
-import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import { invalid, PromptView, type ViewedMessages } from '../intake/prompt-view.js';
-import { SLICE_SIZE } from '../intake/work-slices.js';
-import type { Fallback } from '../observe/exchange.js';
-import type { TenantModel } from '../observe/served-histories.js';
 import {
-  type BreakpointPlaces,
-  breakpointRoom,
-  breakpointRule,
-  placeBreakpoints,
-} from '../render/cache-breakpoints.js';
-import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments, PLAIN } from '../render/insert-documents.js';
-import { prefillBody } from '../render/prefill.js';
+  invalid,
+  modelScope,
+  type PromptView,
+  promptScope,
+  type ScopedRequest,
+  toolTokens,
+  type ViewedMessages,
+} from '../intake/prompt-view.js';
+import { SLICE_SIZE } from '../intake/work-slices.js';
+import type { TenantModel } from '../observe/served-histories.js';
+import { type ArrangedInsertion, InsertedPrompts, type InsertedRequest } from '../render/inserted-prompts.js';
 import { DocumentCache } from './document-cache.js';
 
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;
-
-/**
- * A request whose documents are put into its prompt, or that continues a conversation with such documents, before its
- * order is decided.
- */
-export interface InsertedRequest {
-  readonly kind: 'inserted';
-  readonly parsed: ParsedRequest;
-  /** `undefined` for a plain completion. */
-  readonly prompt: PromptView | undefined;
-  readonly viewed: ViewedMessages;
-  readonly request: ArrangeRequest & { readonly preamble: Preamble };
-  /** What earlier turns were rendered to; of a request without a conversation, nothing. */
-  readonly history: RecalledHistory;
-  /** Whether the turn is to be remembered. */
-  readonly isNamed: boolean;
-  /**
-   * What is asked (core's `suppliedHash`), and the same turn, where it was sent before: it goes out as it did then.
-   */
-  readonly supplied: string;
-  readonly repeated: SentTurn | undefined;
-  /** As a plain prompt has it. */
-  readonly keepFound?: (() => void) | undefined;
-}
-
-/** A prompt whose order is decided: what changes in the client's bytes, and what is remembered of it. */
-export interface ArrangedInsertion {
-  readonly edits: readonly ByteEdit[];
-  readonly arrangement: Arrangement;
-  /** `undefined` where no conversation is named. */
-  readonly turn: SentTurn | undefined;
-  /** The whole prompt, in estimated tokens. */
-  readonly estimatedTokens: number;
-  readonly fallback: Fallback | undefined;
-  /** What went wrong, if something did. */
-  readonly defect: unknown;
-}
 
 const NO_HISTORY: RecalledHistory = {
   tenant: '',
@@ -106,20 +56,22 @@ function sharedTokens({ preamble, documents }: ArrangeRequest): number {
 }
 
 /**
- * Documents that a request brings beside its messages: decides their order and puts them into the prompt. Pure but for
- * the policy's view and `now`.
+ * Documents that a request brings beside its messages: reads them, decides their order and has them put into the
+ * prompt. Pure but for the policy's view and `now`.
  */
 export class InsertedDocuments {
   /** Core's `arrange`, or what stands in for it. */
   readonly #arrange: Arrange;
   readonly cache: DocumentCache;
   readonly #config: GatewayConfig;
+  readonly #prompts: InsertedPrompts;
 
   constructor(config: GatewayConfig, cacheBytes: number, arrange: Arrange = arrangeByPolicy) {
     this.#config = config;
     this.#arrange = arrange;
     const { limits } = config;
     this.cache = new DocumentCache({ maxBytes: cacheBytes, template: config.arrange.template, limits });
+    this.#prompts = new InsertedPrompts(config, this.cache);
   }
 
   /**
@@ -205,13 +157,22 @@ export class InsertedDocuments {
    * Decides the order and what changes in the body. A defect in between costs the order, not the answer: the documents
    * go out in retrieval order. Should that fail as well, or the input be bad, this throws.
    */
-  decide(asked: InsertedRequest, request: InsertedRequest['request'], state: TenantModel, now: number) {
+  decide(
+    asked: InsertedRequest,
+    request: InsertedRequest['request'],
+    state: TenantModel,
+    now: number,
+  ): ArrangedInsertion {
     try {
-      return this.#render(asked, this.arrange(request, state, now), state);
+      return this.#prompts.render(asked, this.arrange(request, state, now), state);
     } catch (error) {
       if (isBadInput(error)) throw error;
       const anew = { ...asked, repeated: undefined };
-      return { ...this.#render(anew, inOrder(request, state), state), fallback: 'retrieval' as const, defect: error };
+      return {
+        ...this.#prompts.render(anew, inOrder(request, state), state),
+        fallback: 'retrieval' as const,
+        defect: error,
+      };
     }
   }
 
@@ -248,24 +209,9 @@ export class InsertedDocuments {
     return chatPreamble(messages, modelScope(model), this.#config.arrange);
   }
 
-  /**
-   * The body that prefills a path behind a served request's preamble: its documents and an empty question. It is a
-   * prefix of every prompt that begins with these documents, up to what the chat template writes behind the user's
-   * text.
-   */
+  /** The body that prefills a path of documents behind a served request's preamble (`InsertedPrompts.prefill`). */
   prefill(parsed: ParsedRequest, path: readonly Document[], state: TenantModel): Buffer {
-    const { arrange } = this.#config;
-    const body = prefillBody(parsed.body, parsed.api, arrange.layout);
-    const arrangement = inOrder({ documents: path }, state);
-    const prompt = PromptView.of(body, parsed.api);
-    if (prompt === undefined) {
-      return applyEdits(body.bytes, this.#renderCompletion({ parsed: { ...parsed, body } }, arrangement).edits);
-    }
-    const viewed = prompt.view(0);
-    const edits = chatEdits(viewed.messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
-    const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: true, state });
-    const text = this.#documentsText(parsed, path, { isTurn: true, places });
-    return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text, places?.marks));
+    return this.#prompts.prefill(parsed, inOrder({ documents: path }, state), state);
   }
 
   #asCompletion(parsed: ParsedRequest, request: ArrangeRequest): InsertedRequest {
@@ -292,152 +238,6 @@ export class InsertedDocuments {
       repeated: undefined,
     };
   }
-
-  #render(asked: InsertedRequest, arrangement: Arrangement, state: TenantModel): ArrangedInsertion {
-    const { fellBack } = arrangement.trace;
-    const isFallback = {
-      fallback: fellBack && ('retrieval' as const),
-      defect: fellBack && new WarmpathError(fellBack),
-    };
-    return asked.prompt === undefined
-      ? { ...this.#renderCompletion(asked, arrangement), ...isFallback }
-      : { ...this.#renderChat(asked, asked.prompt, arrangement, state), ...isFallback };
-  }
-
-  #renderChat(
-    { parsed, viewed, history, isNamed, supplied, repeated }: InsertedRequest,
-    prompt: PromptView,
-    arrangement: Arrangement,
-    state: TenantModel,
-  ) {
-    const { arrange } = this.#config;
-    const { messages } = viewed;
-    const own = turnEdits(history, messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
-    const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
-    const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
-    const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: isNamed, state });
-    const text = this.#documentsText(parsed, arrangement.documents, { isTurn: isNamed, places });
-    const turn = !isNamed
-      ? undefined
-      : (repeated ??
-        recordTurn(
-          { history, messages, arrangement, supplied },
-          turnEdits(history, messages, arrangement, arrange),
-          arrange,
-        ));
-    return {
-      edits: insertDocuments(prompt, viewed, edits, text, places?.marks),
-      arrangement,
-      turn,
-      estimatedTokens:
-        turn === undefined
-          ? estimatePrompt(messages, arrangement, arrange.layout)
-          : tokensOf([...history.turns, turn]) + turn.tail,
-    };
-  }
-
-  #renderCompletion({ parsed }: Pick<InsertedRequest, 'parsed'>, arrangement: Arrangement) {
-    const { arrange, upstream } = this.#config;
-    const { scan } = parsed.body;
-    const prompt = parsed.body.value('prompt')!;
-    const at = prompt.start + 1;
-    const hint = renderHint(arrangement, arrange.template, arrange.wording);
-    const groups = arrangement.documents.map((document) => this.cache.rendered(document));
-    const edits: ByteEdit[] = [{ start: at, end: at, pieces: [...groups, escaped(hint)] }];
-    if (upstream.segments) edits.push(parsed.body.with('segments', JSON.stringify(documentEnds(groups))));
-    const tokens = arrangement.documents.reduce((sum, document) => sum + document.tokens, 0);
-    return {
-      edits,
-      arrangement,
-      turn: undefined,
-      estimatedTokens:
-        tokens +
-        (hint === '' ? 0 : estimateTokens(hint)) +
-        estimateTokensOfBytes(scan.bytes.subarray(prompt.start, prompt.end)),
-    };
-  }
-
-  /** Where the prompt is to be cached up to; `undefined` where the engine needs no word of it, or has no room. */
-  #breakpoints(
-    {
-      parsed,
-      prompt,
-      viewed,
-    }: { readonly parsed: ParsedRequest; readonly prompt: PromptView; readonly viewed: ViewedMessages },
-    arrangement: Arrangement,
-    { isTurn, state }: { readonly isTurn: boolean; readonly state: TenantModel },
-  ): BreakpointPlaces | undefined {
-    const { cacheBreakpoints } = this.#config.upstream;
-    const rule = breakpointRule(state.engine.dialect, { api: parsed.api.name, model: parsed.model, cacheBreakpoints });
-    if (rule === undefined || prompt.isText) return undefined;
-    const room = breakpointRoom(rule, parsed.body);
-    if (room < 1) return undefined;
-    return placeBreakpoints(rule, room, {
-      prompt,
-      viewed,
-      arrangement,
-      // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages
-      // only.
-      isTurn,
-      tree: state.history.tree,
-      tokensBefore: toolTokens(parsed.body),
-    });
-  }
-
-  /**
-   * The documents as the engine is to see where they end: each by itself (`segments`, or where breakpoints stand
-   * between them), or all in one.
-   */
-  #documentsText(
-    { api }: ParsedRequest,
-    documents: readonly Document[],
-    { isTurn, places }: { readonly isTurn: boolean; readonly places: BreakpointPlaces | undefined },
-  ): DocumentsText {
-    if (documents.length === 0) return PLAIN;
-    const groups = documents.map((document) => this.cache.rendered(document));
-    if (places !== undefined) return { groups, isCut: !isTurn, marked: places.documents };
-    return { groups, isCut: this.#config.upstream.segments && api.name === 'chat', marked: PLAIN.marked };
-  }
-}
-
-/**
- * What decides the prompt's beginning beside the messages: model, and hashes of tools and the like as the client wrote
- * them. O(their length).
- */
-function promptScope({ api, model, body }: ScopedRequest): string {
-  const known = scopes.get(body);
-  if (known !== undefined) return known;
-  const parts = [modelScope(model)];
-  for (const field of api.promptFields) {
-    const value = body.value(field);
-    if (value !== undefined) parts.push(`${field}:${byteChain(body.bytes, [value])[0]}`);
-  }
-  const scope = parts.join('\n');
-  scopes.set(body, scope);
-  return scope;
-}
-
-/** The scope of a prompt that has nothing else in front of its messages. */
-function modelScope(model: string): string {
-  return JSON.stringify(model);
-}
-
-type ScopedRequest = Pick<ParsedRequest, 'api' | 'model' | 'body'>;
-
-/** For as long as the body is held. */
-const scopes = new WeakMap<BodyView, string>();
-const tokensOfTools = new WeakMap<BodyView, number>();
-
-/** Tokens of the tools, estimated; none without any. O(their length), once for a body. */
-function toolTokens(body: BodyView): number {
-  const tools = body.value('tools');
-  if (tools === undefined) return 0;
-  let tokens = tokensOfTools.get(body);
-  if (tokens === undefined) {
-    tokens = estimateTokensOfBytes(body.bytes.subarray(tools.start, tools.end));
-    tokensOfTools.set(body, tokens);
-  }
-  return tokens;
 }
 
 /** Whether an error is the client's to mend; every other one is a defect of the gateway, and fails open. */
@@ -445,41 +245,8 @@ export function isBadInput(error: unknown): error is WarmpathError {
   return WarmpathError.isInstance(error) && error.status < 500;
 }
 
-/** Whether a turn that was sent is what these edits make of the same documents: then its text is known as bytes. */
-function isSameTurn(sent: SentTurn, { documents }: Arrangement, edits: readonly ChatEdit[]): boolean {
-  return (
-    documents.every(({ label }, place) => label === sent.order[place]) &&
-    edits.length === sent.edits.length &&
-    edits.every(({ at, add, text }, place) => {
-      const known = sent.edits[place]!;
-      const behind = text.startsWith(DOCUMENTS_PLACE) ? text.slice(DOCUMENTS_PLACE.length) : text;
-      return at === known.at && add === known.add && known.text.endsWith(behind);
-    })
-  );
-}
-
 function nameOf(policy: ArrangeRequest['policy']): string {
   return (typeof policy === 'object' ? policy.name : policy) ?? DEFAULT_POLICY;
-}
-
-function tokensOf(turns: readonly SentTurn[]): number {
-  return turns.reduce((total, { steps }) => steps.reduce((sum, { tokens }) => sum + tokens, total), 0);
-}
-
-/**
- * Tokens of the whole prompt, estimated: what stands before the documents, the documents, the hint, and what comes
- * after.
- */
-function estimatePrompt(messages: readonly ChatMessage[], arrangement: Arrangement, layout: LayoutName): number {
-  let tokens = arrangement.preamble?.tokens ?? 0;
-  for (const document of arrangement.documents) tokens += document.tokens;
-  if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
-  return tokens + chatTokens(messagesAfterDocuments(messages, layout));
-}
-
-function messagesAfterDocuments(messages: readonly ChatMessage[], layout: LayoutName): readonly ChatMessage[] {
-  if (layout !== 'system') return messages.slice(messages.findLastIndex(({ role }) => role === 'user'));
-  return messages.slice(messages.findIndex(({ role }) => role === 'system' || role === 'developer') + 1);
 }
 
 /** The documents as they come, by the shortest path: no policy, no hint, no prediction. */
@@ -506,13 +273,4 @@ function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
       fellBack: 'WARMPATH_INTERNAL',
     },
   };
-}
-
-/** Places in a completion's prompt, in UTF-16 code units, at which the documents in front of it end. O(length). */
-function documentEnds(rendered: readonly Buffer[]): readonly number[] {
-  let end = 0;
-  return rendered.map((json) => {
-    end += (JSON.parse(`"${json.toString()}"`) as string).length;
-    return end;
-  });
 }

@@ -15,11 +15,12 @@ import { whenReady } from '../intake/work-slices.js';
 import type { Fallback } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
+import type { InsertedRequest } from '../render/inserted-prompts.js';
 import { replayInPlace } from './found/arrange-in-place.js';
 import { findDocuments, type SearchedBody, type UnchangedBody } from './found/find-documents.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
 import type { FoundRequest } from './found/serve-recognised.js';
-import { type InsertedRequest, isBadInput } from './inserted-documents.js';
+import { isBadInput } from './inserted-documents.js';
 
 /** Larger bodies are not searched for documents: some 40 ms of work. */
 const MAX_SEARCHED_BYTES = 4_194_304;

@@ -1,6 +1,7 @@
 import {
   byteChain,
   type ChatMessage,
+  estimateTokensOfBytes,
   type MessagesByPlace,
   messageSteps,
   WarmpathError,
@@ -208,4 +209,45 @@ export function checkContent(content: unknown, path: string): void {
 
 export function invalid(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}
+
+/**
+ * What decides the prompt's beginning beside the messages: model, and hashes of tools and the like as the client wrote
+ * them. O(their length).
+ */
+export function promptScope({ api, model, body }: ScopedRequest): string {
+  const known = scopes.get(body);
+  if (known !== undefined) return known;
+  const parts = [modelScope(model)];
+  for (const field of api.promptFields) {
+    const value = body.value(field);
+    if (value !== undefined) parts.push(`${field}:${byteChain(body.bytes, [value])[0]}`);
+  }
+  const scope = parts.join('\n');
+  scopes.set(body, scope);
+  return scope;
+}
+
+/** The scope of a prompt that has nothing else in front of its messages. */
+export function modelScope(model: string): string {
+  return JSON.stringify(model);
+}
+
+/** A request of which it is asked. */
+export type ScopedRequest = { readonly api: PromptApi; readonly model: string; readonly body: BodyView };
+
+/** For as long as the body is held. */
+const scopes = new WeakMap<BodyView, string>();
+const tokensOfTools = new WeakMap<BodyView, number>();
+
+/** Tokens of the tools, estimated; none without any. O(their length), once for a body. */
+export function toolTokens(body: BodyView): number {
+  const tools = body.value('tools');
+  if (tools === undefined) return 0;
+  let tokens = tokensOfTools.get(body);
+  if (tokens === undefined) {
+    tokens = estimateTokensOfBytes(body.bytes.subarray(tools.start, tools.end));
+    tokensOfTools.set(body, tokens);
+  }
+  return tokens;
 }
