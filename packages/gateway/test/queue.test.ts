@@ -508,6 +508,37 @@ describe('DispatchQueue', () => {
     for (const left of queue.takeAll()) expect(left.tenant).toBeDefined();
   });
 
+  it('starts those that followed the same one over turns of the event loop', async () => {
+    let now = 0;
+    const queue = new DispatchQueue(64, settings, { ...PARTS, now: () => now, needsLeader: () => true });
+    const preamble = { key: 'p', tokens: 500 };
+    const context = () => ({
+      preamble,
+      documents: [],
+      reuse: () => ({ cachedTokens: 0, hostTokens: 0, computeTokens: 1 }),
+    });
+    const leader = dispatch('a', { context });
+    queue.enter(leader);
+    leader.room().leads({ preamble, documents: [] });
+    const started: number[] = [];
+    for (let number = 0; number < 7; number++) {
+      const start = () => {
+        started.push(number);
+        now += 4;
+      };
+      queue.enter(dispatch('a', { context, start }));
+    }
+    expect(queue.depth).toBe(7);
+    leader.room().began(100);
+    const counts = [started.length];
+    while (queue.depth > 0) {
+      await new Promise((resolve) => setImmediate(resolve));
+      counts.push(started.length);
+    }
+    expect(counts).toEqual([3, 6, 7]);
+    expect(started).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
   it('lets nobody follow for longer than ten seconds', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {

@@ -16,6 +16,11 @@ export interface DispatchQueueParts {
 const MAX_CONTEXTS = 64;
 /** Milliseconds that a request follows another one at most. */
 const LONGEST_FOLLOW_MS = 10_000;
+/**
+ * Milliseconds of one turn of the event loop in which requests are started that waited: hundreds may have followed the
+ * same one, and answers under way would stand still for as long as all of them take.
+ */
+const FILL_MS = 10;
 /** Dispatches after which it is known how fast the queue moves. */
 const KNOWN_PACE = 8;
 /**
@@ -374,7 +379,16 @@ export class DispatchQueue {
     // A request that fails at once gives its place back while it is being started.
     if (this.#filling) return;
     this.#filling = true;
-    while (this.#depth > 0 && this.#startNext());
+    const since = this.#parts.now();
+    while (this.#depth > 0 && this.#startNext()) {
+      if (this.#parts.now() - since < FILL_MS) continue;
+      // What else comes in this turn of the event loop starts nobody, either.
+      setImmediate(() => {
+        this.#filling = false;
+        this.#fill();
+      });
+      return;
+    }
     this.#filling = false;
     const next = this.#depth === 0 ? undefined : this.#nextTenant();
     // Nobody waits for room any more: what comes later says nothing about the pace.
