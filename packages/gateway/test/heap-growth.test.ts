@@ -20,6 +20,12 @@ it('young bodies are no reason to collect all of the heap, however little V8 wou
     execArgv: ['--trace-gc', '--heap-growing-percent=10'],
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   });
+  const ended = once(child, 'close');
+  const end = async () => {
+    child.kill();
+    await ended;
+  };
+  closing({ close: end });
   let traced = '';
   child.stdout!.setEncoding('utf8').on('data', (text: string) => {
     traced += text;
@@ -31,8 +37,7 @@ it('young bodies are no reason to collect all of the heap, however little V8 wou
     while (sent++ < PROMPTS) await send(`${url}/v1/chat/completions`, body);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, client));
-  child.kill();
-  await once(child, 'close');
+  await end();
   const count = (kind: string) => traced.split(kind).length - 1;
   // 120 MB of bodies went through; the old generation grows by a fraction of that.
   expect(count('Scavenge')).toBeGreaterThan(10);

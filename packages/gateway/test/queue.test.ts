@@ -508,9 +508,8 @@ describe('DispatchQueue', () => {
     for (const left of queue.takeAll()) expect(left.tenant).toBeDefined();
   });
 
-  it('starts those that followed the same one over turns of the event loop', async () => {
-    let now = 0;
-    const queue = new DispatchQueue(64, settings, { ...PARTS, now: () => now, needsLeader: () => true });
+  /** A request that computes what those with the same context begin with, on its way. */
+  function led(queue: DispatchQueue) {
     const preamble = { key: 'p', tokens: 500 };
     const context = () => ({
       preamble,
@@ -520,6 +519,13 @@ describe('DispatchQueue', () => {
     const leader = dispatch('a', { context });
     queue.enter(leader);
     leader.room().leads({ preamble, documents: [] });
+    return { leader, context };
+  }
+
+  it('starts those that followed the same one over turns of the event loop', async () => {
+    let now = 0;
+    const queue = new DispatchQueue(64, settings, { ...PARTS, now: () => now, needsLeader: () => true });
+    const { leader, context } = led(queue);
     const started: number[] = [];
     for (let number = 0; number < 7; number++) {
       const start = () => {
@@ -543,15 +549,7 @@ describe('DispatchQueue', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const queue = new DispatchQueue(8, settings, { ...PARTS, needsLeader: () => true });
-      const preamble = { key: 'p', tokens: 500 };
-      const context = () => ({
-        preamble,
-        documents: [],
-        reuse: () => ({ cachedTokens: 0, hostTokens: 0, computeTokens: 1 }),
-      });
-      const leader = dispatch('a', { context });
-      queue.enter(leader);
-      leader.room().leads({ preamble, documents: [] });
+      const { leader, context } = led(queue);
       const follower = dispatch('a', { context });
       queue.enter(follower);
       const stranger = dispatch('b', { context });
