@@ -211,6 +211,17 @@ export function invalid(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }
 
+/** What of a request decides how its prompt begins, beside the messages. */
+export interface ScopedRequest {
+  readonly api: PromptApi;
+  readonly model: string;
+  readonly body: BodyView;
+}
+
+/** For as long as the body is held. */
+const scopes = new WeakMap<BodyView, string>();
+const tokensOfTools = new WeakMap<BodyView, number>();
+
 /**
  * What decides the prompt's beginning beside the messages: model, and hashes of tools and the like as the client wrote
  * them. O(their length).
@@ -232,13 +243,6 @@ export function promptScope({ api, model, body }: ScopedRequest): string {
 export function modelScope(model: string): string {
   return JSON.stringify(model);
 }
-
-/** A request of which it is asked. */
-export type ScopedRequest = { readonly api: PromptApi; readonly model: string; readonly body: BodyView };
-
-/** For as long as the body is held. */
-const scopes = new WeakMap<BodyView, string>();
-const tokensOfTools = new WeakMap<BodyView, number>();
 
 /** Tokens of the tools, estimated; none without any. O(their length), once for a body. */
 export function toolTokens(body: BodyView): number {
