@@ -6,13 +6,12 @@ import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
-import type { EngineParts } from './engines/engine.js';
 import type { Engines } from './engines/engines.js';
 import type { Indexer } from './engines/indexer/indexer.js';
 import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
-import type { LoadShedder, LoadShedderParts } from './intake/load-shedder.js';
+import type { LoadShedder } from './intake/load-shedder.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { RequestTurns } from './intake/request-turns.js';
@@ -24,6 +23,7 @@ import type { ServedRequest } from './observe/served-request.js';
 import type { Tracing } from './observe/tracing.js';
 import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
+import type { Log } from './operate/log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { CacheSalts } from './render/cache-salts.js';
@@ -76,6 +76,7 @@ export interface Gateway {
   /** What became of the messages of conversations, so that they are not read again. */
   readonly promptMemo: PromptMemo;
   readonly metrics: Metrics;
+  readonly log: Log;
   /** Only where OpenTelemetry's API is installed. */
   readonly tracing: Tracing | undefined;
   /** Who watches the dashboard. */
@@ -86,10 +87,6 @@ export interface Gateway {
   readonly unrecognised: UnrecognisedPrompts | undefined;
   /** Hears of every request that is over. */
   readonly onRequest: ((request: ServedRequest) => void) | undefined;
-  /** Writes a change of an engine into the log. */
-  engineChanged?: EngineParts['changed'];
-  /** Writes into the log that requests are refused because of what the process has to do, and that none is any more. */
-  sheddingChanged?: LoadShedderParts['changed'];
   /** True once shutdown has begun: not ready, and connections end with their answers. */
   leaving: boolean;
   /** True once requests are refused because of it, `server.drainDelayMs` later. */

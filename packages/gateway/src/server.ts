@@ -2,15 +2,7 @@ import { channel } from 'node:diagnostics_channel';
 import type { Server as HttpServer, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
-import {
-  type FastifyError,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  fastify,
-  LogController,
-} from 'fastify';
-import { StalledReaders } from './answer/stalled-readers.js';
+import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { GatewayConfig } from './config/schema.js';
 import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.js';
 import { endsConnections, type Gateway } from './gateway.js';
@@ -19,13 +11,12 @@ import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/prompt-apis.js';
 import { checkHops } from './intake/hops.js';
 import { withPlace } from './intake/json-scanner.js';
-import { CLIENT_TIMEOUTS, MalformedRequests } from './intake/malformed-requests.js';
+import { CLIENT_TIMEOUTS, OpenRequests } from './intake/open-requests.js';
 import { RequestBodies } from './intake/request-body.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { servedRequest } from './observe/served-request.js';
 import { recordOf } from './operate/explain/request-log.js';
-import { logDestination } from './operate/log-destination.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
 import { healthRoutes } from './routes/health.js';
@@ -80,9 +71,8 @@ const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTE
 
 /** The HTTP server of a gateway. `workers` have its connections, where there are any. */
 export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
-  const { server, log } = gateway.config;
-  const malformed = new MalformedRequests();
-  const readers = new StalledReaders(
+  const { server } = gateway.config;
+  const open = new OpenRequests(
     () => gateway.config.upstream.timeouts.idleMs,
     () => gateway.metrics.readerStalled(),
   );
@@ -98,12 +88,8 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
     schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    logController: new LogController({ disableRequestLogging: true }),
-    logger: { level: log.level, base: null, stream: logDestination() },
-    // Every line carries the request id itself; a child logger per request would cost more than the line.
-    childLoggerFactory: (logger) => logger,
     clientErrorHandler: (error, socket) => {
-      if (malformed.refuse(error, socket as Socket)) gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway');
+      if (open.refuse(error, socket as Socket)) gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway');
     },
     frameworkErrors: (error, request, reply) => {
       // Refused before any hook ran: the request is counted and logged like any other.
@@ -129,13 +115,8 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   });
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
-    malformed.began(request.raw);
-    const answer = readers.began(reply.raw);
-    const ended = (): void => {
-      malformed.ended(request.raw);
-      readers.ended(answer);
-    };
-    begin(app, gateway, { request, reply, ended });
+    const number = open.began(request.raw, reply.raw);
+    begin(app, gateway, { request, reply, ended: () => open.ended(number) });
     const loop = checkHops(request.headers, gateway.hopName);
     if (loop !== undefined) done(loop);
     else if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
@@ -155,7 +136,7 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
-      request.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
+      gateway.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
     }
     sendTableError(request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
   });
@@ -228,7 +209,7 @@ function begin(
       const record = recordOf(exchange, { route, status, now });
       if (tenant !== undefined) {
         gateway.traffic.add(exchange, status, now);
-        gateway.requests.add(tenant, record, exchange);
+        gateway.requests.add(tenant, record, exchange.arrivedAt);
       }
       if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: request.method });
     }
@@ -243,7 +224,7 @@ function begin(
 /** One line per request: counts and times, no body, no prompt, no key, no query string. */
 function logAccess(
   gateway: Gateway,
-  { log, exchange, method }: FastifyRequest,
+  { exchange, method }: FastifyRequest,
   line: { readonly route: string; readonly status: number; readonly durationMs: number },
 ): void {
   const { route } = line;
@@ -259,7 +240,7 @@ function logAccess(
     trace,
     ...facts
   } = exchange;
-  log[level]({ requestId, traceId: trace?.traceId, method, ...line, ...facts }, 'request');
+  gateway.log[level]({ requestId, traceId: trace?.traceId, method, ...line, ...facts }, 'request');
 }
 
 function round(ms: number): number {

@@ -39,7 +39,7 @@ import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog } from './operate/explain/request-log.js';
-import { logDestination } from './operate/log-destination.js';
+import { type Log, logDestination, openLog } from './operate/log.js';
 import { Metrics } from './operate/metrics.js';
 import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
 import { PlanJobs } from './plan/plan-jobs.js';
@@ -119,8 +119,9 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const sessions = parts.sessions ?? (await createConversationStore(config));
   const now = parts.now ?? (() => performance.now());
+  const log = openLog(config.log.level);
   const searched = (ms: number) => gateway.metrics.searched(ms);
-  const collections = config.collections && (await OpenCollections.open(config.collections, { now, searched }));
+  const collections = config.collections && (await OpenCollections.open(config.collections, { now, log, searched }));
   const authenticator = await Authenticator.open(config.server);
   const tracing = await loadTracing();
   const { workers: count = 0 } = parts;
@@ -129,6 +130,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       ? undefined
       : new WorkerPool({
           count,
+          log,
           setup: { upstream: { timeouts: config.upstream.timeouts, maxConcurrent: config.upstream.maxConcurrent } },
           malformed: () => gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway'),
           readerStalled: () => gateway.metrics.readerStalled(),
@@ -138,25 +140,18 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     sessions,
     collections,
     tracing,
+    log,
     now,
     pool: workers,
   });
   const app = buildServer(gateway, workers);
-  gateway.sheddingChanged = (reason, load) => {
-    if (reason === undefined) app.log.info(load, 'no request is refused for want of time or memory');
-    else app.log.warn({ reason, ...load }, 'more than can be served: some requests are refused');
-  };
-  gateway.engineChanged = (engine, change) => {
-    logChange(app.log, engine, change);
-    if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
-  };
   const { socket } = gateway.config.admin;
   let url: string;
   let admin: AdminServer | undefined;
   try {
-    await openConversationStore(gateway, app);
-    if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
-    await workers?.start(app.log);
+    await openConversationStore(gateway);
+    if (socket !== undefined) admin = await startAdminServer(socket, gateway);
+    await workers?.start();
     url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port, backlog: BACKLOG });
   } catch (error) {
     workers?.kill();
@@ -167,7 +162,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     await gateway.indexer?.close();
     throw error;
   }
-  watchEngines(gateway, app, parts.onEngine);
+  watchEngines(gateway, parts.onEngine);
   // Workers have the connections, and turns of their own.
   const handles = workers === undefined ? new ListeningHandles(app.server, BACKLOG) : undefined;
   gateway.shedder.start(new AcceptDelay(app.server, { now: () => performance.now(), waited: () => handles?.open() }));
@@ -178,7 +173,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     reload: (input) => {
       const earlier = reloading;
       const reloaded = Promise.all([input, earlier]).then(([read]) =>
-        reloadConfig(gateway, resolveConfig(read), { log: app.log, workers }),
+        reloadConfig(gateway, resolveConfig(read), workers),
       );
       const taken = () => gateway.metrics.reloaded('taken');
       const refused = () => gateway.metrics.reloaded('refused');
@@ -194,11 +189,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
 }
 
 /** Looks for the engines; what is found shows in the log, too. */
-function watchEngines(
-  { engines }: Gateway,
-  { log }: FastifyInstance,
-  tell: ((report: EngineReport) => void) | undefined,
-): void {
+function watchEngines({ engines, log }: Gateway, tell: ((report: EngineReport) => void) | undefined): void {
   engines.watch(
     tell &&
       ((report) => {
@@ -211,10 +202,7 @@ function watchEngines(
 /**
  * Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes.
  */
-async function openConversationStore(
-  { conversations, peers, metrics }: Gateway,
-  { log }: FastifyInstance,
-): Promise<void> {
+async function openConversationStore({ conversations, peers, metrics, log }: Gateway): Promise<void> {
   await conversations.store.open({
     done: (operation, ms) => metrics.stored(operation, ms),
     failed: (operation, failure) => metrics.notStored(operation, failure),
@@ -233,12 +221,12 @@ async function assemble(
     readonly sessions: ConversationStore;
     readonly collections: OpenCollections | undefined;
     readonly tracing: Tracing | undefined;
+    readonly log: Log;
     readonly now: () => number;
     readonly pool: WorkerPool | undefined;
   },
 ): Promise<Gateway> {
-  const { now } = parts;
-  // Said once the log exists.
+  const { now, log } = parts;
   let gateway: Gateway | undefined;
   const { memoryBytes } = config.limits;
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
@@ -310,7 +298,10 @@ async function assemble(
       now,
       createPrewarmer,
       waited: (ms) => metrics.waited(ms),
-      changed: (engine, change) => gateway?.engineChanged?.(engine, change),
+      changed: (engine, change) => {
+        logChange(log, engine, change);
+        if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
+      },
       cachesOtherwise: (engine) => histories.forget(engine),
     },
     (engine) => histories.forget(engine),
@@ -325,7 +316,10 @@ async function assemble(
     now: processNow,
     turns,
     isBusy: () => bodies.bytes > 0,
-    changed: (reason, load) => gateway?.sheddingChanged?.(reason, load),
+    changed: (reason, load) => {
+      if (reason === undefined) log.info(load, 'no request is refused for want of time or memory');
+      else log.warn({ reason, ...load }, 'more than can be served: some requests are refused');
+    },
     refused: (reason) => metrics.shed(reason),
   });
   const cors = config.server.cors && new Cors(config.server.cors);
@@ -362,6 +356,7 @@ async function assemble(
     ...state,
     metrics,
     tracing: parts.tracing,
+    log,
     now,
     unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
     onRequest: parts.onRequest,

@@ -13,6 +13,7 @@ import { pdf } from '../../retrieval/test/hand-written-pdf.js';
 import { startJsonServer } from '../../retrieval/test/json-server.js';
 import { type Asker, OpenCollections } from '../src/collections/open-collections.js';
 import { resolveConfig } from '../src/config/load.js';
+import type { Log } from '../src/operate/log.js';
 import type { Answer } from './fake-engine.js';
 import {
   closing,
@@ -787,16 +788,17 @@ describe('what the log says of searches', () => {
         stores: { stored: { kind: 'qdrant', url: qdrant.url, collection: 'kb' } },
       },
     });
-    const one = closing(await OpenCollections.open(settings!, { now: () => 0, searched: () => {} }));
+    const lines: unknown[][] = [];
+    const warn = (fields: Record<string, unknown>, text: string) =>
+      lines.push([fields['collection'], fields['path'], text]);
+    const log = { warn } as unknown as Log;
+    const one = closing(await OpenCollections.open(settings!, { now: () => 0, log, searched: () => {} }));
     for (const name of ['plain', 'handbook']) {
       // Nothing of the first one has a vector: its searches are by words alone, and go without nothing.
       fake.answer = () => (name === 'plain' ? { status: 400 } : undefined);
       await (await one.getOrMake('default', name)).put(DOCUMENTS.map(({ id, content }) => ({ id, content })));
     }
-    const lines: unknown[][] = [];
-    const warn = (fields: Record<string, unknown>, text: string) =>
-      lines.push([fields['collection'], fields['path'], text]);
-    const asker = { exchange: { requestId: 'r' }, log: { warn } } as unknown as Asker;
+    const asker = { exchange: { requestId: 'r' } } as unknown as Asker;
     const { signal } = new AbortController();
     const search = async (name: string, stages?: number) => {
       for await (const _ of one.search(asker, { tenant: 'default', name, text: 'Velka', k: 3, stages, signal })) {

@@ -123,6 +123,16 @@ describe('a scan of JSON', () => {
     );
   });
 
+  it('looks into objects of thousands of members, not of more', () => {
+    const body = (members: number) =>
+      Buffer.from(`{"a":{${Array.from({ length: members }, (_, i) => `"k${i}":0`).join(',')}}}`);
+    const inner = (members: number) => codeOf(() => new JsonScanner(body(members)).members(5));
+    expect(inner(4_096)).toBeUndefined();
+    expect(inner(4_097)).toBe('WARMPATH_BODY_TOO_COMPLEX');
+    // What is not looked into is passed over.
+    expect(codeOf(() => new BodyView(body(100_000)))).toBeUndefined();
+  });
+
   it('is bounded in nesting and in steps, however the body is built', () => {
     const code = (body: string) => codeOf(() => new JsonScanner(Buffer.from(body)).root());
     expect(code(`${'['.repeat(250)}1${']'.repeat(250)}`)).toBeUndefined();

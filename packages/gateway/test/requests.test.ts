@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BREAK_CAUSES } from '../../core/src/index.js';
 import { RequestLog, type RequestRecord } from '../src/operate/explain/request-log.js';
@@ -96,12 +97,36 @@ it('does not compare tenants or models with each other', async () => {
 it('remembers so many, and none where told so', async () => {
   const log = new RequestLog(40_000);
   const record = { blocks: [], failedOpen: [] } as unknown as RequestRecord;
-  const EXCHANGE = { arrivedAt: 0, documents: undefined, errorCode: undefined };
-  for (let i = 0; i < 40; i++) log.add(i < 3 ? 'quiet' : 'loud', { ...record, id: `${i}` }, EXCHANGE);
+  for (let i = 0; i < 40; i++) log.add(i < 3 ? 'quiet' : 'loud', { ...record, id: `${i}` }, i);
   expect(log.find('loud', '3')).toBeUndefined();
   expect(log.find('loud', '39')?.id).toBe('39');
   for (const id of ['0', '1', '2']) expect(log.find('quiet', id)?.id).toBe(id);
   expect(log.bytes).toBeLessThan(40_000);
+});
+
+it('the latest requests are those that fit, whatever they hold', () => {
+  const order = fc.array(fc.nat(), { maxLength: 60, size: 'max' });
+  const blocks = fc.array(fc.record({ order, references: order, shortened: order }), { maxLength: 3 });
+  const asked = fc.record({ blocks, back: fc.nat(60), limit: fc.nat(60) });
+  const bytesOf = (held: readonly { order: unknown[]; references: unknown[]; shortened: unknown[] }[]) =>
+    512 + held.reduce((sum, each) => sum + 256 + 8 * Object.values(each).flat().length, 0);
+  fc.assert(
+    fc.property(fc.array(asked, { maxLength: 60, size: 'max' }), (rounds) => {
+      const log = new RequestLog(80_000);
+      const kept: { id: string; bytes: number; sequence: number }[] = [];
+      for (const [i, { blocks, back, limit }] of rounds.entries()) {
+        const after = Math.max(0, i - back);
+        log.add('mine', { id: `${i}`, blocks, failedOpen: [] } as unknown as RequestRecord, i);
+        const bytes = bytesOf(blocks);
+        while (kept.length > 0 && kept.reduce((sum, each) => sum + each.bytes, bytes) > 10_000) kept.shift();
+        kept.push({ id: `${i}`, bytes, sequence: i + 1 });
+        const expected = kept.filter(({ sequence }) => sequence > after).slice(limit === 0 ? kept.length : -limit);
+        const told = log.latest(after, limit).map(({ id, sequence, arrivedAt }) => [id, sequence, arrivedAt]);
+        expect(told).toEqual(expected.map(({ id, sequence }) => [id, sequence, Number(id)]));
+        expect(log.bytes).toBeLessThan(80_000);
+      }
+    }),
+  );
 });
 
 it('a prompt that cannot be read is served all the same', async () => {

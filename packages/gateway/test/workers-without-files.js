@@ -16,12 +16,13 @@ const log = {
 };
 const pool = new WorkerPool({
   count: 1,
+  log,
   setup: { upstream: { timeouts, maxConcurrent: 4 } },
   malformed: () => {},
   readerStalled: () => {},
 });
 pool.serverFor(() => {});
-await pool.start(log);
+await pool.start();
 try {
   for (;;) files.push(openSync('/dev/null'));
 } catch {

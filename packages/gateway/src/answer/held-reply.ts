@@ -7,7 +7,7 @@ export interface ClientResponse {
   readonly headersSent: boolean;
   readonly writableFinished: boolean;
   on(event: 'drain', listener: () => void): unknown;
-  once(event: 'close', listener: () => void): unknown;
+  once(event: 'close' | 'drain', listener: () => void): unknown;
   prependListener(event: 'close', listener: () => void): unknown;
   removeListener(event: 'close', listener: () => void): unknown;
   writeHead(status: number, headers: OutgoingHttpHeaders): unknown;

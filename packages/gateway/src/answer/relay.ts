@@ -33,6 +33,9 @@ export type EngineFailure = { readonly error: WarmpathError } | { readonly statu
 /** Statuses of engines that may be well elsewhere. */
 const ELSEWHERE_WELL = new Set([500, 502, 503, 504]);
 
+/** What is known of an answer that was not read. */
+const NOTHING_READ: SniffedAnswer = new ResponseSniffer(() => 0);
+
 /** Where a relay notes who failed. */
 export type RelayedExchange = Pick<Exchange, 'errorCode' | 'errorSource' | 'failed'>;
 
@@ -100,21 +103,22 @@ class Relay implements UpstreamListener {
   readonly #client: ClientResponse;
   readonly #exchange: RelayedExchange;
   readonly #options: RelayOptions;
-  readonly #sniffer: ResponseSniffer;
+  readonly #sniffer: ResponseSniffer | undefined;
   #call: UpstreamCall | undefined;
   #status: number | undefined;
   #isEventStream = false;
-  #sniffing: boolean;
   #hasData = false;
   #hasContent = false;
   #movedOn = false;
+  /** Whether the client has to take what was written before more is. */
+  #isWaiting = false;
 
   constructor(client: ClientResponse, exchange: RelayedExchange, options: RelayOptions) {
     this.#client = client;
     this.#exchange = exchange;
     this.#options = options;
-    this.#sniffer = new ResponseSniffer(options.now, options.reads === 'answer');
-    this.#sniffing = options.reads !== 'nothing';
+    const { now, reads } = options;
+    this.#sniffer = reads === 'nothing' ? undefined : new ResponseSniffer(now, reads === 'answer');
   }
 
   start(upstream: Pick<Upstream, 'start'>, request: UpstreamRequest): void {
@@ -122,7 +126,6 @@ class Relay implements UpstreamListener {
     this.#client.prependListener('close', () => {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     });
-    this.#client.on('drain', () => this.#call?.resume());
     // Where another engine may take it, that is tried before this one is tried again.
     this.#call = upstream.start(request, this, { retries: this.#options.movesOn === undefined });
     if (this.#client.destroyed) this.#call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
@@ -137,11 +140,13 @@ class Relay implements UpstreamListener {
       return;
     }
     if (status < 300) this.#options.onAccepted();
-    this.#transform(() => {
+    try {
       const head = this.#options.body.head({ status, headers });
       if (head !== undefined) this.#writeHead(head);
-    });
-    this.#sniff(() => this.#sniffer.head(status, headers));
+    } catch (error) {
+      this.#call!.abort(asTableError(error));
+    }
+    this.#sniffer?.head(status, headers);
   }
 
   onData(chunk: Buffer): boolean {
@@ -150,11 +155,15 @@ class Relay implements UpstreamListener {
       this.#hasData = true;
       this.#options.onFirstData?.();
     }
-    this.#transform(() => {
+    try {
       const data = this.#options.body.data(chunk);
       if (data.length > 0) ready = this.#client.write(data);
-    });
-    this.#sniff(() => this.#sniffer.data(chunk));
+    } catch (error) {
+      // A response that cannot be made the client's ends the exchange.
+      this.#call!.abort(asTableError(error));
+    }
+    if (!ready) this.#resumeWhenTaken();
+    this.#sniffer?.data(chunk);
     if (!this.#hasContent && this.#isEventStream && this.#hasBegun) {
       this.#hasContent = true;
       this.#options.onFirstContent?.();
@@ -171,7 +180,7 @@ class Relay implements UpstreamListener {
       this.onError(asTableError(error));
       return;
     }
-    this.#sniff(() => this.#sniffer.end());
+    this.#sniffer?.end();
     this.#settle(true);
   }
 
@@ -194,7 +203,7 @@ class Relay implements UpstreamListener {
   }
 
   get #hasBegun(): boolean {
-    return !this.#sniffing || this.#sniffer.firstContentAt !== undefined;
+    return this.#sniffer?.isReading !== true || this.#sniffer.firstContentAt !== undefined;
   }
 
   #isEngineFailure({ code }: WarmpathError): boolean {
@@ -211,13 +220,13 @@ class Relay implements UpstreamListener {
     if (this.#isEventStream) this.#client.flushHeaders();
   }
 
-  /** A response that cannot be made the client's ends the exchange. */
-  #transform(step: () => void): void {
-    try {
-      step();
-    } catch (error) {
-      this.#call?.abort(asTableError(error));
-    }
+  #resumeWhenTaken(): void {
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    this.#client.once('drain', () => {
+      this.#isWaiting = false;
+      this.#call!.resume();
+    });
   }
 
   #cut(error: WarmpathError): void {
@@ -234,18 +243,8 @@ class Relay implements UpstreamListener {
   }
 
   #settle(complete: boolean): void {
-    const [status, sniffer, movedOn] = [this.#status, this.#sniffer, this.#movedOn];
-    this.#options.onSettled({ status, complete, sniffer, movedOn });
-  }
-
-  /** A defect in reading along must not touch what is relayed: it ends the reading, nothing else. */
-  #sniff(read: () => void): void {
-    if (!this.#sniffing) return;
-    try {
-      read();
-    } catch {
-      this.#sniffing = false;
-    }
+    const sniffer = this.#sniffer ?? NOTHING_READ;
+    this.#options.onSettled({ status: this.#status, complete, sniffer, movedOn: this.#movedOn });
   }
 }
 

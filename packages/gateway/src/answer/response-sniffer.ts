@@ -20,7 +20,8 @@ export type SniffedAnswer = Pick<
 /**
  * Reads along while a response is relayed: the engine's `usage`, and when the first content came. It sees chunks after
  * they were handed on, so it can neither change nor delay them, and it holds at most one event of a stream, or one
- * body, of at most 1 MiB. Compressed and foreign responses are not read.
+ * body, of at most 1 MiB. Compressed and foreign responses are not read. It never throws: a defect of its own ends the
+ * reading, and nothing else.
  */
 export class ResponseSniffer {
   readonly #now: () => number;
@@ -74,6 +75,11 @@ export class ResponseSniffer {
     return this.#firstContentAt;
   }
 
+  /** Whether what comes is read: not before `head`, nor after `end`. */
+  get isReading(): boolean {
+    return this.#mode !== 'blind';
+  }
+
   head(status: number, headers: IncomingHttpHeaders): void {
     const encoding = headers['content-encoding'];
     if (status !== 200 || (encoding !== undefined && encoding !== 'identity')) return;
@@ -85,21 +91,31 @@ export class ResponseSniffer {
   }
 
   data(chunk: Buffer): void {
-    if (this.#mode === 'stream') this.#events!.read(chunk);
-    else if (this.#mode === 'json') {
-      this.#prefilled = true;
-      this.#estimatedTokens += chunk.length / BYTES_PER_TOKEN;
-      this.#bodyBytes += chunk.length;
-      if (this.#bodyBytes <= LOOK_LIMIT_BYTES) this.#body.push(chunk);
-      else this.#body = [];
+    try {
+      if (this.#mode === 'stream') this.#events!.read(chunk);
+      else if (this.#mode === 'json') this.#keep(chunk);
+    } catch {
+      this.#mode = 'blind';
     }
   }
 
   /** The response is complete. */
   end(): void {
-    if (this.#mode === 'stream') this.#events!.end();
-    else if (this.#mode === 'json' && this.#body.length > 0) this.#readBody(Buffer.concat(this.#body).toString('utf8'));
+    try {
+      if (this.#mode === 'stream') this.#events!.end();
+      else if (this.#body.length > 0) this.#readBody(Buffer.concat(this.#body).toString('utf8'));
+    } catch {
+      // What was not read is not known.
+    }
     this.#mode = 'blind';
+  }
+
+  #keep(chunk: Buffer): void {
+    this.#prefilled = true;
+    this.#estimatedTokens += chunk.length / BYTES_PER_TOKEN;
+    this.#bodyBytes += chunk.length;
+    if (this.#bodyBytes <= LOOK_LIMIT_BYTES) this.#body.push(chunk);
+    else this.#body = [];
   }
 
   #readBody(text: string): void {

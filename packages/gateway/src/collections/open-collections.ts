@@ -14,6 +14,7 @@ import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
 import { invalid } from '../intake/prompt-view.js';
+import type { Log } from '../operate/log.js';
 
 type Settings = NonNullable<GatewayConfig['collections']>;
 
@@ -35,7 +36,7 @@ export interface ClientWarnings {
 const NONE: readonly never[] = [];
 
 /** Who asks, as the log has it. */
-export type Asker = Pick<FastifyRequest, 'exchange' | 'log'>;
+export type Asker = Pick<FastifyRequest, 'exchange'>;
 
 /** What a collection was asked for. */
 interface Operation {
@@ -60,6 +61,7 @@ interface Searched {
 }
 
 interface Observer {
+  readonly log: Log;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
   /** A search is over, after so many milliseconds. */
@@ -223,7 +225,7 @@ export class OpenCollections {
    * operation of the same kind, on the same collection, that has no warning of it.
    */
   wentWithout(
-    { exchange, log }: Asker,
+    { exchange }: Asker,
     { tenant, name, kind }: Operation,
     warnings: readonly Warning[] = NONE,
     message = 'went without',
@@ -236,7 +238,7 @@ export class OpenCollections {
       now.set(path, codes);
       if (codes.has(code)) continue;
       codes.add(code);
-      log.warn({ requestId: exchange.requestId, collection: name, code, path, reason }, message);
+      this.#observer.log.warn({ requestId: exchange.requestId, collection: name, code, path, reason }, message);
     }
     this.#searchedOf(tenant, name).logged.set(kind, now);
   }

@@ -4,8 +4,7 @@ import type { Engine } from '../engines/engine.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { Gateway } from '../gateway.js';
 import type { BodyView } from '../intake/body-view.js';
-import { engineHeaders, promptHeaders } from './forward.js';
-import { requestHeaders } from './headers.js';
+import { engineHeaders, IDENTITY, promptHeaders } from './forward.js';
 import type { UpstreamRequest } from './upstream.js';
 
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
@@ -19,8 +18,7 @@ export function tokensRequest(
 ): (UpstreamRequest & { readonly body: Buffer }) | undefined {
   const body = tokenizeBody(sent);
   if (body === undefined) return undefined;
-  const own = { ...engineHeaders(engine, call.request.exchange.requestId), ...promptHeaders(engine, call) };
-  const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
+  const headers = engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY);
   return { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body };
 }
 

@@ -47,15 +47,14 @@ interface PromptUnderWay {
 /** The prompt goes to an engine, and waits for it if it must. */
 export function dispatchPrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
   const { indexer, engines, now } = gateway;
-  const prompt = { gateway, call, prepared, tried: [], begun: 0 };
   if (indexer === undefined || engines.only !== undefined) {
-    enter({ ...prompt, indexed: undefined });
+    enter({ gateway, call, prepared, tried: NONE, begun: 0, indexed: undefined });
     return;
   }
   const question = routeQuestion(gateway, call.tenant, prepared, now());
   void askIndexer(gateway, indexer, call, prepared, question).then((indexed) => {
     try {
-      enter({ ...prompt, indexed });
+      enter({ gateway, call, prepared, tried: NONE, begun: 0, indexed });
     } catch (error) {
       fail(gateway, call, NONE, error);
     }

@@ -11,14 +11,13 @@ import type { ClientKey } from '../intake/authenticate.js';
 import { CORS_HEADERS } from '../intake/cors.js';
 import type { Exchange } from '../observe/exchange.js';
 import { RemoteResponse } from '../workers/remote-exchange.js';
-import { RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
+import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
   /** Path and query, in place of the client's. */
   readonly path?: string;
-  /** In place of the client's request headers, or, where `undefined`, not at all; names in lower case. */
-  readonly requestHeaders?: Readonly<Record<string, string | undefined>>;
+  readonly requestHeaders?: readonly (HeaderOverrides | undefined)[];
   /** What becomes of the engine's response; it goes to the client as it is without one. */
   readonly body?: ResponseBody;
   /** What is read of the answer on its way: nothing by default. */
@@ -45,17 +44,17 @@ export function forward(
   const { exchange } = request;
   const errors = errorShapeOf(request.url);
   const charged = chargedKey(request);
-  const own = Object.assign(engineHeaders(engine, exchange.requestId), exchange.trace?.headers);
-  // A compressed answer would hide what the engine counted.
-  if (charged !== undefined) own['accept-encoding'] = 'identity';
   reply.hijack();
   exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrieval?.ms ?? 0);
   const sent = {
     method: request.method,
     path: options.path ?? originForm(request.raw.url!),
-    headers: requestHeaders(
-      request.headers,
-      options.requestHeaders === undefined ? own : { ...own, ...options.requestHeaders },
+    headers: engineHeaders(
+      engine,
+      request,
+      exchange.trace?.headers,
+      charged && IDENTITY,
+      ...(options.requestHeaders ?? NONE),
     ),
     body,
   };
@@ -73,11 +72,14 @@ export function forward(
     onFirstContent: options.onFirstContent,
     movesOn: options.movesOn,
     movesOnAt: options.movesOnAt,
-    onSettled: (result) => {
-      if (charged !== undefined && !result.movedOn && reply.isSuperseded !== true)
-        gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
-      options.onSettled?.(result);
-    },
+    onSettled:
+      charged === undefined
+        ? (options.onSettled ?? ignored)
+        : (result) => {
+            if (!result.movedOn && reply.isSuperseded !== true)
+              gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
+            options.onSettled?.(result);
+          },
   };
   const { raw } = reply;
   // Where a worker has the client, it relays the answer, if that goes as it is.
@@ -87,11 +89,13 @@ export function forward(
 
 /** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */
 export function ownHeaders(gateway: Gateway, exchange: Exchange): RelayOptions['headers'] {
-  return () => ({
-    [RESPONSE_HEADERS.requestId]: exchange.requestId,
-    [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
-    ...(endsConnections(gateway) && { connection: 'close' }),
-  });
+  return () => {
+    const own = {
+      [RESPONSE_HEADERS.requestId]: exchange.requestId,
+      [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
+    };
+    return endsConnections(gateway) ? { ...own, connection: 'close' } : own;
+  };
 }
 
 const NONE: readonly never[] = [];
@@ -119,10 +123,19 @@ function usedTokens(
   return promptTokens + (sniffer.completionTokens ?? (tenant === undefined ? 0 : sniffer.estimatedTokens));
 }
 
-/** What every request to the engine carries from the gateway. */
-export function engineHeaders({ credentials }: Engine, requestId: string): Record<string, string | undefined> {
-  return { ...credentials, [RESPONSE_HEADERS.requestId]: requestId };
+/** A client's headers for an engine, with what every request to it carries from the gateway, and `overrides`. */
+export function engineHeaders(
+  { credentials }: Engine,
+  { headers, exchange }: Pick<FastifyRequest, 'headers' | 'exchange'>,
+  ...overrides: readonly (HeaderOverrides | undefined)[]
+): Record<string, string | string[]> {
+  const outgoing = requestHeaders(headers, credentials, ...overrides);
+  outgoing[RESPONSE_HEADERS.requestId] = exchange.requestId;
+  return outgoing;
 }
+
+/** For answers that are read on the way through: a compressed one would hide what the engine counted. */
+export const IDENTITY = { 'accept-encoding': 'identity' };
 
 /**
  * Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter.
@@ -132,6 +145,6 @@ function originForm(url: string): string {
 }
 
 /** What a prompt's request to the engine carries in place of the client's headers. */
-export function promptHeaders(engine: Engine, { request, translation }: Call): Record<string, string | undefined> {
-  return translation === undefined ? {} : translatedHeaders(request.headers, engine.forwardsClientKey);
+export function promptHeaders(engine: Engine, { request, translation }: Call): HeaderOverrides | undefined {
+  return translation && translatedHeaders(request.headers, engine.forwardsClientKey);
 }

@@ -121,13 +121,13 @@ function quoted(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&')}"`;
 }
 
-/**
- * The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the
- * client's; one that is `undefined` there is left out.
- */
+/** Headers in place of those that a client sent; one that is `undefined` is left out. Names in lower case. */
+export type HeaderOverrides = Readonly<Record<string, string | undefined>>;
+
+/** The client's headers for the engine: hop-by-hop ones removed, then `overrides`, of which a later one goes before. */
 export function requestHeaders(
   incoming: IncomingHttpHeaders,
-  overrides: Readonly<Record<string, string | undefined>>,
+  ...overrides: readonly (HeaderOverrides | undefined)[]
 ): Record<string, string | string[]> {
   const outgoing: Record<string, string | string[]> = {};
   const perConnection = connectionTokens(incoming);
@@ -136,11 +136,12 @@ export function requestHeaders(
     if (value === undefined || HOP_BY_HOP.has(name) || WRITTEN_ANEW.has(name) || perConnection?.has(name)) continue;
     if (name !== SESSION_HEADER) outgoing[name] = value;
   }
-  for (const name in overrides) {
-    const value = overrides[name];
-    if (value === undefined) delete outgoing[name];
-    else if (name === HOPS_HEADER) outgoing[name] = withHop(incoming, value);
-    else outgoing[name] = value;
+  for (const headers of overrides) {
+    for (const name in headers) {
+      const value = headers[name];
+      if (value !== undefined) outgoing[name] = name === HOPS_HEADER ? withHop(incoming, value) : value;
+      else if (outgoing[name] !== undefined) delete outgoing[name];
+    }
   }
   return outgoing;
 }
@@ -157,10 +158,7 @@ export function forwardsClientKey(
  * Overrides for every request to the engine: the gateway's own key in place of the client's, and nothing that is only
  * between the client, a proxy in front and the gateway.
  */
-export function engineCredentials(
-  engine: Pick<EngineSettings, 'apiKey'>,
-  config: GatewayConfig,
-): Record<string, string | undefined> {
+export function engineCredentials(engine: Pick<EngineSettings, 'apiKey'>, config: GatewayConfig): HeaderOverrides {
   const { apiKey } = engine;
   const { apiKeyHeader } = config.upstream;
   const overrides: Record<string, string | undefined> = {};
@@ -177,10 +175,7 @@ const ANTHROPIC_ONLY = ['anthropic-version', 'anthropic-beta', 'anthropic-danger
  * Overrides for a request that was translated into chat completions: the client's key, if that is what the engine gets,
  * stands where chat completions have it, and the answer must come as it can be read.
  */
-export function translatedHeaders(
-  incoming: IncomingHttpHeaders,
-  hasClientsKey: boolean,
-): Record<string, string | undefined> {
+export function translatedHeaders(incoming: IncomingHttpHeaders, hasClientsKey: boolean): HeaderOverrides {
   const { authorization, 'x-api-key': key } = incoming;
   const none = ANTHROPIC_ONLY.map((name) => [name, undefined]);
   return {

@@ -12,7 +12,7 @@ import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
 import { withoutTexts } from '../observe/open-arrangements.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
-import { type ForwardOptions, forward, promptHeaders } from './forward.js';
+import { type ForwardOptions, forward, IDENTITY, promptHeaders } from './forward.js';
 
 /** What becomes of a prompt that was sent. None of it may throw. */
 export interface SentPromptListener {
@@ -50,22 +50,19 @@ export function sendPrompt(
   const number = ++engine.sentPrompts;
   let isAlone = engine.queue.underWay <= 1;
   const prompt = withoutReadTexts(engine, arranged);
+  const isRead = prompt.state !== undefined || readsAnswer(prompt) || listener.isAwaited;
   observeDispatch(gateway, prompt, arranged.keepFound);
   const body = isReadable(call.request)
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
     : prompt.body;
   forward(gateway, engine, call, body, {
     ...wayBack(call, prompt),
-    requestHeaders: {
-      ...promptHeaders(engine, call),
-      ...((isRead(prompt) || listener.isAwaited || call.sources !== undefined) && IDENTITY),
-      ...trace?.headers,
-    },
-    reads: readsAnswer(prompt)
-      ? 'answer'
-      : isRead(prompt) || listener.isAwaited || trace !== undefined
-        ? 'usage'
-        : 'nothing',
+    requestHeaders: [
+      promptHeaders(engine, call),
+      isRead || call.sources !== undefined ? IDENTITY : undefined,
+      trace?.headers,
+    ],
+    reads: readsAnswer(prompt) ? 'answer' : isRead || trace !== undefined ? 'usage' : 'nothing',
     onAccepted: () => observeAccepted(gateway, prompt),
     onFirstData: () => {
       isAlone &&= engine.sentPrompts === number;
@@ -98,6 +95,7 @@ export function sendPrompt(
  */
 function withoutReadTexts({ kvResidency }: Engine, arranged: ArrangedPrompt): ArrangedPrompt {
   const needsTexts = arranged.isInserted || kvResidency !== undefined;
+  if (arranged.keepFound === undefined && (needsTexts || arranged.arrangements.length === 0)) return arranged;
   return {
     ...arranged,
     arrangements: needsTexts
@@ -123,9 +121,6 @@ function tracedAnswer(
   };
 }
 
-/** The answer's usage is read on the way through, which a compressed answer would hide. */
-const IDENTITY = { 'accept-encoding': 'identity' };
-
 /**
  * A translation goes to where chat completions are served, and its answer back through the translation; to an answer
  * from retrieved passages, its sources are added.
@@ -138,10 +133,6 @@ function wayBack(
   if (sources === undefined) return { ...path, ...(translation && { body: translation.answer }) };
   const answer = translation?.answer ?? new UntouchedBody(errorShapeOf(request.url));
   return { ...path, body: new SourcedAnswer(answer, { api: route, sources, arrangements }) };
-}
-
-function isRead(prompt: ArrangedPrompt): boolean {
-  return prompt.state !== undefined || readsAnswer(prompt);
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../config/schema.js';
-import { requestHeaders } from '../dispatch/headers.js';
+import { type HeaderOverrides, requestHeaders } from '../dispatch/headers.js';
 import type { Upstream } from '../dispatch/upstream.js';
 import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
 import type { TranslatedApi } from './translate-request.js';
@@ -25,7 +25,7 @@ const SAYS_NOTHING = new Set([401, 403, 407, 408, 425, 429]);
 export interface AskedEngine {
   readonly upstream: Upstream;
   /** What every request to it carries of the gateway. */
-  readonly credentials: Readonly<Record<string, string | undefined>>;
+  readonly credentials: HeaderOverrides;
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;
 }
@@ -34,7 +34,7 @@ export interface AskedEngine {
 export class EngineApis {
   readonly #upstream: Upstream;
   readonly #settings: Pick<GatewayConfig['upstream'], 'messages' | 'responses'>;
-  readonly #credentials: Readonly<Record<string, string | undefined>>;
+  readonly #credentials: HeaderOverrides;
   readonly #asksWithClientKey: boolean;
   readonly #now: () => number;
   readonly #known = new Map<string, { readonly way: Way; readonly until: number }>();
@@ -73,7 +73,7 @@ export class EngineApis {
   }
 
   async #ask(api: TranslatedApi, question: string, keys: IncomingHttpHeaders): Promise<Way> {
-    const headers = requestHeaders(keys, { ...this.#credentials, 'content-type': 'application/json' });
+    const headers = requestHeaders(keys, this.#credentials, { 'content-type': 'application/json' });
     const status = await this.#statusOf(`/v1/${api}`, headers);
     this.#asking.delete(question);
     const way = status === undefined ? undefined : wayOf(status);

@@ -1,6 +1,6 @@
-import type { FastifyBaseLogger } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ExchangeEnd } from '../dispatch/upstream.js';
+import type { Log } from '../operate/log.js';
 import type { EngineReport } from './engine-probe.js';
 
 /** Milliseconds until the second question; each further wait is twice as long, up to the longest. */
@@ -68,7 +68,7 @@ export class EngineWatch {
 }
 
 /** Writes a report into the log: the operator sees the address, which clients never do. */
-export function logReport(log: FastifyBaseLogger, { url, state, problem, remedy }: EngineReport): void {
+export function logReport(log: Log, { url, state, problem, remedy }: EngineReport): void {
   if (problem === undefined) log.info({ engine: url }, 'engine up');
   else log.warn({ engine: url, state, problem, remedy }, 'engine not ready');
 }

@@ -1,9 +1,9 @@
-import type { FastifyBaseLogger } from 'fastify';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import { DispatchQueue } from '../dispatch/dispatch-queue.js';
-import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatch/headers.js';
+import { engineCredentials, forwardsClientKey, type HeaderOverrides, requestHeaders } from '../dispatch/headers.js';
 import { Upstream } from '../dispatch/upstream.js';
 import { HOPS_HEADER } from '../intake/hops.js';
+import type { Log } from '../operate/log.js';
 import type { Prewarmer } from '../warm/prewarmer.js';
 import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
 import { EngineApis } from './engine-apis.js';
@@ -140,7 +140,7 @@ export class Engine {
   readonly health: EngineHealth;
   readonly apis: EngineApis;
   /** What every request to it carries, or does not carry, of keys (`engineCredentials`), the hop's name, its rank. */
-  readonly credentials: Readonly<Record<string, string | undefined>>;
+  readonly credentials: HeaderOverrides;
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;
   readonly prewarmer: Prewarmer | undefined;
@@ -354,7 +354,7 @@ const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
 const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost']);
 
 /** One line for a change of an engine. */
-export function logChange(log: FastifyBaseLogger, { name, url }: Engine, { kind, reason }: EngineChange): void {
+export function logChange(log: Log, { name, url }: Engine, { kind, reason }: EngineChange): void {
   const level = WORTH_A_WARNING.has(kind) ? 'warn' : 'info';
   log[level]({ name, engine: url, ...(reason !== undefined && { reason }) }, WORDS[kind]);
 }

@@ -39,6 +39,8 @@ const MINUS = 0x2d;
 const PLUS = 0x2b;
 const POINT = 0x2e;
 
+/** Members of an object that is looked into: a hundred times as many as any API has. Names of millions are 100 MB. */
+const MAX_MEMBERS = 4_096;
 /** Levels of arrays and objects. Real requests have about ten (schemas of tools). */
 const MAX_DEPTH = 256;
 /**
@@ -86,6 +88,7 @@ export class JsonScanner {
 
   /**
    * The members of the object at `start`, in their order, duplicates included, the first `most` of them. O(members).
+   * Error: `WARMPATH_BODY_TOO_COMPLEX` also for an object of thousands.
    */
   members(start: number, most = Number.POSITIVE_INFINITY): JsonMember[] {
     const found: JsonMember[] = [];
@@ -93,7 +96,8 @@ export class JsonScanner {
     while (this.bytes[at] !== CLOSE_BRACE && found.length < most) {
       const { key, valueStart } = this.#memberHead(at);
       const end = this.valueEnd(valueStart);
-      found.push({ key, start: at, valueStart, end });
+      if (found.push({ key, start: at, valueStart, end }) > MAX_MEMBERS)
+        throw tooComplex(`an object of more than ${MAX_MEMBERS} members`);
       at = this.#next(end, CLOSE_BRACE);
     }
     return found;

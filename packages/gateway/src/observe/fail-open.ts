@@ -17,7 +17,7 @@ export function failOpen(gateway: Gateway, request: FastifyRequest, fallback: Fa
   gateway.metrics.failedOpen(fallback);
   const reason = WarmpathError.isInstance(defect) ? defect.code : describeDefect(defect).name;
   request.exchange.wentWithout({ fallback, reason });
-  request.log.error({ requestId: request.exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
+  gateway.log.error({ requestId: request.exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
 }
 
 /** Where a defect is, without its message, which may quote the request. */

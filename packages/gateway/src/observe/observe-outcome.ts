@@ -3,8 +3,7 @@ import type { RelayResult } from '../answer/relay.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import { documentTexts, tokensRequest } from '../dispatch/ask-tokens.js';
-import { engineHeaders, promptHeaders } from '../dispatch/forward.js';
-import { requestHeaders } from '../dispatch/headers.js';
+import { engineHeaders, IDENTITY, promptHeaders } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import type { Gateway } from '../gateway.js';
@@ -127,13 +126,11 @@ function viewOf(bytes: Buffer): BodyView | undefined {
 function observeForPrewarming(engine: Engine, call: Call, parsed: ParsedRequest, prompt: ArrangedPrompt): void {
   const [served] = prompt.arrangements;
   if (engine.prewarmer === undefined || served === undefined || prompt.state === undefined) return;
-  const { headers, exchange } = call.request;
-  const own = { ...engineHeaders(engine, exchange.requestId), ...promptHeaders(engine, call) };
   engine.prewarmer.served({
     parsed,
     served,
     state: prompt.state,
-    headers: requestHeaders(headers, { ...own, 'accept-encoding': 'identity' }),
+    headers: engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY),
     bytes: 2 * prompt.body.length,
   });
 }

@@ -3,8 +3,10 @@ import { hash } from 'node:crypto';
 /** What is kept of one tenant. */
 interface Share<Value> {
   readonly tenant: string;
-  /** In the order of use, the least recently used first. */
   readonly entries: Map<string, Entry<Value>>;
+  /** The ends of the list in the order of use. */
+  oldest: Entry<Value> | undefined;
+  newest: Entry<Value> | undefined;
   bytes: number;
   /** The number of its last use. */
   usedAt: number;
@@ -12,9 +14,17 @@ interface Share<Value> {
   place: number;
 }
 
+/**
+ * An entry in the list of its tenant. The order of the Map would do, but whoever looks for the first entry of a Map
+ * passes the places of those that were deleted before it.
+ */
 interface Entry<Value> {
+  readonly share: Share<Value>;
+  readonly key: string;
   readonly value: Value;
   bytes: number;
+  older: Entry<Value> | undefined;
+  newer: Entry<Value> | undefined;
 }
 
 /** Characters of a key from which on its digest is kept instead: a client may choose names of any length. */
@@ -62,18 +72,18 @@ export class TenantCache<Value> {
 
   /** The value, which does not count as used by that. */
   peek(tenant: string, key: string): Value | undefined {
-    return this.#shares.get(tenant)?.entries.get(keptKey(key))?.value;
+    return this.#find(tenant, keptKey(key))?.value;
   }
 
   /** The value, which counts as used now. */
   get(tenant: string, key: string): Value | undefined {
-    const share = this.#shares.get(tenant);
-    const kept = keptKey(key);
-    const entry = share?.entries.get(kept);
-    if (share === undefined || entry === undefined) return undefined;
-    share.entries.delete(kept);
-    share.entries.set(kept, entry);
-    this.#use(share);
+    const entry = this.#find(tenant, keptKey(key));
+    if (entry === undefined) return undefined;
+    if (entry.newer !== undefined) {
+      unlink(entry);
+      append(entry);
+    }
+    this.#use(entry.share);
     return entry.value;
   }
 
@@ -83,11 +93,14 @@ export class TenantCache<Value> {
    */
   set(tenant: string, key: string, value: Value, valueBytes: number): boolean {
     const kept = keptKey(key);
-    this.#remove(tenant, kept);
-    const bytes = ENTRY_BYTES + 2 * kept.length + valueBytes;
+    const before = this.#find(tenant, kept);
+    if (before !== undefined) this.#remove(before);
+    const bytes = entryBytes(kept, valueBytes);
     if (bytes + SHARE_BYTES > this.#maxBytes) return false;
     const share = this.#shares.get(tenant) ?? this.#open(tenant);
-    share.entries.set(kept, { value, bytes });
+    const entry: Entry<Value> = { share, key: kept, value, bytes, older: undefined, newer: undefined };
+    share.entries.set(kept, entry);
+    append(entry);
     this.#size++;
     this.#grow(share, bytes);
     this.#use(share);
@@ -97,43 +110,51 @@ export class TenantCache<Value> {
 
   /** The value has grown or shrunk to so many bytes. */
   resize(tenant: string, key: string, valueBytes: number): void {
-    const share = this.#shares.get(tenant);
     const kept = keptKey(key);
-    const entry = share?.entries.get(kept);
-    if (share === undefined || entry === undefined) return;
-    const bytes = ENTRY_BYTES + 2 * kept.length + valueBytes;
+    const entry = this.#find(tenant, kept);
+    if (entry === undefined) return;
+    const bytes = entryBytes(kept, valueBytes);
     const growth = bytes - entry.bytes;
     if (growth === 0) return;
     entry.bytes = bytes;
-    this.#grow(share, growth);
+    this.#grow(entry.share, growth);
     this.#shrink();
   }
 
   /** Takes a value out; `undefined` if there is none. */
   take(tenant: string, key: string): Value | undefined {
-    return this.#remove(tenant, keptKey(key))?.value;
+    const entry = this.#find(tenant, keptKey(key));
+    if (entry !== undefined) this.#remove(entry);
+    return entry?.value;
   }
 
-  #remove(tenant: string, kept: string): Entry<Value> | undefined {
-    const share = this.#shares.get(tenant);
-    const entry = share?.entries.get(kept);
-    if (share === undefined || entry === undefined) return undefined;
-    share.entries.delete(kept);
+  #find(tenant: string, kept: string): Entry<Value> | undefined {
+    return this.#shares.get(tenant)?.entries.get(kept);
+  }
+
+  #remove(entry: Entry<Value>): void {
+    const { share } = entry;
+    share.entries.delete(entry.key);
+    unlink(entry);
     this.#size--;
     this.#grow(share, -entry.bytes);
     if (share.entries.size === 0) this.#close(share);
-    return entry;
   }
 
   #shrink(): void {
-    while (this.#bytes > this.#maxBytes) {
-      const share = this.#heap[0]!;
-      this.#remove(share.tenant, share.entries.keys().next().value!);
-    }
+    while (this.#bytes > this.#maxBytes) this.#remove(this.#heap[0]!.oldest!);
   }
 
   #open(tenant: string): Share<Value> {
-    const share = { tenant, entries: new Map(), bytes: 0, usedAt: 0, place: this.#heap.length };
+    const share: Share<Value> = {
+      tenant,
+      entries: new Map(),
+      oldest: undefined,
+      newest: undefined,
+      bytes: 0,
+      usedAt: 0,
+      place: this.#heap.length,
+    };
     this.#shares.set(tenant, share);
     this.#heap.push(share);
     this.#grow(share, SHARE_BYTES);
@@ -191,6 +212,29 @@ export class TenantCache<Value> {
 
 function losesBefore(one: Share<unknown>, other: Share<unknown>): boolean {
   return one.bytes > other.bytes || (one.bytes === other.bytes && one.usedAt < other.usedAt);
+}
+
+/** Puts an entry at the end of its tenant's list. */
+function append<Value>(entry: Entry<Value>): void {
+  const { share } = entry;
+  entry.older = share.newest;
+  if (share.newest === undefined) share.oldest = entry;
+  else share.newest.newer = entry;
+  share.newest = entry;
+}
+
+function unlink<Value>(entry: Entry<Value>): void {
+  const { share, older, newer } = entry;
+  if (older === undefined) share.oldest = newer;
+  else older.newer = newer;
+  if (newer === undefined) share.newest = older;
+  else newer.older = older;
+  entry.older = undefined;
+  entry.newer = undefined;
+}
+
+function entryBytes(kept: string, valueBytes: number): number {
+  return ENTRY_BYTES + 2 * kept.length + valueBytes;
 }
 
 function keptKey(key: string): string {

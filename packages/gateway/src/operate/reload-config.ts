@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
-import type { FastifyBaseLogger } from 'fastify';
 import { isChangedAtOnce } from '../config/describe.js';
 import { resolveConfig } from '../config/load.js';
 import { engineSettings, type GatewayConfig } from '../config/schema.js';
@@ -99,8 +98,9 @@ export interface ReloadReport {
 export async function reloadConfig(
   gateway: Gateway,
   next: GatewayConfig,
-  { log, workers }: { readonly log: FastifyBaseLogger; readonly workers: WorkerPool | undefined },
+  workers: WorkerPool | undefined,
 ): Promise<ReloadReport> {
+  const { log } = gateway;
   const { config, changed, needRestart } = changesOf(gateway.config, next);
   const authenticator = await Authenticator.open(config.server);
   if (gateway.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');

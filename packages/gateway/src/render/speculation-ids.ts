@@ -11,7 +11,7 @@ const SIGN = new KeySign(FIELD);
 /** 128 bits: nobody finds two tenants with the same digest. */
 const DIGEST_LENGTH = 22;
 /** What follows `\u` in every escape of a letter. */
-const IN_ESCAPED_LETTERS = ['006', '007'];
+const IN_ESCAPED_LETTERS = ['006', '007'].map((digits) => [Buffer.from(digits), Buffer.from(`\\u${digits}`)] as const);
 
 /** Stands before a tenant's ids. Of one length for all, so that no id of one tenant is an id of another. */
 function prefixOf(tenant: string): string {
@@ -45,7 +45,7 @@ export function withOwnSpeculation(bytes: Buffer, tenant: string): Buffer {
  * Whether letters are written as escapes, in which a key may hide. Texts have few such digits, but many backslashes.
  */
 function mayHideKey(bytes: Buffer): boolean {
-  return IN_ESCAPED_LETTERS.some((digits) => bytes.includes(digits) && bytes.includes(`\\u${digits}`));
+  return IN_ESCAPED_LETTERS.some(([digits, escaped]) => bytes.includes(digits) && bytes.includes(escaped));
 }
 
 /** The engine's answer about a speculation, with the id as its client wrote it. */

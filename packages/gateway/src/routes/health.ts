@@ -1,7 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { engineHeaders } from '../dispatch/forward.js';
-import { requestHeaders } from '../dispatch/headers.js';
+import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
@@ -48,7 +47,7 @@ function stateOf({ isDraining, health }: Engine): 'ready' | 'draining' | 'ejecte
 /** Asks an engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
 export async function probeEngine(engine: Engine, requestId: string): Promise<WarmpathError | undefined> {
   const { upstream } = engine;
-  const headers = requestHeaders({}, engineHeaders(engine, requestId));
+  const headers = requestHeaders({}, engine.credentials, { [RESPONSE_HEADERS.requestId]: requestId });
   const answer = await askModels(upstream, headers, upstream.connectMs);
   if ('code' in answer) return answer;
   return answer.status < 500 ? undefined : unhealthy(answer.status);

@@ -1,8 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { modelIn } from '../arrange/prepare-prompt.js';
-import { engineHeaders, forward } from '../dispatch/forward.js';
-import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
+import { engineHeaders, forward, IDENTITY } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
@@ -116,8 +116,8 @@ async function listModels(
   const asked = gateway.engines.all.filter((engine) => !engine.isDraining);
   const lists = await Promise.all(
     asked.map((engine) => {
-      const own = { ...engineHeaders(engine, exchange.requestId), ...WHOLE };
-      return askModels(engine.upstream, requestHeaders(request.headers, own), engine.upstream.connectMs);
+      const { upstream } = engine;
+      return askModels(upstream, engineHeaders(engine, request, WHOLE), upstream.connectMs);
     }),
   );
   const models = new Map<string, object>();
@@ -180,7 +180,7 @@ export function speculationsRoute(app: FastifyInstance, gateway: Gateway): void 
       const [next, ...rest] = others;
       forward(gateway, engine, { request, reply }, body, {
         ...way,
-        requestHeaders: { 'content-type': 'application/json', 'accept-encoding': 'identity' },
+        requestHeaders: [{ 'content-type': 'application/json' }, IDENTITY],
         movesOnAt: NOT_THERE,
         movesOn: next && (() => true),
         onSettled: ({ movedOn }) => {

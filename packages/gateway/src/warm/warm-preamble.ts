@@ -2,7 +2,6 @@ import { observe, type Preamble, type PrewarmPath, type WorkSteps } from '@warmp
 import type { FastifyRequest } from 'fastify';
 import type { Call } from '../arrange/prepare-prompt.js';
 import { engineHeaders } from '../dispatch/forward.js';
-import { requestHeaders } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import type { PromptApi } from '../intake/apis/prompt-api.js';
@@ -65,16 +64,15 @@ export function engineToWarm({ engines, histories }: Gateway, tenant: string, as
  */
 export function warmPreamble(
   gateway: Gateway,
-  { headers, exchange }: FastifyRequest,
+  request: FastifyRequest,
   engine: Engine,
   { api, model, body, preamble }: PreambleToWarm,
 ): Warmup {
-  const { requestId } = exchange;
-  const { tenant } = exchange.caller;
+  const { tenant } = request.exchange.caller;
   const prefill = () => ({
     method: 'POST',
     path: api.path,
-    headers: requestHeaders(headers, engineHeaders(engine, requestId)),
+    headers: engineHeaders(engine, request),
     body: gateway.cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
   });
   return gateway.warmups.start(engine.upstream, prefixOf(tenant, model, preamble.key), prefill, () => {

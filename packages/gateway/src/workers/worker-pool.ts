@@ -3,9 +3,9 @@ import { createServer, type Server as HttpServer, type IncomingMessage, type Ser
 import { Server, type Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
-import type { FastifyBaseLogger } from 'fastify';
-import { CLIENT_TIMEOUTS } from '../intake/malformed-requests.js';
+import { CLIENT_TIMEOUTS } from '../intake/open-requests.js';
 import { OpenTable } from '../observe/open-table.js';
+import type { Log } from '../operate/log.js';
 import { Channel, type Frame } from './channel.js';
 import {
   type ClosedAnswer,
@@ -33,6 +33,7 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 export interface WorkerPoolOptions {
   readonly count: number;
+  readonly log: Log;
   readonly setup: WorkerSetup;
   /** A client sent what is not HTTP. */
   readonly malformed: () => void;
@@ -52,7 +53,6 @@ export class WorkerPool {
   #handler: Handler | undefined;
   /** Takes a connection that has no worker. */
   #take: ((socket: Socket) => void) | undefined;
-  #log: FastifyBaseLogger | undefined;
   #failures = 0;
   #restarted = 0;
   /** CPU of workers that ended. */
@@ -97,8 +97,7 @@ export class WorkerPool {
   }
 
   /** Starts the workers, after `serverFor`. Resolves when they take connections. */
-  async start(log: FastifyBaseLogger): Promise<void> {
-    this.#log = log;
+  async start(): Promise<void> {
     const started = this.#workers.map((_, place) => this.#start(place).ready);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise((resolve) => {
@@ -157,7 +156,7 @@ export class WorkerPool {
 
   #restart(place: number, ended: { readonly pid: number | undefined; readonly reason: string }): void {
     const delayMs = Math.min(LAST_RESTART_MS, FIRST_RESTART_MS * 2 ** Math.max(0, this.#failures - 1));
-    this.#log?.error({ ...ended, restartsInMs: delayMs }, 'worker ended');
+    this.#options.log.error({ ...ended, restartsInMs: delayMs }, 'worker ended');
     const restart = setTimeout(() => {
       this.#restarts.delete(restart);
       try {

@@ -5,11 +5,10 @@ import type { WarmpathError } from '@warmpath/core';
 import type { ClientResponse } from '../answer/held-reply.js';
 import { type EngineFailure, type RelayedExchange, relay } from '../answer/relay.js';
 import { UntouchedBody } from '../answer/response-body.js';
-import { StalledReaders } from '../answer/stalled-readers.js';
 import { RESPONSE_HEADERS, withError } from '../dispatch/headers.js';
 import { type ExchangeEnd, Upstream } from '../dispatch/upstream.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { CLIENT_TIMEOUTS, MalformedRequests } from '../intake/malformed-requests.js';
+import { CLIENT_TIMEOUTS, OpenRequests } from '../intake/open-requests.js';
 import type { ErrorSource } from '../observe/exchange.js';
 import { describeDefect } from '../observe/fail-open.js';
 import { OpenTable } from '../observe/open-table.js';
@@ -35,9 +34,8 @@ const USAGE_MS = 2_000;
 const MAX_ENGINES = 1_024;
 
 const exchanges = new OpenTable<ClientExchange>();
-const malformed = new MalformedRequests();
 /** The setup comes before the first connection does. */
-const readers = new StalledReaders(
+const open = new OpenRequests(
   () => setup!.upstream.timeouts.idleMs,
   () => channel.send(FRAME.readerStalled),
 );
@@ -54,7 +52,7 @@ const channel = new Channel(new Socket({ fd: CHANNEL_FD, readable: true, writabl
 const server = createServer(CLIENT_TIMEOUTS);
 server.on('request', (request, response) => new ClientExchange(request, response));
 server.on('clientError', (error, socket) => {
-  if (malformed.refuse(error, socket as Socket)) channel.send(FRAME.malformed);
+  if (open.refuse(error, socket as Socket)) channel.send(FRAME.malformed);
 });
 // It never listens, and this is what the watch over slow and idle connections begins with.
 server.emit('listening');
@@ -128,7 +126,7 @@ class ClientExchange {
   readonly #id: number;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #answer: number;
+  readonly #number: number;
   #unread = 0;
   #unacknowledged = 0;
 
@@ -136,8 +134,7 @@ class ClientExchange {
     this.#request = request;
     this.#response = response;
     this.#id = exchanges.add(this);
-    malformed.began(request);
-    this.#answer = readers.began(response);
+    this.#number = open.began(request, response);
     const { method, url, httpVersion, headers } = request;
     channel.send(FRAME.request, this.#id, { method, url, httpVersion, headers });
     request.on('data', (chunk: Buffer) => this.#body(chunk));
@@ -258,8 +255,7 @@ class ClientExchange {
 
   #closed(): void {
     exchanges.delete(this.#id);
-    malformed.ended(this.#request);
-    readers.ended(this.#answer);
+    open.ended(this.#number);
     const { statusCode, writableFinished } = this.#response;
     channel.send(FRAME.closed, this.#id, { status: statusCode, isFinished: writableFinished });
     // The connection counts as idle once this event is over.

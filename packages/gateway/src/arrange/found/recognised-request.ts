@@ -94,7 +94,7 @@ export interface RecogniseRequestOptions extends RecogniseOptions {
 /**
  * What marks documents in a prompt; without it, there is nothing to do for bodies of routes that look for marks only.
  */
-const MARK = 'warmpath-documents';
+const MARK = Buffer.from('warmpath-documents');
 
 /** Whether a body may hold documents that are looked for in this mode. O(body) for marks, a native search. */
 export function mayHoldDocuments(body: Buffer, mode: RecogniseOptions['mode']): boolean {

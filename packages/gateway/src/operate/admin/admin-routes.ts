@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { type SessionFilter, WarmpathError } from '@warmpath/core';
-import type { FastifyBaseLogger, FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import type { Engines } from '../../engines/engines.js';
 import type { Gateway } from '../../gateway.js';
@@ -21,8 +21,9 @@ interface Query {
  * forget everything takes `?all=true`. In place of `?tenant=`, a client's key may stand in the header in which that
  * client sends it.
  */
-export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: FastifyBaseLogger): void {
-  const { store } = gateway.conversations;
+export function adminRoutes(app: FastifyInstance, gateway: Gateway): void {
+  const { log, conversations } = gateway;
+  const { store } = conversations;
   app.get<{ Querystring: Query }>('/sessions', async (request, reply) => {
     const lines = exportLines(store, await filterOf(gateway, request), gateway.now());
     log.info('sessions exported');

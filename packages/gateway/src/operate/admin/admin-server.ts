@@ -2,7 +2,7 @@ import { chmod, lstat, mkdtemp, rename, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import { type FastifyBaseLogger, type FastifyError, fastify } from 'fastify';
+import { type FastifyError, fastify } from 'fastify';
 import type { Gateway } from '../../gateway.js';
 import { adminRoutes } from './admin-routes.js';
 
@@ -18,7 +18,7 @@ export interface AdminServer {
  * open it could read the process's memory as well. Clients cannot reach it, and neither can a page in a browser. Error:
  * `WARMPATH_CONFIG_INVALID` where the socket cannot be made, or somebody answers there.
  */
-export async function startAdminServer(path: string, gateway: Gateway, log: FastifyBaseLogger): Promise<AdminServer> {
+export async function startAdminServer(path: string, gateway: Gateway): Promise<AdminServer> {
   const app = fastify({ logger: false, forceCloseConnections: true, requestTimeout: 0 });
   app.removeAllContentTypeParsers();
   // Exports may be larger than any memory: they are read as they come.
@@ -31,7 +31,7 @@ export async function startAdminServer(path: string, gateway: Gateway, log: Fast
     const error = new WarmpathError('WARMPATH_NOT_FOUND');
     reply.code(error.status).send(error.toOpenAI());
   });
-  adminRoutes(app, gateway, log);
+  adminRoutes(app, gateway);
   try {
     await requireFree(path);
     const folder = await mkdtemp(join(dirname(path), '.warmpath-'));

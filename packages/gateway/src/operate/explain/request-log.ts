@@ -1,5 +1,6 @@
 import {
   BREAK_CAUSES,
+  type ErrorCode,
   findPrefixBreak,
   outlinePrompt,
   type PromptOutline,
@@ -26,6 +27,7 @@ export interface RequestRecord {
   readonly id: string;
   readonly route: string;
   readonly status: number;
+  readonly error: ErrorCode | null;
   /** From the headers of the request until the end of its answer, and until its body was complete. */
   readonly durationMs: number;
   readonly receivedMs: number;
@@ -39,6 +41,8 @@ export interface RequestRecord {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly predictedCachedTokens: number | null;
+  /** Documents that it brought, or that stood in its prompt; `null` where nothing was arranged. */
+  readonly documents: number | null;
   readonly blocks: readonly RecordedBlock[];
   /** Documents referred to and not repeated, those of which parts were, and the tokens that both spared, estimated. */
   readonly references: number;
@@ -65,9 +69,8 @@ const OUTLINES_KEY = 'outlines';
 const OUTLINES_PART = 5 / 8;
 const RECORDS_PART = 1 / 4;
 const LATEST_PART = 1 / 8;
-/** The most of the latest, and the bytes of one. Generous. */
+/** The most of the latest. */
 const MAX_LATEST = 1_000;
-const SUMMARY_BYTES = 512;
 /** Bytes of a record, of what is said of one block or document in it, and of one piece of an outline. Generous. */
 const RECORD_BYTES = 512;
 const BLOCK_BYTES = 256;
@@ -82,15 +85,19 @@ export class RequestLog {
   readonly #records: TenantCache<RequestRecord>;
   /** Of each tenant one entry, of its last prompts. */
   readonly #outlines: TenantCache<readonly Outlined[]>;
-  /** A ring: request number n stands at n modulo its length. */
-  readonly #latest: RequestSummary[] = [];
-  readonly #maxLatest: number;
+  /** Rings: request number n, from 0 on, and when it arrived stand at n modulo their length. */
+  readonly #latest: RequestRecord[] = [];
+  readonly #arrivals = new Float64Array(MAX_LATEST);
+  readonly #maxLatestBytes: number;
+  #latestBytes = 0;
+  /** Numbers of the oldest of the latest requests, and of the next one. */
+  #first = 0;
   #sequence = 0;
 
   constructor(maxBytes: number) {
     this.#outlines = new TenantCache(Math.floor(OUTLINES_PART * maxBytes));
     this.#records = new TenantCache(Math.floor(RECORDS_PART * maxBytes));
-    this.#maxLatest = Math.max(1, Math.min(MAX_LATEST, Math.floor((LATEST_PART * maxBytes) / SUMMARY_BYTES)));
+    this.#maxLatestBytes = LATEST_PART * maxBytes;
   }
 
   /** Records kept, of all tenants. */
@@ -99,7 +106,7 @@ export class RequestLog {
   }
 
   get bytes(): number {
-    return this.#records.bytes + this.#outlines.bytes + SUMMARY_BYTES * this.#latest.length;
+    return this.#records.bytes + this.#outlines.bytes + this.#latestBytes;
   }
 
   /** Requests recorded since the start. */
@@ -109,8 +116,11 @@ export class RequestLog {
 
   /** The latest requests of all tenants behind number `sequence`, at most `limit`, the oldest first. O(answer). */
   latest(sequence: number, limit: number): RequestSummary[] {
-    const first = Math.max(sequence, this.#sequence - this.#latest.length, this.#sequence - limit);
-    return Array.from({ length: this.#sequence - first }, (_, i) => this.#latest[(first + i) % this.#maxLatest]!);
+    const first = Math.max(sequence, this.#first, this.#sequence - limit);
+    return Array.from({ length: this.#sequence - first }, (_, i) => {
+      const place = (first + i) % MAX_LATEST;
+      return summaryOf(this.#latest[place]!, this.#arrivals[place]!, first + i + 1);
+    });
   }
 
   /** The record of that tenant's request; `undefined` for one that is forgotten, unknown, or somebody else's. */
@@ -124,14 +134,21 @@ export class RequestLog {
     return undefined;
   }
 
-  add(tenant: string, record: RequestRecord, exchange: Pick<Exchange, 'arrivedAt' | 'documents' | 'errorCode'>): void {
-    this.#latest[this.#sequence % this.#maxLatest] = summaryOf(record, exchange, this.#sequence + 1);
-    this.#sequence++;
-    let bytes = RECORD_BYTES;
-    for (const { order, references, shortened } of record.blocks) {
-      bytes += BLOCK_BYTES + NUMBER_BYTES * (order.length + references.length + shortened.length);
-    }
+  /** `arrivedAt`: on the gateway's clock, in milliseconds. */
+  add(tenant: string, record: RequestRecord, arrivedAt: number): void {
+    const bytes = recordBytes(record);
     this.#records.set(tenant, record.id, record, bytes);
+    const hasRoom = () =>
+      this.#sequence - this.#first < MAX_LATEST && this.#latestBytes + bytes <= this.#maxLatestBytes;
+    while (this.#first < this.#sequence && !hasRoom()) {
+      this.#latestBytes -= recordBytes(this.#latest[this.#first % MAX_LATEST]!);
+      this.#first++;
+    }
+    const place = this.#sequence % MAX_LATEST;
+    this.#latest[place] = record;
+    this.#arrivals[place] = arrivedAt;
+    this.#latestBytes += bytes;
+    this.#sequence++;
   }
 
   /**
@@ -167,6 +184,14 @@ export class RequestLog {
   }
 }
 
+function recordBytes({ blocks }: RequestRecord): number {
+  let bytes = RECORD_BYTES;
+  for (const { order, references, shortened } of blocks) {
+    bytes += BLOCK_BYTES + NUMBER_BYTES * (order.length + references.length + shortened.length);
+  }
+  return bytes;
+}
+
 function bytesOf({ pieces }: PromptOutline): number {
   let bytes = 0;
   for (const { name, chunks, documents } of pieces) {
@@ -196,6 +221,7 @@ export function recordOf(
     id: exchange.requestId,
     route,
     status,
+    error: exchange.errorCode ?? null,
     durationMs: now - exchange.arrivedAt,
     receivedMs: exchange.bodyAt - exchange.arrivedAt,
     overheadMs: exchange.overheadMs ?? null,
@@ -206,6 +232,7 @@ export function recordOf(
     promptTokens: exchange.promptTokens ?? null,
     cachedTokens: exchange.cachedTokens ?? null,
     predictedCachedTokens: exchange.predictedCachedTokens ?? null,
+    documents: exchange.documents ?? null,
     blocks: exchange.blocks,
     references: exchange.references,
     shortened: exchange.shortened,
@@ -215,11 +242,8 @@ export function recordOf(
   };
 }
 
-function summaryOf(
-  record: RequestRecord,
-  { arrivedAt, documents, errorCode }: Pick<Exchange, 'arrivedAt' | 'documents' | 'errorCode'>,
-  sequence: number,
-): RequestSummary {
+/** `arrivedAt` in milliseconds of the gateway's clock. */
+function summaryOf(record: RequestRecord, arrivedAt: number, sequence: number): RequestSummary {
   const { id, route, status, overheadMs, queuedMs, retrieval, ttftMs } = record;
   return {
     sequence,
@@ -236,13 +260,13 @@ function summaryOf(
     speculation: retrieval?.speculation ?? null,
     engine: record.engine?.name ?? null,
     ttftMs: ttftMs && rounded(ttftMs),
-    documents: documents ?? null,
+    documents: record.documents,
     promptTokens: record.promptTokens,
     cachedTokens: record.cachedTokens,
     predictedTokens: record.predictedCachedTokens,
     references: record.references,
     broke: record.prefix?.break?.cause ?? null,
-    error: errorCode ?? null,
+    error: record.error,
     failedOpen: record.failedOpen.length > 0,
   };
 }

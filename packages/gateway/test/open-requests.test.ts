@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { StalledReaders } from '../src/answer/stalled-readers.js';
+import { OpenRequests } from '../src/intake/open-requests.js';
 import { startStream } from './fake-engine.js';
 import { chat, memoryOf, metricOf, send, stand, untilMetric } from './harness.js';
 
@@ -54,13 +54,13 @@ describe('a client that asks and takes nothing', () => {
 
   it('does not keep an answer that is complete', async () => {
     let stalled = 0;
-    const readers = new StalledReaders(
+    const open = new OpenRequests(
       () => 50,
       () => stalled++,
     );
-    const server = createServer((_, response) => {
-      const answer = readers.began(response);
-      response.on('close', () => readers.ended(answer));
+    const server = createServer((request, response) => {
+      const number = open.began(request, response);
+      response.on('close', () => open.ended(number));
       response.end(Buffer.alloc(32 * 2 ** 20));
     });
     server.listen(0, '127.0.0.1');

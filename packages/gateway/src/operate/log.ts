@@ -1,4 +1,5 @@
 import { write, writeSync } from 'node:fs';
+import { type Logger, pino } from 'pino';
 
 /** Characters of lines that wait to be written; what comes on top of them is lost. */
 const MOST_WAITING = 1_048_576;
@@ -95,4 +96,12 @@ export function logDestination(): LogDestination {
   // Node makes a pipe non-blocking when it is first asked for: a stalled reader must not hold up a thread, nor the end.
   standardOutput ??= new LogDestination((process.stdout as { readonly fd?: number }).fd ?? 1);
   return standardOutput;
+}
+
+/** JSON lines on the standard output, each with what it is about: counts, times and names, no text of a request. */
+export type Log = Logger;
+
+/** A gateway's log. Fastify gets none: it would listen to each answer, for a line that it is not to write. */
+export function openLog(level: string): Log {
+  return pino({ level, base: null }, logDestination());
 }
