@@ -59,6 +59,7 @@ export type { DocumentList, DocumentMemo, PrepareDocumentsOptions } from './prep
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { prepareRequest, readPolicyName, requestSteps } from './prepare-request.js';
+export { type RecencyLinks, RecencyList } from './recency-list.js';
 export type {
   BlockFormat,
   DocumentBlock,

@@ -139,14 +139,13 @@ function readDocument(input: unknown, path: string, limits: DocumentLimits): Che
   return { path, id, title: title === '' ? undefined : title, content, metadata, tokens };
 }
 
-/** Collects prepared documents; knows which ids, keys and labels this request has used. */
+/** Collects prepared documents; knows which ids and labels this request has used. */
 class Preparation {
   readonly documents: Document[] = [];
   readonly warnings: Warning[] = [];
-  readonly #ids = new Set<string>();
-  /** By the key each has with its usual label. */
-  readonly #byKey = new Map<string, Document>();
-  readonly #labels = new Set<string>();
+  readonly #byId = new Map<string, Document>();
+  /** Labels that are not their document's own id: few are. */
+  readonly #otherLabels = new Set<string>();
   readonly #template: TemplateName;
   readonly #countTokens: TokenCounter;
   readonly #memo: DocumentMemo | undefined;
@@ -160,9 +159,8 @@ class Preparation {
   /** Takes over a document that the memo knows, unless this request has used its id or label already. */
   recall(position: number): boolean {
     const known = this.#memo?.recall(position);
-    if (known === undefined || this.#ids.has(known.id) || this.#labels.has(known.label)) return false;
-    this.#labels.add(known.label);
-    this.#keep(known, known.key);
+    if (known === undefined || this.#byId.has(known.id) || this.#isTaken(known.label)) return false;
+    this.#keep(known);
     return true;
   }
 
@@ -172,9 +170,8 @@ class Preparation {
     const ownId = checked.id ?? hash.slice(0, 12);
     let id = ownId;
     let key = keyOf(id, hash);
-    while (this.#ids.has(id)) {
-      const holder = this.#byKey.get(key);
-      if (holder !== undefined && holder.content === checked.content && holder.title === checked.title) {
+    for (let holder = this.#byId.get(id); holder !== undefined; holder = this.#byId.get(id)) {
+      if (holder.content === checked.content && holder.title === checked.title) {
         const message = 'The same document appears twice; the first one stands.';
         this.warnings.push({ code: 'WARMPATH_DUPLICATE_DOCUMENT', path: checked.path, message });
         return undefined;
@@ -199,14 +196,18 @@ class Preparation {
     const { title, content, metadata } = checked;
     const tokens = checked.tokens ?? this.#count(renderDocument({ label, title, content }, this.#template));
     const document = { id, key, label, title, content, metadata, tokens };
-    this.#keep(document, usualKey);
+    this.#keep(document);
     return document;
   }
 
-  #keep(document: Document, usualKey: string): void {
-    this.#ids.add(document.id);
-    this.#byKey.set(usualKey, document);
+  #keep(document: Document): void {
+    this.#byId.set(document.id, document);
+    if (document.label !== document.id) this.#otherLabels.add(document.label);
     this.documents.push(document);
+  }
+
+  #isTaken(label: string): boolean {
+    return this.#byId.get(label)?.label === label || this.#otherLabels.has(label);
   }
 
   #count(text: string): number {
@@ -217,10 +218,9 @@ class Preparation {
   /** Two documents of one request never share a label. */
   #unused(usual: string, id: string): string {
     let label = usual;
-    for (let attempt = 1; this.#labels.has(label); attempt++) {
+    for (let attempt = 1; this.#isTaken(label); attempt++) {
       label = attempt === 1 ? `d${fingerprint([id])}` : `d${fingerprint([id])}-${attempt}`;
     }
-    this.#labels.add(label);
     return label;
   }
 }

@@ -1,3 +1,4 @@
+import { type RecencyLinks, RecencyList } from '../recency-list.js';
 import type { HotnessView } from './view.js';
 
 export interface DocumentStatisticsOptions {
@@ -15,7 +16,8 @@ const DOCUMENT_BYTES = 256;
 const REQUEST_BYTES = 48;
 const PLACE_BYTES = 8;
 
-interface Statistic {
+interface Statistic extends RecencyLinks<Statistic> {
+  readonly key: string;
   frequency: number;
   total: number;
   lastSeen: number;
@@ -28,8 +30,8 @@ interface Statistic {
 export class DocumentStatistics implements HotnessView {
   readonly #window: number;
   readonly #maxDocuments: number;
-  /** In order of last access, the oldest first. */
   readonly #statistics = new Map<string, Statistic>();
+  readonly #byAccess = new RecencyList<Statistic>();
   /** The documents of the requests in the window, as a ring of requests. */
   readonly #ring: (readonly Statistic[])[] = [];
   #requests = 0;
@@ -76,25 +78,29 @@ export class DocumentStatistics implements HotnessView {
     this.#places += keys.length - left.length;
     this.#requests++;
     this.#ring[slot] = keys.map((key) => this.#count(key));
-    for (const key of this.#statistics.keys()) {
-      if (this.#statistics.size <= this.#maxDocuments) break;
-      this.#statistics.delete(key);
+    while (this.#statistics.size > this.#maxDocuments) {
+      const oldest = this.#byAccess.oldest!;
+      this.#byAccess.remove(oldest);
+      this.#statistics.delete(oldest.key);
     }
   }
 
   /** Forgets everything. */
   clear(): void {
     this.#statistics.clear();
+    this.#byAccess.clear();
     this.#ring.length = 0;
     this.#places = 0;
     this.#requests = 0;
   }
 
   #count(key: string): Statistic {
-    const statistic = this.#statistics.get(key) ?? { frequency: 0, total: 0, lastSeen: 0 };
-    // Taken out and put back, it becomes the last in the map's order.
-    this.#statistics.delete(key);
-    this.#statistics.set(key, statistic);
+    let statistic = this.#statistics.get(key);
+    if (statistic === undefined) {
+      statistic = { key, frequency: 0, total: 0, lastSeen: 0, older: undefined, newer: undefined };
+      this.#statistics.set(key, statistic);
+      this.#byAccess.add(statistic);
+    } else this.#byAccess.use(statistic);
     statistic.frequency++;
     statistic.total++;
     statistic.lastSeen = this.#requests;

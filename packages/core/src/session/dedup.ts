@@ -36,7 +36,8 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
       references.push({ document: { ...document, label: same.label, title: same.title }, rank });
       continue;
     }
-    const kept = withFreeLabel(document, hash, (label) => visible.namesOther(label, document) || labels.has(label));
+    const isTaken = labels.has(document.label) || visible.namesOther(document.label, document);
+    const kept = isTaken ? withFreeLabel(document, hash, labels, visible) : document;
     labels.add(kept.label);
     here.set(hash, kept);
     remaining.push(kept);
@@ -53,8 +54,8 @@ export function withFreeLabels(documents: readonly Document[], visible: VisibleD
   const labels = new Set<string>();
   return documents.map((document) => {
     const hash = contentHash(document);
-    const isTaken = (label: string) => labels.has(label) || visible.namesOther(label, document);
-    const kept = withFreeLabel(document, hash, isTaken);
+    const isTaken = labels.has(document.label) || visible.namesOther(document.label, document);
+    const kept = isTaken ? withFreeLabel(document, hash, labels, visible) : document;
     labels.add(kept.label);
     return kept;
   });
@@ -92,8 +93,13 @@ function sameText(known: Document | undefined, { title, content }: Document): Do
 }
 
 /** A hint names a document by its label, so that no two documents of a conversation may share one. */
-function withFreeLabel(document: Document, hash: string, isTaken: (label: string) => boolean): Document {
-  if (!isTaken(document.label)) return document;
+function withFreeLabel(
+  document: Document,
+  hash: string,
+  labels: ReadonlySet<string>,
+  visible: VisibleDocuments,
+): Document {
+  const isTaken = (label: string) => labels.has(label) || visible.namesOther(label, document);
   let label = `${document.label}~${hash.slice(0, LABEL_DIGITS)}`;
   for (let attempt = 2; isTaken(label); attempt++) label = `${document.label}~${hash}-${attempt}`;
   return { ...document, label, key: `${document.key}#${label}` };

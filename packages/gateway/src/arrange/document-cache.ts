@@ -81,7 +81,7 @@ export class DocumentCache {
     options: Pick<PrepareRequestOptions, 'switchesPath'>,
   ): WorkSteps<ArrangeRequest> {
     const { template, limits } = this.#options;
-    const elements = span === undefined ? [] : new JsonScanner(scan.bytes).elements(span.start, limits.documents + 1);
+    const elements = span === undefined ? [] : scan.again().elements(span.start, limits.documents + 1);
     const keys: number[] = [];
     const read = (position: number): unknown => readFields(scan.bytes, elements[position]!);
     const size = (position: number): number => elements[position]!.end - elements[position]!.start;

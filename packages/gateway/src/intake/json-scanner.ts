@@ -64,13 +64,25 @@ export class JsonScanner {
   readonly #maxSteps: number;
   #steps = 0;
   #values = 0;
-  /** Ends of long strings: one is passed once for each container around it that is looked into. */
-  #longStrings: Map<number, number> | undefined;
+  /**
+   * Start and end of each long string, in their order: one is passed once for each container around it that is looked
+   * into.
+   */
+  #longStrings: number[] = [];
+  /** What closes each container that is open while one is passed over. Never shortened: that would free its memory. */
+  readonly #closers: number[] = [];
 
   /** @param maxSteps Values, and searches inside of strings, after which the text is too complex. */
   constructor(bytes: Buffer, maxSteps = MAX_STEPS) {
     this.bytes = bytes;
     this.#maxSteps = maxSteps;
+  }
+
+  /** Another scanner of the same bytes, with a bound of steps of its own, that knows what this one has passed. */
+  again(): JsonScanner {
+    const scanner = new JsonScanner(this.bytes, this.#maxSteps);
+    scanner.#longStrings = this.#longStrings;
+    return scanner;
   }
 
   /** Values inside of containers that were scanned so far. */
@@ -223,12 +235,14 @@ export class JsonScanner {
 
   /** Behind the closing quote of the string that opens at `start`. O(string), once for a long one. */
   stringEnd(start: number): number {
-    const known = this.#longStrings?.get(start);
-    if (known !== undefined) return known;
+    const known = this.#longStrings;
+    const isBehind = known.length === 0 || start > known[known.length - 2]!;
+    if (!isBehind) {
+      const end = endOf(known, start);
+      if (end !== undefined) return end;
+    }
     const end = this.#stringEnd(start);
-    if (end - start < LONG_STRING) return end;
-    this.#longStrings ??= new Map();
-    this.#longStrings.set(start, end);
+    if (isBehind && end - start >= LONG_STRING) known.push(start, end);
     return end;
   }
 
@@ -256,7 +270,8 @@ export class JsonScanner {
   /** Walks through nested containers without recursion: what closes each open one is kept in a list. */
   #containerEnd(start: number): number {
     const { bytes } = this;
-    const open: number[] = [];
+    const open = this.#closers;
+    let depth = 0;
     let at = start;
     for (;;) {
       this.#step();
@@ -270,18 +285,19 @@ export class JsonScanner {
         const first = this.space(at + 1);
         if (bytes[first] === close) at = first + 1;
         else {
-          if (open.push(close) > MAX_DEPTH) throw tooComplex(`nested more than ${MAX_DEPTH} levels deep`);
+          if (depth === MAX_DEPTH) throw tooComplex(`nested more than ${MAX_DEPTH} levels deep`);
+          open[depth++] = close;
           at = close === CLOSE_BRACE ? this.#behindKey(first) : first;
           isComplete = false;
         }
       } else at = this.#literalEnd(at);
       // Behind a complete value come the ends of containers, then a comma and the next value.
       while (isComplete) {
-        if (open.length === 0) return at;
+        if (depth === 0) return at;
         at = this.space(at);
-        const close = open[open.length - 1]!;
+        const close = open[depth - 1]!;
         if (bytes[at] === close) {
-          open.pop();
+          depth--;
           at++;
           continue;
         }
@@ -400,6 +416,18 @@ function isDigit(byte: number | undefined): boolean {
 
 function isOfLiteral(byte: number | undefined): boolean {
   return byte !== undefined && byte > 0x20 && byte !== COMMA && byte !== CLOSE_BRACE && byte !== CLOSE_BRACKET;
+}
+
+/** The end of the string that starts there, of pairs of start and end in their order. Binary search: O(log pairs). */
+function endOf(strings: readonly number[], start: number): number | undefined {
+  let first = 0;
+  let last = strings.length / 2;
+  while (first < last) {
+    const middle = (first + last) >> 1;
+    if (strings[2 * middle]! < start) first = middle + 1;
+    else last = middle;
+  }
+  return strings[2 * first] === start ? strings[2 * first + 1] : undefined;
 }
 
 function invalidJson(): WarmpathError {

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
+import { OpenTable } from '../observe/open-table.js';
 
 /** A tenant on its own may fill all of the memory for bodies but this part, so that another one finds room at once. */
 const NEWCOMERS_PART = 1 / 8;
@@ -81,7 +82,7 @@ const FIRST_BYTES = 16_384;
 export class RequestBodies {
   readonly #options: RequestBodiesOptions;
   /** Bodies that have not come completely. */
-  readonly #incomplete = new Set<BodyReader>();
+  readonly #incomplete = new OpenTable<BodyReader>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: RequestBodiesOptions) {
@@ -96,19 +97,20 @@ export class RequestBodies {
    * `WARMPATH_CLIENT_CLOSED`.
    */
   receive(request: IncomingMessage, tenant: string, done: BodyListener): void {
+    let number = 0;
     const over: BodyListener = (error, body) => {
-      this.#incomplete.delete(reader);
+      this.#incomplete.delete(number);
       done(error, body);
     };
     const reader = new BodyReader(request, tenant, this.#options, over);
     if (!reader.start()) return;
-    this.#incomplete.add(reader);
+    number = this.#incomplete.add(reader);
     // One timer for all: a timer for each would cost more than receiving a small body.
     this.#timer ??= setInterval(() => this.#checkPace(), this.#options.stallMs).unref();
   }
 
   #checkPace(): void {
-    for (const reader of [...this.#incomplete]) reader.checkPace();
+    for (const reader of this.#incomplete.values()) reader.checkPace();
     if (this.#incomplete.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;

@@ -1,12 +1,11 @@
 import { hash } from 'node:crypto';
+import { type RecencyLinks, RecencyList } from '@warmpath/core';
 
 /** What is kept of one tenant. */
 interface Share<Value> {
   readonly tenant: string;
   readonly entries: Map<string, Entry<Value>>;
-  /** The ends of the list in the order of use. */
-  oldest: Entry<Value> | undefined;
-  newest: Entry<Value> | undefined;
+  readonly byUse: RecencyList<Entry<Value>>;
   bytes: number;
   /** The number of its last use. */
   usedAt: number;
@@ -14,17 +13,11 @@ interface Share<Value> {
   place: number;
 }
 
-/**
- * An entry in the list of its tenant. The order of the Map would do, but whoever looks for the first entry of a Map
- * passes the places of those that were deleted before it.
- */
-interface Entry<Value> {
+interface Entry<Value> extends RecencyLinks<Entry<Value>> {
   readonly share: Share<Value>;
   readonly key: string;
   readonly value: Value;
   bytes: number;
-  older: Entry<Value> | undefined;
-  newer: Entry<Value> | undefined;
 }
 
 /** Characters of a key from which on its digest is kept instead: a client may choose names of any length. */
@@ -79,10 +72,7 @@ export class TenantCache<Value> {
   get(tenant: string, key: string): Value | undefined {
     const entry = this.#find(tenant, keptKey(key));
     if (entry === undefined) return undefined;
-    if (entry.newer !== undefined) {
-      unlink(entry);
-      append(entry);
-    }
+    entry.share.byUse.use(entry);
     this.#use(entry.share);
     return entry.value;
   }
@@ -100,7 +90,7 @@ export class TenantCache<Value> {
     const share = this.#shares.get(tenant) ?? this.#open(tenant);
     const entry: Entry<Value> = { share, key: kept, value, bytes, older: undefined, newer: undefined };
     share.entries.set(kept, entry);
-    append(entry);
+    share.byUse.add(entry);
     this.#size++;
     this.#grow(share, bytes);
     this.#use(share);
@@ -135,22 +125,21 @@ export class TenantCache<Value> {
   #remove(entry: Entry<Value>): void {
     const { share } = entry;
     share.entries.delete(entry.key);
-    unlink(entry);
+    share.byUse.remove(entry);
     this.#size--;
     this.#grow(share, -entry.bytes);
     if (share.entries.size === 0) this.#close(share);
   }
 
   #shrink(): void {
-    while (this.#bytes > this.#maxBytes) this.#remove(this.#heap[0]!.oldest!);
+    while (this.#bytes > this.#maxBytes) this.#remove(this.#heap[0]!.byUse.oldest!);
   }
 
   #open(tenant: string): Share<Value> {
     const share: Share<Value> = {
       tenant,
       entries: new Map(),
-      oldest: undefined,
-      newest: undefined,
+      byUse: new RecencyList(),
       bytes: 0,
       usedAt: 0,
       place: this.#heap.length,
@@ -212,25 +201,6 @@ export class TenantCache<Value> {
 
 function losesBefore(one: Share<unknown>, other: Share<unknown>): boolean {
   return one.bytes > other.bytes || (one.bytes === other.bytes && one.usedAt < other.usedAt);
-}
-
-/** Puts an entry at the end of its tenant's list. */
-function append<Value>(entry: Entry<Value>): void {
-  const { share } = entry;
-  entry.older = share.newest;
-  if (share.newest === undefined) share.oldest = entry;
-  else share.newest.newer = entry;
-  share.newest = entry;
-}
-
-function unlink<Value>(entry: Entry<Value>): void {
-  const { share, older, newer } = entry;
-  if (older === undefined) share.oldest = newer;
-  else older.newer = newer;
-  if (newer === undefined) share.newest = older;
-  else newer.older = older;
-  entry.older = undefined;
-  entry.newer = undefined;
 }
 
 function entryBytes(kept: string, valueBytes: number): number {

@@ -1,0 +1,53 @@
+/** The places of an object in a `RecencyList`, which alone writes them. */
+export interface RecencyLinks<Item> {
+  older: Item | undefined;
+  newer: Item | undefined;
+}
+
+/**
+ * Objects in the order of their last use, each in one list at most. A Map has such an order as well, but to keep it an
+ * entry is taken out and put back, and whoever looks for the first one passes the places of all that were taken out
+ * before it. All O(1), without an allocation.
+ */
+export class RecencyList<Item extends RecencyLinks<Item>> {
+  #oldest: Item | undefined;
+  #newest: Item | undefined;
+
+  /** The least recently used one. */
+  get oldest(): Item | undefined {
+    return this.#oldest;
+  }
+
+  /** Takes in an object that is in no list; it counts as used now. */
+  add(item: Item): void {
+    item.older = this.#newest;
+    item.newer = undefined;
+    if (this.#newest === undefined) this.#oldest = item;
+    else this.#newest.newer = item;
+    this.#newest = item;
+  }
+
+  /** Takes out an object of this list. */
+  remove(item: Item): void {
+    const { older, newer } = item;
+    if (older === undefined) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === undefined) this.#newest = older;
+    else newer.older = older;
+    // Nothing that is gone may keep others alive.
+    item.older = undefined;
+    item.newer = undefined;
+  }
+
+  /** An object of this list is used now. */
+  use(item: Item): void {
+    if (item.newer === undefined) return;
+    this.remove(item);
+    this.add(item);
+  }
+
+  clear(): void {
+    this.#oldest = undefined;
+    this.#newest = undefined;
+  }
+}
