@@ -14,44 +14,44 @@ import type { VisibleDocuments } from './session/sent-turn.js';
 export interface ArrangeRequest {
   /** In retrieval order (see `prepareDocuments`). */
   readonly documents: readonly Document[];
-  readonly preamble?: Preamble;
+  readonly preamble?: Preamble | undefined;
   /** A policy's name, or a policy of one's own. Default `foresight`. */
-  readonly policy?: PolicyName | OrderingPolicy;
+  readonly policy?: PolicyName | OrderingPolicy | undefined;
   /** Places a document may move from its retrieval rank. */
-  readonly maxShift?: number;
+  readonly maxShift?: number | undefined;
   /**
    * Tokens that each place costs by which a document moves: `greedy`, `exact` and `foresight` take the order that saves
    * most above that. From 0 to 1,000,000,000; default 0. `warmpath lab eval --shift-prices` finds the one that keeps
    * your answers.
    */
-  readonly shiftPrice?: number;
+  readonly shiftPrice?: number | undefined;
   /** Ids of documents that keep their place. */
-  readonly pin?: readonly string[];
+  readonly pin?: readonly string[] | undefined;
   /**
    * Whether to state the retrieval order in a hint when it changed. Default true: then `greedy`, `exact` and
    * `foresight` change an order only if that saves more tokens than its hint takes.
    */
-  readonly hints?: boolean;
+  readonly hints?: boolean | undefined;
   /**
    * The documents of requests that are known to be waiting for the same engine behind the same preamble, in the order
    * they will be served, so that `foresight` can leave a prefix they share. At most the first 64 are looked at; other
    * policies ignore them.
    */
-  readonly waiting?: readonly (readonly Document[])[];
+  readonly waiting?: readonly (readonly Document[])[] | undefined;
   /**
    * What the conversation holds already (`recallHistory`): a document whose full text stands there becomes a reference.
    * Left out, nothing is taken out, not even a text that comes twice.
    */
-  readonly visible?: VisibleDocuments;
+  readonly visible?: VisibleDocuments | undefined;
   /** Set false to send documents again that `visible` holds. Labels still never name two texts. Default true. */
-  readonly deduplicate?: boolean;
+  readonly deduplicate?: boolean | undefined;
   /**
    * What the prompt shows before its documents (`shownBlocks`): parts of a document that stand there, letter by letter,
    * become references. Left out, every document that is sent is sent whole.
    */
-  readonly shown?: Pick<SeenBlocks, 'shorten'>;
+  readonly shown?: Pick<SeenBlocks, 'shorten'> | undefined;
   /** Carried into the trace: what `prepareDocuments` mended. */
-  readonly warnings?: readonly Warning[];
+  readonly warnings?: readonly Warning[] | undefined;
 }
 
 /**
@@ -126,11 +126,11 @@ export type Outcome =
       readonly arrangement: ServedRequest;
       readonly now: number;
       /** The engine's own count, when it reports one. */
-      readonly promptTokens?: number;
-      readonly cachedTokens?: number;
-      readonly answerTokens?: number;
+      readonly promptTokens?: number | undefined;
+      readonly cachedTokens?: number | undefined;
+      readonly answerTokens?: number | undefined;
       /** Time to the first token, only where the engine had nothing else under way (`TtftFeedback`). */
-      readonly ttftMs?: number;
+      readonly ttftMs?: number | undefined;
     }
   /** Another gateway sent it to the same engine, a moment ago. */
   | { readonly kind: 'heard'; readonly arrangement: ServedRequest; readonly now: number }

@@ -14,7 +14,7 @@ import type { WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
   /** Where the switches of the order stand in the caller's input, for error paths; none by default. */
-  readonly switchesPath?: string;
+  readonly switchesPath?: string | undefined;
 }
 
 /**
@@ -61,15 +61,14 @@ function withSwitches(
   const shiftPrice = readShiftPrice(input['shiftPrice'], pathOf('shiftPrice'));
   const pin = readPin(input['pin'], documents, pathOf('pin'));
   const hints = readHints(input['hints'], pathOf('hints'));
-  return {
-    documents,
-    warnings,
-    ...(policy !== undefined && { policy }),
-    ...(maxShift !== undefined && { maxShift }),
-    ...(shiftPrice !== undefined && { shiftPrice }),
-    ...(pin !== undefined && { pin }),
-    ...(hints !== undefined && { hints }),
-  };
+  // What is absent stays absent, for callers who spread this over defaults of their own.
+  const request: { -readonly [Field in keyof ArrangeRequest]: ArrangeRequest[Field] } = { documents, warnings };
+  if (policy !== undefined) request.policy = policy;
+  if (maxShift !== undefined) request.maxShift = maxShift;
+  if (shiftPrice !== undefined) request.shiftPrice = shiftPrice;
+  if (pin !== undefined) request.pin = pin;
+  if (hints !== undefined) request.hints = hints;
+  return request;
 }
 
 /** The policy of that name. Error: `WARMPATH_UNKNOWN_POLICY`, which names the nearest known policy. */

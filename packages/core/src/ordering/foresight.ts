@@ -83,7 +83,7 @@ export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPER
     arrange(context, view, now) {
       if (view.slots !== undefined) return slots.plan(context, view, view.slots, maxOperations);
       const { ordering, cutShort } = planner.plan(context, view);
-      if (ordering !== undefined) return { ...ordering, ...(cutShort && { cutShort }) };
+      if (ordering !== undefined) return cutShort === undefined ? ordering : { ...ordering, cutShort };
       const exactly = (cutShort === undefined ? exact : exactBehindPlan).arrange(context, view, now);
       return exactly.cutShort === undefined && cutShort !== undefined ? { ...exactly, cutShort } : exactly;
     },

@@ -87,7 +87,7 @@ export class DocumentCache {
     const size = (position: number): number => elements[position]!.end - elements[position]!.start;
     const list = { length: elements.length, read, size };
     const request = yield* requestSteps(list, switches as Record<string, unknown>, {
-      ...options,
+      switchesPath: options.switchesPath,
       limits: { maxDocuments: limits.documents, maxContentLength: limits.documentLength },
       template,
       memo: {

@@ -88,9 +88,17 @@ export class InsertedDocuments {
   }
 
   /** The request with the configured policy, hints, bound on moves and price of moves where it does not say. */
-  withDefaults(request: ArrangeRequest): ArrangeRequest {
-    const { policy, hints, maxShift, shiftPrice } = this.#config.arrange;
-    return { policy, hints, shiftPrice, ...(maxShift !== undefined && { maxShift }), ...request };
+  withDefaults({ documents, warnings, policy, maxShift, shiftPrice, pin, hints }: ArrangeRequest): ArrangeRequest {
+    const { arrange } = this.#config;
+    return {
+      documents,
+      warnings,
+      policy: policy ?? arrange.policy,
+      maxShift: maxShift ?? arrange.maxShift,
+      shiftPrice: shiftPrice ?? arrange.shiftPrice,
+      pin,
+      hints: hints ?? arrange.hints,
+    };
   }
 
   /**
@@ -114,22 +122,29 @@ export class InsertedDocuments {
     // A part is replaced by a hint, or not at all.
     const looksAtParts =
       deduplicate && request.documents.length > 0 && request.hints !== false && (parsed.blocks ?? session.blocks);
+    const shown = looksAtParts ? shownBlocks(known, prompt.view(0).messages, arrange) : undefined;
+    const { documents, warnings, policy, maxShift, shiftPrice, pin, hints } = request;
     const asked = {
-      ...request,
+      documents,
+      preamble: this.preamble(parsed, messages, known),
+      policy,
+      maxShift,
+      shiftPrice,
+      pin,
+      hints,
       visible: known.visible,
       deduplicate,
-      ...(looksAtParts && { shown: shownBlocks(known, prompt.view(0).messages, arrange) }),
+      shown,
+      warnings,
     };
     const supplied = history === undefined ? '' : suppliedHash(asked, arrange, promptScope(parsed));
     const repeated = history === undefined ? undefined : repeatedTurn(known, supplied);
-    const preamble = this.preamble(parsed, messages, known);
-    const policy = repeated === undefined ? asked.policy : repeatedOrder(repeated, nameOf(asked.policy));
     return {
       kind: 'inserted',
       parsed,
       prompt,
       viewed,
-      request: { ...asked, preamble, ...(policy !== undefined && { policy }) },
+      request: repeated === undefined ? asked : { ...asked, policy: repeatedOrder(repeated, nameOf(policy)) },
       history: known,
       isNamed: history !== undefined,
       supplied,

@@ -97,7 +97,7 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
           return plain(call, undefined, undefined);
         }
         return traced(gateway, exchange, 'documents', () =>
-          slices.run(documentSteps(gateway, call, { ...read, history, search }), isUnwanted),
+          slices.run(documentSteps(gateway, call, stepsOf(read, history, search)), isUnwanted),
         );
       }),
     );
@@ -105,6 +105,10 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
   } catch (error) {
     return refused(gateway, call, error);
   }
+}
+
+function stepsOf({ parsed, asked, prompt }: ReadRequest, history: Steps['history'], search: Steps['search']): Steps {
+  return { parsed, asked, prompt, history, search };
 }
 
 /** What the request asks for. */

@@ -1,5 +1,6 @@
 import { ConcurrencyLimiter, type Document, type Preamble, type SentRequest, WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
+import { TenantCounts } from '../observe/tenant-counts.js';
 import { type ColdPrefix, LeadingPrompts } from './leading-prompts.js';
 import { type Dispatch, type EnginePlace, TenantQueue, type Waiting } from './tenant-queue.js';
 
@@ -52,7 +53,7 @@ export class DispatchQueue {
   readonly #places: PlaceParts;
   /** Only tenants with waiting requests, in turn. */
   readonly #tenants = new Map<string, TenantQueue>();
-  readonly #underWayOf = new Map<string, number>();
+  readonly #underWayOf = new TenantCounts();
   /** Whose the latest request is, when it came, and when the latest one before it of any other tenant. */
   #latest: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
@@ -80,9 +81,7 @@ export class DispatchQueue {
       leading: this.#leading,
       begun: (hasLed) => this.#mayGoOn(hasLed),
       over: (tenant, hasLed) => {
-        const left = this.#underWayOf.get(tenant)! - 1;
-        if (left > 0) this.#underWayOf.set(tenant, left);
-        else this.#underWayOf.delete(tenant);
+        this.#underWayOf.add(tenant, -1);
         this.#mayGoOn(hasLed);
       },
     };
@@ -200,7 +199,7 @@ export class DispatchQueue {
    */
   #mayStart(tenant: string): boolean {
     const { inFlight } = this.#limiter;
-    const own = this.#underWayOf.get(tenant) ?? 0;
+    const own = this.#underWayOf.get(tenant);
     if (this.#hasRoom) {
       const kept = this.#max < LEAST_SHARED_PLACES ? 0 : Math.max(1, Math.floor(KEPT_SHARE * this.#max));
       return inFlight < this.#max - kept || own < Math.max(1, Math.floor(this.#max / this.#tenantsAbout(tenant)));
@@ -212,23 +211,21 @@ export class DispatchQueue {
 
   /** Whether one tenant has more than half of what is under way, and not just one request. */
   get #isUnevenlyShared(): boolean {
-    const least = Math.max(2, this.#limiter.inFlight / 2 + 0.5);
-    for (const own of this.#underWayOf.values()) if (own >= least) return true;
-    return false;
+    return this.#underWayOf.someHas(Math.max(2, this.#limiter.inFlight / 2 + 0.5));
   }
 
   /** Whether nobody waits who goes before this tenant: its first request goes before further ones of others. */
   #isNext(tenant: string): boolean {
     if (this.#depth === 0) return true;
-    if (this.#underWayOf.has(tenant)) return false;
+    if (this.#underWayOf.get(tenant) > 0) return false;
     const next = this.#nextTenant();
-    return next === undefined || this.#underWayOf.has(next);
+    return next === undefined || this.#underWayOf.get(next) > 0;
   }
 
   /** Tenants that have requests here, and one more for any that has come of late; `tenant` is among them. */
   #tenantsAbout(tenant: string): number {
     let count = this.#underWayOf.size;
-    for (const waiting of this.#tenants.keys()) if (!this.#underWayOf.has(waiting)) count++;
+    for (const waiting of this.#tenants.keys()) if (this.#underWayOf.get(waiting) === 0) count++;
     return Math.max(count, this.#parts.now() < this.#aloneAt(tenant) ? 2 : 1);
   }
 
@@ -288,7 +285,7 @@ export class DispatchQueue {
     let fewest = Number.POSITIVE_INFINITY;
     for (const [tenant, queue] of this.#tenants) {
       if (queue.ready === 0) continue;
-      const underWay = this.#underWayOf.get(tenant) ?? 0;
+      const underWay = this.#underWayOf.get(tenant);
       if (underWay >= fewest) continue;
       next = tenant;
       fewest = underWay;
@@ -365,7 +362,7 @@ export class DispatchQueue {
     }
     this.#lastStart = now;
     const sent = this.#limiter.sent(now, tells);
-    this.#underWayOf.set(tenant, (this.#underWayOf.get(tenant) ?? 0) + 1);
+    this.#underWayOf.add(tenant, 1);
     dispatch.start(queuedMs, new GivenPlace(tenant, sent, this.#places));
   }
 

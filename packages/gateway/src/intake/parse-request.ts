@@ -126,18 +126,23 @@ export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestCont
   if (!isNamed && context.all !== true && !SIGNS.some((sign) => sign.isIn(bytes))) return undefined;
   const body = new BodyView(bytes);
   const given = body.parse('warmpath');
-  const { bypass, session, forgotten, ...asked } = readSwitches(given);
+  const asked = readSwitches(given);
+  const { bypass } = asked;
   const documents = bypass ? undefined : documentsOf(body);
   const identity = context.original === undefined ? body : new BodyView(context.original);
+  // Member by member, as everywhere on the way of each request: V8 makes a class of objects of its own for each object
+  // that is spread out of a rest, and these stay until a full collection.
   return {
-    ...asked,
     api,
     body,
     model: modelOf(body),
     bypass,
     documents,
-    // What is sent as it came lacks nothing that it had.
-    conversation: conversationOf(identity, { ...context, given: session, forgotten: bypass ? 'mark' : forgotten }),
+    switches: asked.switches,
+    recognise: asked.recognise,
+    deduplicate: asked.deduplicate,
+    blocks: asked.blocks,
+    conversation: conversationOf(identity, context, asked),
     ownFields: body.without(bypass ? BYPASS_FIELDS : OWN_FIELDS),
   };
 }
@@ -177,12 +182,8 @@ function documentsOf(body: BodyView): ByteSpan | undefined {
  */
 function conversationOf(
   body: BodyView,
-  {
-    headers,
-    endUser,
-    given,
-    forgotten,
-  }: RequestContext & { readonly given: string | undefined; readonly forgotten: 'refuse' | 'mark' | undefined },
+  { headers, endUser }: RequestContext,
+  { session: given, forgotten, bypass }: Switches,
 ): NamedConversation | undefined {
   const header = headers[SESSION_HEADER];
   const cacheKey = body.string('prompt_cache_key');
@@ -192,7 +193,8 @@ function conversationOf(
   return {
     session,
     user: endUser ?? endUserOf(body),
-    forgotten: forgotten ?? (explicit === undefined ? 'mark' : 'refuse'),
+    // What is sent as it came lacks nothing that it had.
+    forgotten: bypass ? 'mark' : (forgotten ?? (explicit === undefined ? 'mark' : 'refuse')),
   };
 }
 
@@ -243,12 +245,14 @@ function readSwitches(value: unknown): Switches {
     if (!SWITCHES.includes(key))
       throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
   }
-  const { session, forgotten, deduplicate, blocks, bypass, recognise, ...switches } = value as Record<string, unknown>;
+  const given = value as Record<string, unknown>;
+  const { session, forgotten, deduplicate, blocks, bypass, recognise, policy, hints, maxShift, shiftPrice, pin } =
+    given;
   if (session !== undefined && session !== null && typeof session !== 'string') {
     throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
   }
   return {
-    switches,
+    switches: { policy, hints, maxShift, shiftPrice, pin },
     bypass: readBoolean(bypass, 'bypass') ?? false,
     session: typeof session === 'string' ? readName(session, 'warmpath.session') : undefined,
     forgotten: readOneOf(['refuse', 'mark'] as const, forgotten, 'forgotten'),

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { OpenTable } from '../observe/open-table.js';
+import { TenantCounts } from '../observe/tenant-counts.js';
 
 /** A tenant on its own may fill all of the memory for bodies but this part, so that another one finds room at once. */
 const NEWCOMERS_PART = 1 / 8;
@@ -13,7 +14,7 @@ const TENANT_PART = 1 / 2;
  */
 export class BodyMemory {
   readonly maxBytes: number;
-  readonly #tenants = new Map<string, number>();
+  readonly #tenants = new TenantCounts();
   #bytes = 0;
 
   constructor(maxBytes: number) {
@@ -33,7 +34,7 @@ export class BodyMemory {
   /** Error: `WARMPATH_OVERLOADED` where it does not fit, or is more than a tenant may have. */
   reserve(tenant: string, bytes: number): void {
     if (bytes === 0) return;
-    const own = this.#tenants.get(tenant) ?? 0;
+    const own = this.#tenants.get(tenant);
     const isAlone = own === this.#bytes;
     const ownMost = own === 0 ? this.maxBytes : this.maxBytes * (isAlone ? 1 - NEWCOMERS_PART : TENANT_PART);
     if (this.#bytes + bytes > this.maxBytes || own + bytes > ownMost) {
@@ -41,15 +42,13 @@ export class BodyMemory {
         detail: `The bodies of requests under way take ${this.#bytes} bytes${own < this.#bytes ? `, ${own} of them yours` : ''} (\`limits.memoryBytes\` is the limit of all).`,
       });
     }
-    this.#tenants.set(tenant, own + bytes);
+    this.#tenants.add(tenant, bytes);
     this.#bytes += bytes;
   }
 
   release(tenant: string, bytes: number): void {
     if (bytes === 0) return;
-    const left = this.#tenants.get(tenant)! - bytes;
-    if (left === 0) this.#tenants.delete(tenant);
-    else this.#tenants.set(tenant, left);
+    this.#tenants.add(tenant, -bytes);
     this.#bytes -= bytes;
   }
 }

@@ -48,19 +48,12 @@ export class EngineCounts {
     return Math.round(counted / this.#factor);
   }
 
-  /**
-   * What became of a prompt as the knowledge tree compares it: in estimated tokens. What the engine did not count is
-   * left out.
-   */
-  outcome({ promptTokens, cachedTokens, answerTokens }: EngineTokens): {
-    readonly promptTokens?: number;
-    readonly cachedTokens?: number;
-    readonly answerTokens?: number;
-  } {
+  /** What became of a prompt as the knowledge tree compares it: in estimated tokens. */
+  outcome({ promptTokens, cachedTokens, answerTokens }: EngineTokens): EngineTokens {
     return {
-      ...(promptTokens !== undefined && { promptTokens: this.toEstimatedTokens(promptTokens) }),
-      ...(cachedTokens !== undefined && { cachedTokens: this.toEstimatedTokens(cachedTokens) }),
-      ...(answerTokens !== undefined && { answerTokens: this.toEstimatedTokens(answerTokens) }),
+      promptTokens: promptTokens && this.toEstimatedTokens(promptTokens),
+      cachedTokens: cachedTokens && this.toEstimatedTokens(cachedTokens),
+      answerTokens: answerTokens && this.toEstimatedTokens(answerTokens),
     };
   }
 

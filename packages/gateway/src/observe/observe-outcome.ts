@@ -78,16 +78,20 @@ function observeAnswer(
     exchange.promptTokens = usage.promptTokens;
     exchange.cachedTokens = counts.cachedTokens(usage);
   }
-  const { ttftMs } = exchange;
   // The counts are of the whole prompt: they belong to the path that goes farthest into it.
-  const counted = {
-    ...counts.outcome({ ...exchange, answerTokens: completionTokens }),
-    // Beside others, or behind them, a time says nothing of what was cached.
-    ...(ttftMs !== undefined && isAlone && { ttftMs }),
-  };
+  const { promptTokens, cachedTokens, answerTokens } = counts.outcome({
+    promptTokens: exchange.promptTokens,
+    cachedTokens: exchange.cachedTokens,
+    answerTokens: completionTokens,
+  });
+  // Beside others, or behind them, a time says nothing of what was cached.
+  const ttftMs = isAlone ? exchange.ttftMs : undefined;
   for (const [place, arrangement] of arrangements.entries()) {
     const isLast = place === arrangements.length - 1;
-    observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);
+    const outcome = isLast
+      ? ({ kind: 'completed', arrangement, now, promptTokens, cachedTokens, answerTokens, ttftMs } as const)
+      : ({ kind: 'completed', arrangement, now } as const);
+    observe(outcome, history);
   }
   if (engine.kvResidency !== undefined)
     followTokens(gateway, engine.kvResidency, { engine, call, prompt, sent }, history);

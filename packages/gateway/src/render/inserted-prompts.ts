@@ -78,13 +78,13 @@ export class InsertedPrompts {
   /** What changes in the body where documents stand in this order, and what is to be remembered of that. O(prompt). */
   render(asked: InsertedRequest, arrangement: Arrangement, state: TenantModel): ArrangedInsertion {
     const { fellBack } = arrangement.trace;
-    const isFallback = {
-      fallback: fellBack && ('retrieval' as const),
-      defect: fellBack && new WarmpathError(fellBack),
-    };
-    return asked.prompt === undefined
-      ? { ...this.#renderCompletion(asked, arrangement), ...isFallback }
-      : { ...this.#renderChat(asked, asked.prompt, arrangement, state), ...isFallback };
+    const { edits, turn, estimatedTokens } =
+      asked.prompt === undefined
+        ? this.#renderCompletion(asked, arrangement)
+        : this.#renderChat(asked, asked.prompt, arrangement, state);
+    const fallback = fellBack && ('retrieval' as const);
+    const defect = fellBack && new WarmpathError(fellBack);
+    return { edits, arrangement, turn, estimatedTokens, fallback, defect };
   }
 
   /**
@@ -112,8 +112,10 @@ export class InsertedPrompts {
     state: TenantModel,
   ) {
     const { arrange } = this.#config;
+    const { layout, template, wording } = arrange;
     const { messages } = viewed;
-    const own = turnEdits(history, messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
+    const options = { layout, template, wording, documentsText: DOCUMENTS_PLACE };
+    const own = turnEdits(history, messages, arrangement, options);
     const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
     const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
     const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: isNamed, state });
@@ -128,7 +130,6 @@ export class InsertedPrompts {
         ));
     return {
       edits: insertDocuments(prompt, viewed, edits, text, places?.marks),
-      arrangement,
       turn,
       estimatedTokens:
         turn === undefined
@@ -149,7 +150,6 @@ export class InsertedPrompts {
     const tokens = arrangement.documents.reduce((sum, document) => sum + document.tokens, 0);
     return {
       edits,
-      arrangement,
       turn: undefined,
       estimatedTokens:
         tokens +

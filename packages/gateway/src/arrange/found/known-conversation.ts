@@ -120,6 +120,6 @@ function alone(body: MessageBytes): MessageBytes {
   return bytes.length === bytes.buffer.byteLength ? body : { bytes: ownBytes(bytes), open };
 }
 
-function marked(checkpoint: Omit<Checkpoint, 'mark'>): Checkpoint {
-  return { ...checkpoint, mark: checkpoint.prompt.sent?.seen.mark() };
+function marked({ end, sentEnd, prompt }: Omit<Checkpoint, 'mark'>): Checkpoint {
+  return { end, sentEnd, prompt, mark: prompt.sent?.seen.mark() };
 }

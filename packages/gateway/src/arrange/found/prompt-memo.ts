@@ -113,11 +113,11 @@ export class PromptMemo {
 
   /** A request went out of which nothing was known. */
   keep(scope: MemoScope, kept: KeptPrompt, now: number): void {
-    const { given, sent, ...checkpoint } = kept;
+    const { given, sent, end, sentEnd, prompt } = kept;
     const ends = firstMessages(given.bytes, scope.api.conversation, FIRST_MESSAGES)!.ends;
     const key = keysOf(scope, given, ends).at(-1);
     if (key === undefined) return;
-    const conversation = new KnownConversation(given, sent, checkpoint);
+    const conversation = new KnownConversation(given, sent, { end, sentEnd, prompt });
     if (this.#isTooLarge(conversation)) return;
     const { tenant } = scope;
     const group = this.#groups.get(tenant, key) ?? { tenant, key, entries: [] };
@@ -132,8 +132,8 @@ export class PromptMemo {
   goOn({ conversation, group }: KnownBody, kept: KeptPrompt, now: number): void {
     const entry = group.entries.find((each) => each.conversation === conversation);
     if (entry === undefined) return;
-    const { given, sent, ...next } = kept;
-    conversation.goOn(given, sent, next);
+    const { given, sent, end, sentEnd, prompt } = kept;
+    conversation.goOn(given, sent, { end, sentEnd, prompt });
     use(group, entry, now);
     if (this.#isTooLarge(conversation)) group.entries.pop();
     this.#shorten(group);

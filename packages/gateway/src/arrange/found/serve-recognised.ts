@@ -9,6 +9,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/kv-residency.js';
 import type { Gateway } from '../../gateway.js';
+import type { Exchange } from '../../observe/exchange.js';
 import type { TenantModel } from '../../observe/served-histories.js';
 import { traced } from '../../observe/tracing.js';
 import type { ArrangedPrompt } from '../arranged-prompt.js';
@@ -49,7 +50,7 @@ export function arrangeFound(
 ): ArrangedPrompt {
   const { tenant, found, history } = waiting;
   const state = gateway.histories.of(engine, tenant, found.request.model);
-  const placed = inPlace(gateway, engine, { ...waiting, exchange: request.exchange }, state);
+  const placed = inPlace(gateway, engine, waiting, state, request.exchange);
   note(request, placed, (arrangement) => predictedTokens(state, arrangement));
   return {
     body: placed.sent.body,
@@ -95,27 +96,46 @@ interface PlacedRequest {
   readonly sent: SentBody;
 }
 
+const NONE: readonly never[] = [];
+
 /** Every engine caches prompts of so many bytes. */
 const LONG_PROMPT_BYTES = 65_536;
 
 function inPlace(
   gateway: Gateway,
   { queue }: Engine,
-  waiting: FoundRequest & Pick<FastifyRequest, 'exchange'>,
+  waiting: FoundRequest,
   state: TenantModel,
+  exchange: Exchange,
 ): PlacedRequest {
   const now = gateway.now();
-  const { tenant, switches, exchange } = waiting;
+  const { tenant, switches } = waiting;
   const found = canResume(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
   // What another request put behind there is taken back, so that this one can go on.
   if (found.known?.cut.isLonger === true) found.known.conversation.rewind(found.known.checkpoint);
   const before = found.known?.checkpoint.prompt;
   const promptTokens = () => estimateTokensOfBytes(found.searched.body.subarray(0, LONG_PROMPT_BYTES));
+  const { deduplicate, blocks, location, orderHint, orders } = optionsOf(gateway, waiting);
   const options: InPlaceOptions = {
-    ...optionsOf(gateway, waiting),
-    arrange: (block) => {
-      const others = block.preamble === undefined ? [] : queue.waitingBehind(block.preamble, tenant);
-      const asked = { ...switches, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
+    tenant,
+    deduplicate,
+    blocks,
+    location,
+    orderHint,
+    orders,
+    arrange: ({ documents, preamble, policy }) => {
+      const others = preamble === undefined ? NONE : queue.waitingBehind(preamble, tenant);
+      const asked: ArrangeRequest = {
+        documents,
+        preamble,
+        policy: policy ?? switches.policy,
+        maxShift: switches.maxShift,
+        shiftPrice: switches.shiftPrice,
+        pin: switches.pin,
+        hints: false,
+        waiting: others.length === 0 ? undefined : others,
+        warnings: switches.warnings,
+      };
       return gateway.documents.arrange(asked, state, now, promptTokens);
     },
   };
