@@ -1,7 +1,7 @@
 import { type Arrangement, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
-import { predictedTokens } from '../engines/kv-residency.js';
+import { predictedTokens } from '../engines/expected-reuse.js';
 import type { Gateway } from '../gateway.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import type { RecordedBlock } from '../observe/exchange.js';

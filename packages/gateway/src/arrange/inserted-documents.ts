@@ -19,7 +19,7 @@ import {
   type WorkSteps,
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import { mayBeReused } from '../engines/kv-residency.js';
+import { mayBeReused } from '../engines/expected-reuse.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import {
   invalid,

@@ -9,7 +9,7 @@ import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch } from './engine-health.js';
 import { askText, type EngineReport, probeEngine } from './engine-probe.js';
-import { KvResidency } from './kv-residency.js';
+import type { KvResidency } from './kv-residency.js';
 
 /** The engine that is asked. */
 interface AskedEngine {
@@ -209,6 +209,8 @@ export class Engine {
     if (kvEvents === undefined) return engine;
     const changed = (state: 'exact' | 'lost') => parts.changed(engine, { kind: `events-${state}` });
     try {
+      // What reads events takes 2 MB, and few engines publish any.
+      const { KvResidency } = await import('./kv-residency.js');
       engine.#kvResidency = await KvResidency.open(kvEvents, { upstream: engine.upstream, now: parts.now, changed });
     } catch (error) {
       await engine.close();

@@ -10,7 +10,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
-import { predictedTokens } from '../engines/kv-residency.js';
+import { predictedTokens } from '../engines/expected-reuse.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';

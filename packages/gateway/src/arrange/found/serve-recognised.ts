@@ -7,7 +7,7 @@ import {
 } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
-import { predictedTokens } from '../../engines/kv-residency.js';
+import { predictedTokens } from '../../engines/expected-reuse.js';
 import type { Gateway } from '../../gateway.js';
 import type { Exchange } from '../../observe/exchange.js';
 import type { TenantModel } from '../../observe/served-histories.js';
