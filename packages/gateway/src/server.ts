@@ -230,17 +230,42 @@ function logAccess(
   const { route } = line;
   const level = QUIET_ROUTES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
-  // A tenant is a digest of a key, or a name that is nobody else's business.
-  const {
-    requestId,
-    arrivedAt: _arrivedAt,
-    bodyAt: _bodyAt,
-    tenant: _tenant,
-    caller: _caller,
-    trace,
-    ...facts
-  } = exchange;
-  gateway.log[level]({ requestId, traceId: trace?.traceId, method, ...line, ...facts }, 'request');
+  const { status, durationMs } = line;
+  // Neither the tenant, which is a digest of a key or a name that is nobody else's business, nor its end user.
+  const written = {
+    requestId: exchange.requestId,
+    traceId: exchange.trace?.traceId,
+    method,
+    route,
+    status,
+    durationMs,
+    overheadMs: exchange.overheadMs,
+    queuedMs: exchange.queuedMs,
+    retrieval: exchange.retrieval,
+    retrievalWarnings: exchange.retrievalWarnings,
+    failedOpen: exchange.failedOpen,
+    fallback: exchange.fallback,
+    engine: exchange.engine,
+    policy: exchange.policy,
+    conversation: exchange.conversation,
+    warnings: exchange.warnings,
+    errorCode: exchange.errorCode,
+    errorSource: exchange.errorSource,
+    documents: exchange.documents,
+    recognised: exchange.recognised,
+    documentsMoved: exchange.documentsMoved,
+    references: exchange.references,
+    shortened: exchange.shortened,
+    deduplicatedTokens: exchange.deduplicatedTokens,
+    replayedTurns: exchange.replayedTurns,
+    blocks: exchange.blocks,
+    prefix: exchange.prefix,
+    predictedCachedTokens: exchange.predictedCachedTokens,
+    promptTokens: exchange.promptTokens,
+    cachedTokens: exchange.cachedTokens,
+    ttftMs: exchange.ttftMs,
+  };
+  gateway.log[level](written, 'request');
 }
 
 function round(ms: number): number {

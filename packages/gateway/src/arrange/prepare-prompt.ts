@@ -117,7 +117,7 @@ function readRequest(gateway: Gateway, call: Call, isUnwanted: () => boolean): R
   const parsed = parseRequest(body, api, {
     headers: request.headers,
     endUser: request.exchange.caller.endUser,
-    ...(translation !== undefined && { original: request.body as Buffer }),
+    original: translation && (request.body as Buffer),
   });
   return parsed === undefined ? NOTHING_ASKED : gateway.slices.run(readSteps(gateway, call, parsed), isUnwanted);
 }

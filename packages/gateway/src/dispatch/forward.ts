@@ -16,10 +16,10 @@ import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, summaryHeader, 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
   /** Path and query, in place of the client's. */
-  readonly path?: string;
+  readonly path?: string | undefined;
   readonly requestHeaders?: readonly (HeaderOverrides | undefined)[];
   /** What becomes of the engine's response; it goes to the client as it is without one. */
-  readonly body?: ResponseBody;
+  readonly body?: ResponseBody | undefined;
   /** What is read of the answer on its way: nothing by default. */
   readonly reads?: 'nothing' | 'usage' | 'answer';
   /** Called once, when the engine's answer begins and is no error. Must not throw. */

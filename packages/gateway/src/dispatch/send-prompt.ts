@@ -1,5 +1,5 @@
 import type { EngineFailure, RelayResult } from '../answer/relay.js';
-import { UntouchedBody } from '../answer/response-body.js';
+import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, isReadable, modelIn } from '../arrange/prepare-prompt.js';
 import { SourcedAnswer } from '../collections/sourced-answer.js';
@@ -12,7 +12,7 @@ import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
 import { withoutTexts } from '../observe/open-arrangements.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
-import { type ForwardOptions, forward, IDENTITY, promptHeaders } from './forward.js';
+import { forward, IDENTITY, promptHeaders } from './forward.js';
 
 /** What becomes of a prompt that was sent. None of it may throw. */
 export interface SentPromptListener {
@@ -56,7 +56,8 @@ export function sendPrompt(
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
     : prompt.body;
   forward(gateway, engine, call, body, {
-    ...wayBack(call, prompt),
+    path: call.translation && chatApi.path,
+    body: wayBack(call, prompt),
     requestHeaders: [
       promptHeaders(engine, call),
       isRead || call.sources !== undefined ? IDENTITY : undefined,
@@ -121,18 +122,14 @@ function tracedAnswer(
   };
 }
 
-/**
- * A translation goes to where chat completions are served, and its answer back through the translation; to an answer
- * from retrieved passages, its sources are added.
- */
+/** The answer to a translation goes back through it; to an answer from retrieved passages, its sources are added. */
 function wayBack(
   { request, translation, sources, route }: Call,
   { arrangements }: ArrangedPrompt,
-): Pick<ForwardOptions, 'path' | 'body'> {
-  const path = translation && { path: chatApi.path };
-  if (sources === undefined) return { ...path, ...(translation && { body: translation.answer }) };
+): ResponseBody | undefined {
+  if (sources === undefined) return translation?.answer;
   const answer = translation?.answer ?? new UntouchedBody(errorShapeOf(request.url));
-  return { ...path, body: new SourcedAnswer(answer, { api: route, sources, arrangements }) };
+  return new SourcedAnswer(answer, { api: route, sources, arrangements });
 }
 
 /**

@@ -108,7 +108,7 @@ export interface RequestContext {
   /** Whether the body is to be read although it has no sign of the gateway. */
   readonly all?: boolean;
   /** What the client sent, where `bytes` are its translation: only that says who asks. */
-  readonly original?: Buffer;
+  readonly original?: Buffer | undefined;
 }
 
 /**
