@@ -112,7 +112,7 @@ it('the latest requests are those that fit, whatever they hold', () => {
     512 + held.reduce((sum, each) => sum + 256 + 8 * Object.values(each).flat().length, 0);
   fc.assert(
     fc.property(fc.array(asked, { maxLength: 60, size: 'max' }), (rounds) => {
-      const log = new RequestLog(80_000);
+      const log = new RequestLog(40_000);
       const kept: { id: string; bytes: number; sequence: number }[] = [];
       for (const [i, { blocks, back, limit }] of rounds.entries()) {
         const after = Math.max(0, i - back);
@@ -123,7 +123,7 @@ it('the latest requests are those that fit, whatever they hold', () => {
         const expected = kept.filter(({ sequence }) => sequence > after).slice(limit === 0 ? kept.length : -limit);
         const told = log.latest(after, limit).map(({ id, sequence, arrivedAt }) => [id, sequence, arrivedAt]);
         expect(told).toEqual(expected.map(({ id, sequence }) => [id, sequence, Number(id)]));
-        expect(log.bytes).toBeLessThan(80_000);
+        expect(log.bytes).toBeLessThan(40_000);
       }
     }),
   );

@@ -66,9 +66,9 @@ const OUTLINES = 16;
 /** Under which a tenant's are kept. */
 const OUTLINES_KEY = 'outlines';
 /** Parts of the memory for records: outlines, records, and what is known of the latest requests of all tenants. */
-const OUTLINES_PART = 5 / 8;
+const OUTLINES_PART = 1 / 2;
 const RECORDS_PART = 1 / 4;
-const LATEST_PART = 1 / 8;
+const LATEST_PART = 1 / 4;
 /** The most of the latest. */
 const MAX_LATEST = 1_000;
 /** Bytes of a record, of what is said of one block or document in it, and of one piece of an outline. Generous. */
