@@ -262,9 +262,10 @@ describe('building', () => {
   });
 
   it('lets others have their turn within a long search, and throws the reason when it is aborted there', async () => {
-    const vector = new Float32Array(64).fill(0.5);
+    // Several turns of work, on a fast machine as well.
+    const vector = new Float32Array(384).fill(0.5);
     const entries = Array.from({ length: 120_000 }, (_, i) => ({ id: `${i}`, vector }));
-    const index = await buildVectorIndex(entries, { dimension: 64, kind: 'exact' });
+    const index = await buildVectorIndex(entries, { dimension: 384, kind: 'exact' });
     const abort = new AbortController();
     const reason = new Error('gone');
     setImmediate(() => abort.abort(reason));
