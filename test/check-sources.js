@@ -11,7 +11,7 @@ const NOT_YET_CLEAN = [];
 const WIDTH = 120;
 /** A line that is a comment or a part of one, or code with a comment behind it. */
 const COMMENT = /^\s*(?:\/\/|\/?\*)|[;,{}()[\]] \/\/ /;
-const SOURCE = /^(?!.*(?:node_modules|dist|fixtures)\/).*\.(?:ts|js)$/;
+const SOURCE = /^(?!.*(?:node_modules|dist|dist-test|fixtures)\/).*\.(?:ts|js)$/;
 
 const leftOut = NOT_YET_CLEAN.map((name) => `packages/${name}`);
 const folders = readdirSync('packages')

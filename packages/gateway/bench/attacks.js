@@ -7,11 +7,11 @@ import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { describeConfig } from '@warmpath/gateway';
-import { problemsAfterwards } from '../dist-test/attacks/attack.js';
-import { GatewayProcess } from '../dist-test/attacks/gateway-process.js';
-import { LARGE_BODIES } from '../dist-test/attacks/large-bodies.js';
-import { MEMORY } from '../dist-test/attacks/memory.js';
-import { SinkEngine } from '../dist-test/attacks/sink-engine.js';
+import { problemsAfterwards } from '../dist-test/packages/gateway/test/attacks/attack.js';
+import { GatewayProcess } from '../dist-test/packages/gateway/test/attacks/gateway-process.js';
+import { LARGE_BODIES } from '../dist-test/packages/gateway/test/attacks/large-bodies.js';
+import { MEMORY } from '../dist-test/packages/gateway/test/attacks/memory.js';
+import { SinkEngine } from '../dist-test/packages/gateway/test/attacks/sink-engine.js';
 
 const PROGRAM = new URL('gateway-process.js', import.meta.url);
 const WORKER = new URL('health-worker.js', import.meta.url);

@@ -4,8 +4,8 @@
 // how to see it again.
 import { parseArgs } from 'node:util';
 import { MemoryConversationStore, startGateway } from '@warmpath/gateway';
-import { describeReport, isClean, runLeak } from '../dist-test/leak-property.js';
-import { RedisServer } from '../dist-test/redis-server.js';
+import { describeReport, isClean, runLeak } from '../dist-test/packages/gateway/test/leak-property.js';
+import { RedisServer } from '../dist-test/packages/gateway/test/redis-server.js';
 
 const PROGRESS_MS = 2_000;
 
