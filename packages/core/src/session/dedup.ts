@@ -36,8 +36,7 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
       references.push({ document: { ...document, label: same.label, title: same.title }, rank });
       continue;
     }
-    const isTaken = labels.has(document.label) || visible.namesOther(document.label, document);
-    const kept = isTaken ? withFreeLabel(document, hash, labels, visible) : document;
+    const kept = withFreeLabel(document, hash, labels, visible);
     labels.add(kept.label);
     here.set(hash, kept);
     remaining.push(kept);
@@ -54,8 +53,7 @@ export function withFreeLabels(documents: readonly Document[], visible: VisibleD
   const labels = new Set<string>();
   return documents.map((document) => {
     const hash = contentHash(document);
-    const isTaken = labels.has(document.label) || visible.namesOther(document.label, document);
-    const kept = isTaken ? withFreeLabel(document, hash, labels, visible) : document;
+    const kept = withFreeLabel(document, hash, labels, visible);
     labels.add(kept.label);
     return kept;
   });
@@ -99,6 +97,12 @@ function withFreeLabel(
   labels: ReadonlySet<string>,
   visible: VisibleDocuments,
 ): Document {
+  const isTaken = labels.has(document.label) || visible.namesOther(document.label, document);
+  return isTaken ? renamed(document, hash, labels, visible) : document;
+}
+
+/** The document under a label of its own; apart, so that no closure is made for those that need none. */
+function renamed(document: Document, hash: string, labels: ReadonlySet<string>, visible: VisibleDocuments): Document {
   const isTaken = (label: string) => labels.has(label) || visible.namesOther(label, document);
   let label = `${document.label}~${hash.slice(0, LABEL_DIGITS)}`;
   for (let attempt = 2; isTaken(label); attempt++) label = `${document.label}~${hash}-${attempt}`;

@@ -86,7 +86,7 @@ export class RequestLog {
   /** Of each tenant one entry, of its last prompts. */
   readonly #outlines: TenantCache<readonly Outlined[]>;
   /** Rings: request number n, from 0 on, and when it arrived stand at n modulo their length. */
-  readonly #latest: RequestRecord[] = [];
+  readonly #latest: (RequestRecord | undefined)[] = [];
   readonly #arrivals = new Float64Array(MAX_LATEST);
   readonly #maxLatestBytes: number;
   #latestBytes = 0;
@@ -141,7 +141,10 @@ export class RequestLog {
     const hasRoom = () =>
       this.#sequence - this.#first < MAX_LATEST && this.#latestBytes + bytes <= this.#maxLatestBytes;
     while (this.#first < this.#sequence && !hasRoom()) {
-      this.#latestBytes -= recordBytes(this.#latest[this.#first % MAX_LATEST]!);
+      const oldest = this.#first % MAX_LATEST;
+      this.#latestBytes -= recordBytes(this.#latest[oldest]!);
+      // Its place may be far from being taken by another one.
+      this.#latest[oldest] = undefined;
       this.#first++;
     }
     const place = this.#sequence % MAX_LATEST;
