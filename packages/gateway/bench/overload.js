@@ -1,6 +1,7 @@
 // What becomes of a gateway that is offered more than it can do: bodies of 30 KB with 20 documents, sent when their
 // time has come whether or not others were answered, at a multiple of what it does when the same client asks as fast
-// as it answers. Three processes, so that the gateway's processor is its own as far as the machine has one for it.
+// as it answers. Twice: over connections that stay, as load balancers have them, and with a connection for each
+// request. Three processes, so that the gateway's processor is its own as far as the machine has one for it.
 // `node bench/overload.js [--times 2] [--seconds 30] [--deadline 3000] [--json]`, after a build: `--deadline` is what
 // clients wait, in milliseconds. Prints what was measured and a verdict on each bar, and exits with 1 where one is
 // missed.
@@ -42,8 +43,8 @@ const given = bodies().documents;
 let next = 0;
 
 /**
- * As many connections as there are requests without an answer; the one used last is used next. Written for this alone:
- * a client that does more takes longer for each request than the gateway for refusing it.
+ * As many connections as there are requests without an answer; of those that stay the one used last is used next.
+ * Written for this alone: a client that does more takes longer for each request than the gateway for refusing it.
  */
 class Connections {
   #port;
@@ -51,10 +52,12 @@ class Connections {
   #free = [];
   #all = new Set();
 
-  constructor(url) {
+  constructor(url, stay) {
     const { port, host } = new URL(url);
     this.#port = Number(port);
-    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\n`;
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\n${
+      stay ? '' : 'connection: close\r\n'
+    }`;
     this.#heads = new Map(given.map((body) => [body, Buffer.from(`${head}content-length: ${body.length}\r\n\r\n`)]));
   }
 
@@ -71,7 +74,8 @@ class Connections {
         const head = text.slice(0, end).toLowerCase();
         if (text.length < end + 4 + Number(/\r\ncontent-length: (\d+)/.exec(head)[1])) return;
         socket.off('data', received).off('close', ended).off('error', ended);
-        if (!head.includes('\r\nconnection: close')) this.#free.push(socket);
+        if (head.includes('\r\nconnection: close')) socket.destroy();
+        else this.#free.push(socket);
         resolve({ status: Number(head.slice(9, 12)), told: head.includes('\r\nretry-after: ') });
       };
       socket.on('data', received).on('close', ended).on('error', ended);
@@ -154,16 +158,17 @@ function describe(requests) {
   return { count: requests.length, p50Ms: quantile(times, 0.5), p99Ms: quantile(times, 0.99) };
 }
 
-async function measure() {
+async function measure(stay) {
   const engine = await start('upstream-process.js');
   const gateway = await start('gateway-process.js', engine.url);
-  const pool = new Connections(gateway.url);
+  const pool = new Connections(gateway.url, stay);
   await served(pool, WARM_UP_MS);
   const capacity = (await served(pool, CAPACITY_MS)) / (CAPACITY_MS / 1_000);
   const idleMiB = (await usageOf(gateway)).residentBytes / 2 ** 20;
   const overload = await offer(pool, gateway, { perSecond: TIMES * capacity, ms: MS });
   const after = await offer(pool, gateway, { perSecond: AFTERWARDS * capacity, ms: AFTERWARDS_MS });
   pool.destroy();
+  stopAll();
   const accepted = overload.requests.filter(({ status }) => status === 200);
   const refused = overload.requests.filter(({ status, told }) => (status === 429 || status === 503) && told);
   const lastRefusal = Math.max(
@@ -208,25 +213,30 @@ function judge({ accepted, refused, others, recoveryMs, residentMiB }) {
   ];
 }
 
+function print({ capacityPerSecond, offeredPerSecond, accepted, refused, others, missed, residentMiB }, bars) {
+  const ms = ({ count, p50Ms, p99Ms }) =>
+    count === 0 ? 'none' : `${count}, p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms`;
+  console.log(`it does ${capacityPerSecond.toFixed(0)} a second, and is offered ${offeredPerSecond.toFixed(0)}`);
+  console.log(`accepted and answered: ${ms(accepted)}`);
+  console.log(`refused with retry-after: ${ms(refused)}`);
+  console.log(`neither: ${others}; not sent, because too many had no answer: ${missed}`);
+  console.log(`memory: ${residentMiB.idle.toFixed(0)} MiB before, ${residentMiB.most.toFixed(0)} MiB at most`);
+  const rows = bars.map(({ name, value, limit, isMet }) => [name, value, limit, verdict(isMet ? 0 : 1)]);
+  console.log(`${printed({ title: 'Bars', head: ['bar', 'found', 'bar at', 'verdict'], rows })}\n`);
+}
+
 try {
-  const result = await measure();
-  const { accepted, refused, residentMiB: memory } = result;
-  const bars = judge(result);
-  if (values.json) console.log(JSON.stringify({ ...result, bars }));
-  else {
-    const ms = ({ count, p50Ms, p99Ms }) =>
-      count === 0 ? 'none' : `${count}, p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms`;
-    console.log(
-      `it does ${result.capacityPerSecond.toFixed(0)} a second, and is offered ${result.offeredPerSecond.toFixed(0)}`,
-    );
-    console.log(`accepted and answered: ${ms(accepted)}`);
-    console.log(`refused with retry-after: ${ms(refused)}`);
-    console.log(`neither: ${result.others}; not sent, because too many had no answer: ${result.missed}`);
-    console.log(`memory: ${memory.idle.toFixed(0)} MiB before, ${memory.most.toFixed(0)} MiB at most`);
-    const rows = bars.map(({ name, value, limit, isMet }) => [name, value, limit, verdict(isMet ? 0 : 1)]);
-    console.log(printed({ title: 'Bars', head: ['bar', 'found', 'bar at', 'verdict'], rows }));
+  const results = [];
+  for (const connections of ['stay', 'one each']) {
+    const result = await measure(connections === 'stay');
+    const bars = judge(result);
+    results.push({ connections, ...result, bars });
+    if (values.json) continue;
+    console.log(connections === 'stay' ? 'Connections that stay' : 'A connection for each request');
+    print(result, bars);
   }
-  process.exitCode = bars.every(({ isMet }) => isMet) ? 0 : 1;
+  if (values.json) console.log(JSON.stringify(results));
+  process.exitCode = results.every(({ bars }) => bars.every(({ isMet }) => isMet)) ? 0 : 1;
 } finally {
   stopAll();
 }

@@ -92,8 +92,3 @@ export interface Gateway {
   /** True once requests are refused because of it, `server.drainDelayMs` later. */
   draining: boolean;
 }
-
-/** Whether a connection ends with the answer that is sent on it now: at shutdown, and while others wait for one. */
-export function endsConnections({ leaving, shedder }: Gateway): boolean {
-  return leaving || shedder.hasQueue;
-}

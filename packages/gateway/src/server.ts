@@ -5,7 +5,7 @@ import { WarmpathError } from '@warmpath/core';
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { GatewayConfig } from './config/schema.js';
 import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.js';
-import { endsConnections, type Gateway } from './gateway.js';
+import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/prompt-apis.js';
@@ -124,7 +124,7 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   });
   // Relayed answers are written past this, and decide at their head likewise.
   app.addHook('onSend', ({ raw }, reply, _payload, done) => {
-    if (endsConnections(gateway)) reply.header('connection', 'close');
+    if (gateway.leaving) reply.header('connection', 'close');
     const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
     if (!isRefused || raw.complete || isLarge(raw)) {
       done();

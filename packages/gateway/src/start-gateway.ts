@@ -20,7 +20,7 @@ import { Engines } from './engines/engines.js';
 import { Indexer } from './engines/indexer/indexer.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
-import { AcceptDelay } from './intake/accept-delay.js';
+import { AcceptQueue } from './intake/accept-queue.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
 import { newHopName } from './intake/hops.js';
@@ -165,7 +165,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   watchEngines(gateway, parts.onEngine);
   // Workers have the connections, and turns of their own.
   const handles = workers === undefined ? new ListeningHandles(app.server, BACKLOG) : undefined;
-  gateway.shedder.start(new AcceptDelay(app.server, { now: () => performance.now(), waited: () => handles?.open() }));
+  gateway.shedder.start(new AcceptQueue(app.server, { now: () => performance.now(), crowded: () => handles?.open() }));
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {

@@ -5,7 +5,7 @@ import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
-import { endsConnections, type Gateway } from '../gateway.js';
+import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { CORS_HEADERS } from '../intake/cors.js';
@@ -94,7 +94,7 @@ export function ownHeaders(gateway: Gateway, exchange: Exchange): RelayOptions['
       [RESPONSE_HEADERS.requestId]: exchange.requestId,
       [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
     };
-    return endsConnections(gateway) ? { ...own, connection: 'close' } : own;
+    return gateway.leaving ? { ...own, connection: 'close' } : own;
   };
 }
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 
 /** Connections that a turn of the event loop accepts beside the first. */
-const MORE = 7;
+const MORE = 15;
 
 /** The process that sends a handle back. */
 const RETURNING_PROCESS = new URL('../../dist/intake/listening-handles-process.js', import.meta.url);

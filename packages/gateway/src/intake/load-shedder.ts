@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { WarmpathError } from '@warmpath/core';
-import type { AcceptDelay } from './accept-delay.js';
+import type { AcceptQueue } from './accept-queue.js';
 import type { RequestTurns } from './request-turns.js';
 
 /** How the process is at a moment. */
@@ -42,16 +42,15 @@ export interface LoadShedderParts {
 const LONGEST_DELAY_MS = 1_000;
 /** Below this part of it there is room for more, and where it falls by half or more from one look to the next. */
 const RELIEVED_PART = 1 / 4;
-/** New connections that wait for longer are a queue. */
-const QUEUE_MS = 100;
 /**
  * So many that wait together are a burst, and served even if it takes the long wait. Where there are more, a part is
- * refused after the short wait. So much later, in milliseconds, all are.
+ * refused after the short wait: at 14,000 connections a second the kernel's queue of 4,096 is full 0.2 s after it. So
+ * much later, in milliseconds, all are.
  */
 const BURST = 800;
-const SHORT_WAIT_MS = 600;
+const SHORT_WAIT_MS = 200;
 const LONG_WAIT_MS = 1_500;
-const GROWTH_MS = 300;
+const GROWTH_MS = 200;
 /** By how much more is refused at each look that finds too long a delay; below the least, nothing is. */
 const STEP = 1 / 4;
 const LEAST = 1 / 16;
@@ -87,8 +86,9 @@ export class LoadShedder {
   #load: ProcessLoad = { delayMs: 0, acceptMs: 0, acceptQueue: 0, heapBytes: 0, heapLimitBytes: 0 };
   /** From 0 to `MOST`. */
   #level = 0;
-  #hasQueue = false;
   #wasLate = false;
+  /** Whether requests waited for turns too long when it was last looked. */
+  #wasQueued = false;
   /** Requests since the last look, and when the first of them came. */
   #taken = 0;
   #firstAt = 0;
@@ -114,22 +114,14 @@ export class LoadShedder {
     return this.#load;
   }
 
-  /**
-   * Whether new connections wait: then each open one is closed after an answer. Only one is accepted per turn, and a
-   * turn serves all that are open, so those that wait would wait ever longer.
-   */
-  get hasQueue(): boolean {
-    return this.#hasQueue;
-  }
-
   /** Why requests are refused; `undefined` where none is. */
   get reason(): SheddingReason | undefined {
     if (this.#isFull) return 'heap';
-    return this.#level > 0 ? 'event_loop' : undefined;
+    return this.#level > 0 || this.#wasQueued ? 'event_loop' : undefined;
   }
 
   /** Looks at the process from now on, and keeps it from ending by nothing. */
-  start(connections: AcceptDelay): void {
+  start(connections: AcceptQueue): void {
     const delays = monitorEventLoopDelay({ resolution: SAMPLE_MS });
     delays.enable();
     const timer = setInterval(() => {
@@ -157,7 +149,7 @@ export class LoadShedder {
     this.#taken = 0;
     this.#lookAtDelay(load.delayMs);
     this.#lookAtConnections(load);
-    this.#level = Math.max(this.#level, this.#queueLevel());
+    this.#wasQueued = this.#queueLevel() > 0;
     this.#load = load;
     this.#lookAtHeap(load);
     if (this.#asked.size > 0 || this.#askedBefore.size > 0) this.#countAnew();
@@ -203,7 +195,6 @@ export class LoadShedder {
   #lookAtConnections({ acceptMs, acceptQueue, delayMs }: ProcessLoad): void {
     // A turn to notice one and a turn to accept it are no queue.
     const waitMs = acceptMs - 2 * delayMs;
-    this.#hasQueue = waitMs > QUEUE_MS;
     this.#level = Math.max(this.#level, levelAfter(waitMs, acceptQueue));
   }
 
