@@ -1,7 +1,6 @@
 import { channel } from 'node:diagnostics_channel';
 import type { ServerResponse } from 'node:http';
 import { performance } from 'node:perf_hooks';
-import { setFlagsFromString } from 'node:v8';
 import type { ConversationStore } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { PromptMemo } from './arrange/found/prompt-memo.js';
@@ -39,6 +38,7 @@ import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog } from './operate/explain/request-log.js';
+import { HeapGrowth } from './operate/heap-growth.js';
 import { type Log, logDestination, openLog } from './operate/log.js';
 import { Metrics } from './operate/metrics.js';
 import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
@@ -57,14 +57,6 @@ const ENGINES = channel('warmpath:engine');
  * is full the kernel says nothing, and clients try again after 1, 3, 7 and 15 s; Node's 511 are full within 0.1 s.
  */
 const BACKLOG = 16_384;
-
-/**
- * How far the old generation of V8 grows between two full collections, in percent of what the last one left. V8's own
- * choice comes down to 8 MB where little becomes old; buffers that are young count as well, and at 5,000 prompts of
- * 30 KB a second they are 8 MB in 50 ms: every process in three ended up with 20 full collections a second, and twice
- * the CPU time a request. Where much becomes old, V8 itself lets the heap grow up to fourfold.
- */
-const HEAP_GROWTH_PERCENT = 100;
 
 /** A gateway that listens. */
 export interface RunningGateway {
@@ -116,7 +108,6 @@ export interface GatewayParts {
  */
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
-  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const sessions = parts.sessions ?? (await createConversationStore(config));
   const now = parts.now ?? (() => performance.now());
   const log = openLog(config.log.level);
@@ -163,6 +154,8 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     throw error;
   }
   watchEngines(gateway, parts.onEngine);
+  const growth = new HeapGrowth();
+  growth.start();
   // Workers have the connections, and turns of their own.
   const handles = workers === undefined ? new ListeningHandles(app.server, BACKLOG) : undefined;
   gateway.shedder.start(new AcceptQueue(app.server, { now: () => performance.now(), crowded: () => handles?.open() }));
@@ -182,7 +175,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       return reloaded;
     },
     close: () => {
-      closing ??= shutDown(app, gateway, { admin, workers, handles });
+      closing ??= shutDown(app, gateway, { admin, workers, handles, growth });
       return closing;
     },
   };
@@ -373,10 +366,12 @@ async function shutDown(
     admin,
     workers,
     handles,
+    growth,
   }: {
     readonly admin: AdminServer | undefined;
     readonly workers: WorkerPool | undefined;
     readonly handles: ListeningHandles | undefined;
+    readonly growth: HeapGrowth;
   },
 ): Promise<void> {
   gateway.leaving = true;
@@ -385,6 +380,7 @@ async function shutDown(
   if (drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
   gateway.draining = true;
   gateway.shedder.close();
+  growth.close();
   gateway.warmups.close();
   gateway.peers?.close();
   for (const engine of gateway.engines.all) engine.rest();

@@ -1,7 +1,8 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { HeapGrowth } from '../src/operate/heap-growth.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, send } from './harness.js';
 
@@ -50,6 +51,47 @@ it('young bodies are no reason to collect all of the heap, however little V8 wou
   // 120 MB of bodies went through; the old generation grows by a fraction of that.
   expect(count('Scavenge')).toBeGreaterThan(10);
   expect(count('Mark-Compact')).toBeLessThan(count('Scavenge'));
+}, 120_000);
+
+describe('how far the heap grows', () => {
+  const MB = 1_000_000;
+
+  function growthOf(times: readonly number[], heapBytes: number): readonly number[] {
+    const told: number[] = [];
+    const growth = new HeapGrowth((percent) => told.push(percent));
+    for (const time of times) growth.collected(time, heapBytes);
+    return told;
+  }
+  const every = (ms: number, count: number) => Array.from({ length: count }, (_, i) => ms * i);
+
+  it('is what the last full collection left, where these are seldom', () => {
+    expect(growthOf(every(501, 100), 20 * MB)).toEqual([]);
+  });
+
+  it('is more where they are frequent, up to 96 MiB of garbage', () => {
+    expect(growthOf(every(500, 9), 20 * MB)).toEqual([200]);
+    expect(growthOf(every(500, 18), 20 * MB)).toEqual([200, 400]);
+    expect(growthOf(every(500, 100), 20 * MB)).toEqual([200, 400, 503]);
+    expect(growthOf(every(500, 100), 60 * MB)).toEqual([167]);
+    expect(growthOf(every(500, 100), 200 * MB)).toEqual([]);
+  });
+
+  it('is as before when they have been seldom for a while', () => {
+    expect(growthOf([...every(100, 9), 30_900, 60_901, 60_902], 20 * MB)).toEqual([200, 100]);
+  });
+});
+
+it('prompts of 400 KB are no reason to collect all of the heap again and again', async () => {
+  const { url, collections } = await start();
+  const words = 'word '.repeat(80_000);
+  let left = 3_000;
+  const client = async () => {
+    while (left-- > 0) await send(url, JSON.stringify({ model: 'm', messages: [{ role: 'user', content: words }] }));
+  };
+  await Promise.all(Array.from({ length: 8 }, client));
+  const { count } = await collections();
+  expect(count('external memory pressure')).toBeGreaterThan(20);
+  expect(count('Mark-Compact')).toBeLessThan(count('external memory pressure') / 2);
 }, 120_000);
 
 it('a request with documents leaves little behind that only a full collection would find', async () => {

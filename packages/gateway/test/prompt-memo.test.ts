@@ -13,7 +13,7 @@ import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
 import { chatApi, messagesApi } from '../src/intake/apis/prompt-apis.js';
 import type { GatewayParts } from '../src/start-gateway.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
-import { type Answer, answerAsAsked } from './fake-engine.js';
+import { type Answer, answerAsAsked, CHAT_RESPONSE } from './fake-engine.js';
 import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
@@ -440,6 +440,40 @@ describe('only new messages are read', () => {
     look(memo, said('0'), api, { tenant: 'loud' });
     expect(parsed()).toBe(3);
   });
+});
+
+it.each([
+  ['', 1],
+  [' \u2019', 2],
+])('a conversation with documents takes no more than is said, whatever its characters (%j)', async (character) => {
+  const stood = await remembering((response) => response.end(CHAT_RESPONSE), 1e9);
+  const { gateway, engine, memo } = stood;
+  const passages = (number: number) =>
+    Array.from({ length: 4 }, (_, i) => ({
+      id: `p${number}-${i}`,
+      text: `${i} of ${number}. `.repeat(1_500) + character,
+    }));
+  const ask = async (number: number) => {
+    const messages = searched([passages(number) as readonly Passage[]]);
+    // As Python writes JSON: without a character that is not ASCII.
+    const body = JSON.stringify({ model: 'm', messages }).replaceAll('\u2019', '\\u2019');
+    await send(`${gateway.url}${ROUTES.chat}`, body);
+    engine.received.length = 0;
+  };
+  /** Of all parts: the request has a record, its documents a place in a tree. */
+  const said = async () => {
+    const { text } = await send(`${gateway.url}/metrics`);
+    return [...text.matchAll(/^warmpath_memory_bytes\{.*\} (\d+)/gm)].reduce(
+      (sum, [, bytes]) => sum + Number(bytes),
+      0,
+    );
+  };
+  for (let number = 0; number < 20; number++) await ask(number);
+  const [heldBefore, saidBefore] = [await heldBytes(), await said()];
+  for (let number = 20; number < 100; number++) await ask(number);
+  expect(memo.size).toBe(100);
+  // Less than one byte a character of all documents; code that is compiled meanwhile is held as well.
+  expect((await heldBytes()) - heldBefore - 1e6).toBeLessThan((await said()) - saidBefore);
 });
 
 it('documents before the messages are sent the same with every request, and a prompt that changes there is read anew', async () => {

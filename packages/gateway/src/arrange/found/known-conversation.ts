@@ -1,3 +1,4 @@
+import { isAscii } from 'node:buffer';
 import type { SeenMark } from '@warmpath/core';
 import { ownBytes } from '../../render/insert-documents.js';
 import type { BlockReport } from './block-report.js';
@@ -47,10 +48,13 @@ export class KnownConversation {
   readonly #checkpoints: Checkpoint[];
   #given: MessageBytes;
   #sent: MessageBytes;
+  /** Of a character in memory: V8 writes a text with one that is not in Latin-1 with two bytes for each. */
+  #characterBytes: number;
 
   constructor(given: MessageBytes, sent: MessageBytes, checkpoint: Omit<Checkpoint, 'mark'>) {
     this.#given = alone(given);
     this.#sent = sent.bytes === given.bytes ? { bytes: this.#given.bytes, open: sent.open } : alone(sent);
+    this.#characterBytes = characterBytes(this.#given);
     this.#checkpoints = [marked(checkpoint)];
   }
 
@@ -58,7 +62,7 @@ export class KnownConversation {
   get bytes(): number {
     const { prompt } = this.#last;
     const bodies = this.#given.bytes.length + (this.#sent.bytes === this.#given.bytes ? 0 : this.#sent.bytes.length);
-    const words = prompt.sent === undefined ? 0 : 2 * this.#given.bytes.length;
+    const words = prompt.sent === undefined ? 0 : this.#characterBytes * this.#given.bytes.length;
     const opening = 2 * (prompt.facts.opening?.length ?? 0);
     return OWN_BYTES + bodies + words + opening + DOCUMENT_BYTES * prompt.report.documents;
   }
@@ -105,6 +109,7 @@ export class KnownConversation {
   goOn(given: MessageBytes, sent: MessageBytes, checkpoint: Omit<Checkpoint, 'mark'>): void {
     this.#given = alone(given);
     this.#sent = sent.bytes === given.bytes ? { bytes: this.#given.bytes, open: sent.open } : alone(sent);
+    this.#characterBytes = characterBytes(this.#given);
     this.#checkpoints.push(marked(checkpoint));
     if (this.#checkpoints.length > CHECKPOINTS) this.#checkpoints.shift();
   }
@@ -118,6 +123,11 @@ export class KnownConversation {
 function alone(body: MessageBytes): MessageBytes {
   const { bytes, open } = body;
   return bytes.length === bytes.buffer.byteLength ? body : { bytes: ownBytes(bytes), open };
+}
+
+/** An escape may be any character. O(bytes), native. */
+function characterBytes({ bytes }: MessageBytes): 1 | 2 {
+  return isAscii(bytes) && !bytes.includes('\\u') ? 1 : 2;
 }
 
 function marked({ end, sentEnd, prompt }: Omit<Checkpoint, 'mark'>): Checkpoint {
