@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
@@ -10,6 +10,24 @@ const run = promisify(execFile);
 describe('the reference pages', () => {
   it('say what schemas, tables and doc comments say', async () => {
     await run(process.execPath, ['docs/generate/main.js', '--check'], { cwd: root });
+  });
+});
+
+/** Sources and tests of everything, by their paths from the root. */
+function sourceFiles(): readonly string[] {
+  return ['packages', 'test'].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts') && !/node_modules|\bdist/.test(path))
+      .map((path) => join(folder, path)),
+  );
+}
+
+describe('the files that pages name', () => {
+  it.each(['ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md'])('%s', (page) => {
+    const sources = sourceFiles();
+    const named = readFileSync(join(root, page), 'utf8').matchAll(/`([\w./-]+\.ts)`/g);
+    const missing = [...named].filter(([, name]) => !sources.some((path) => `/${path}`.endsWith(`/${name}`)));
+    expect(missing.map(([, name]) => name)).toEqual([]);
   });
 });
 
