@@ -64,6 +64,16 @@ describe('the queue of new connections', () => {
     expect(queue.look()).toEqual({ acceptQueue: 0, acceptMs: 0 });
   });
 
+  it('is found among many that listen', async () => {
+    const others = await Promise.all(Array.from({ length: 100 }, () => listening()));
+    for (const { queue, open, untilAccepted } of [others[0]!, others[50]!, others[99]!]) {
+      await open(1);
+      await untilAccepted(1);
+      await open(5);
+      expect(queue.look().acceptQueue).toBe(5);
+    }
+  });
+
   it('waits as long as its end takes at the pace of the last connections, but no longer than there is one', async () => {
     const { queue, clock, open, untilAccepted } = await listening();
     await open(1);

@@ -7,8 +7,11 @@ const CROWD = 8;
 /** Sockets that listen come first in the table, and a line has 150 bytes: some 400 of them are looked through. */
 const PAGE_BYTES = 4_096;
 const MOST_PAGES = 16;
-/** A socket that listens (0A), and, where others have the bytes they were sent, the connections that wait. */
-const LISTENING = / 0A [0-9A-F]{8}:([0-9A-F]{8}) /;
+/**
+ * The line of a socket that listens (0A): where others have the bytes that they were sent, the connections that wait;
+ * then timers, retries, the user, and the socket's own number.
+ */
+const lineOf = (inode: string): RegExp => new RegExp(` 0A \\w{8}:(\\w{8}) \\S+ \\S+ +\\d+ +\\d+ ${inode} `);
 
 export interface AcceptQueueParts {
   /** The monotonic clock of the process, in milliseconds. */
@@ -71,9 +74,9 @@ export class AcceptQueue {
       this.#emptyAt = now;
       return NONE;
     }
+    const atThatPaceMs = accepted === 0 ? Number.POSITIVE_INFINITY : (this.#queue * elapsedMs) / accepted;
     // In a long turn few are accepted, which says little: nobody has waited since before the queue was empty.
-    const acceptMs = Math.min((this.#queue * elapsedMs) / accepted, now - this.#emptyAt);
-    return { acceptQueue: this.#queue, acceptMs };
+    return { acceptQueue: this.#queue, acceptMs: Math.min(atThatPaceMs, now - this.#emptyAt) };
   }
 
   close(): void {
@@ -88,8 +91,7 @@ export class AcceptQueue {
 class SocketTable {
   /** `undefined` where there is no such table. */
   readonly #file: number | undefined;
-  /** The socket's number, as it stands in its line. */
-  readonly #inode: string = '';
+  readonly #line: RegExp | undefined;
   readonly #page = Buffer.allocUnsafe(PAGE_BYTES);
 
   constructor(server: Server) {
@@ -97,7 +99,7 @@ class SocketTable {
     const isIpv6 = (server.address() as AddressInfo).family === 'IPv6';
     try {
       const link = readlinkSync(`/proc/self/fd/${fd}`);
-      this.#inode = ` ${link.slice(link.indexOf('[') + 1, -1)} `;
+      this.#line = lineOf(link.slice(link.indexOf('[') + 1, -1));
       this.#file = openSync(`/proc/self/net/${isIpv6 ? 'tcp6' : 'tcp'}`, 'r');
     } catch {
       // Another system than Linux.
@@ -106,12 +108,12 @@ class SocketTable {
 
   /** Connections that wait for the socket to accept them; 0 where nobody tells. */
   waiting(): number {
-    if (this.#file === undefined) return 0;
+    if (this.#file === undefined || this.#line === undefined) return 0;
     for (let page = 0, position = 0; page < MOST_PAGES; page++) {
       const read = readSync(this.#file, this.#page, 0, PAGE_BYTES, position);
       const text = this.#page.toString('latin1', 0, read);
-      const at = text.indexOf(this.#inode);
-      if (at !== -1) return Number.parseInt(LISTENING.exec(text.slice(text.lastIndexOf('\n', at), at))?.[1] ?? '0', 16);
+      const found = this.#line.exec(text)?.[1];
+      if (found !== undefined) return Number.parseInt(found, 16);
       // Whole lines, the next page from the first that is not.
       const lines = text.lastIndexOf('\n') + 1;
       if (lines === 0) return 0;
