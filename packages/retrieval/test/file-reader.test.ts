@@ -10,9 +10,9 @@ const PDF: DocumentFile = { id: 'a', format: 'pdf' };
 const PAGE = Buffer.from(pdf([['The weight of Velka is 42 kg.']]));
 /** A quarter of a megabyte that has a quarter of a gigabyte in it. */
 const packedPdf = () => Buffer.from(pdf([[' '.repeat(2 ** 28)]], { isPacked: true }));
-const options = { signal: new AbortController().signal, longest: 10_000_000 };
-const read = (reader: FileReader, bytes = PAGE, { signal } = options) =>
-  reader.read(bytes, PDF, SETTINGS, { ...options, signal });
+const options = { tenant: 'one', signal: new AbortController().signal, longest: 10_000_000 };
+const read = (reader: FileReader, bytes = PAGE, given: Partial<typeof options> = {}) =>
+  reader.read(bytes, PDF, SETTINGS, { ...options, ...given });
 const codeOf = (reading: Promise<unknown>) =>
   reading.then(
     () => undefined,
@@ -77,8 +77,8 @@ describe('a file that is handed in', () => {
     const leaving = Array.from({ length: 17 }, () => new AbortController());
     const gone = new AbortController();
     gone.abort(new Error('gone before'));
-    expect(await codeOf(read(reader, PAGE, { ...options, signal: gone.signal }))).toEqual([undefined, 'gone before']);
-    const waiting = leaving.map(({ signal }) => codeOf(read(reader, PAGE, { ...options, signal })));
+    expect(await codeOf(read(reader, PAGE, { signal: gone.signal }))).toEqual([undefined, 'gone before']);
+    const waiting = leaving.map(({ signal }) => codeOf(read(reader, PAGE, { signal })));
     expect(await codeOf(read(reader))).toMatchObject(['WARMPATH_OVERLOADED', expect.any(String)]);
     await isRead;
     for (const one of leaving) one.abort(new Error('gone'));
@@ -86,5 +86,25 @@ describe('a file that is handed in', () => {
     expect(new Set((await Promise.all(waiting)).map(String))).toEqual(new Set([',gone']));
     expect((await last).document.passages).toHaveLength(1);
     expect(threads).toBe(2);
+  });
+
+  it('takes turns with those of other tenants, and gives up the places of whoever has most', async () => {
+    const reader = new FileReader();
+    const order: string[] = [];
+    const hand = async (tenant: string, name: string) => {
+      const code = await codeOf(read(reader, PAGE, { tenant }).then(() => order.push(name)));
+      if (code !== undefined) order.push(`${name} ${code[0]}`);
+    };
+    const many = Array.from({ length: 17 }, (_, i) => hand('many', `many ${i}`));
+    const others = ['a', 'b', 'a'].map((tenant, i) => hand(tenant, `${tenant} ${i}`));
+    const more = hand('many', 'more');
+    await Promise.all([...many, ...others, more]);
+    // One is read; then each tenant in turn. The last three gave up their places, and one more found none.
+    expect(order.filter((name) => name.endsWith('OVERLOADED')).sort()).toEqual(
+      ['many 14', 'many 15', 'many 16', 'more'].map((name) => `${name} WARMPATH_OVERLOADED`),
+    );
+    const done = order.filter((name) => !name.endsWith('OVERLOADED'));
+    expect(done.slice(0, 7)).toEqual(['many 0', 'many 1', 'a 0', 'b 1', 'many 2', 'a 2', 'many 3']);
+    expect(done).toHaveLength(17);
   });
 });

@@ -147,11 +147,11 @@ export class Collections {
     { tenant, name }: { readonly tenant: string; readonly name: string },
     bytes: Buffer,
     file: DocumentFile,
-    options: ReadOptions,
+    options: Omit<ReadOptions, 'tenant'>,
   ): Promise<FileDocument> {
     this.#refuseStored(tenant, name);
     const found = await this.#find(this.#folderOf(tenant, name), name);
-    return this.#reader.read(bytes, file, found?.chunks ?? DEFAULT_CHUNKS, options);
+    return this.#reader.read(bytes, file, found?.chunks ?? DEFAULT_CHUNKS, { ...options, tenant });
   }
 
   /** Deletes a collection and all that is in it. Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */

@@ -1,7 +1,8 @@
 import { Worker } from 'node:worker_threads';
-import { FifoScheduler, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { NewPassage } from '../collections/records.js';
 import type { ChunkSettings } from '../parse/chunk.js';
+import { FileTurns } from './file-turns.js';
 import { type CutDocument, type DocumentFile, type FileDocument, readDocument, type UnreadPart } from './read-file.js';
 import type { ReadOutcome, ReadTask } from './read-worker.js';
 
@@ -10,14 +11,14 @@ const WORKER = new URL('../../dist/ingest/read-worker.js', import.meta.url);
 
 /** A text up to this size is read at once: to start a thread takes longer. */
 const SHORT_TEXT_BYTES = 65_536;
-/** Files that may wait for the one that is being read. */
-const MOST_WAITING = 16;
 /** Bytes of a file that are copied before others get their turn: memory is slow where it is touched first. */
 const SLICE_BYTES = 2 ** 20;
 /** How often it is looked how much memory a file takes. */
 const LOOK_MS = 50;
 
 export interface ReadOptions {
+  /** Whose file it is: tenants take turns. */
+  readonly tenant: string;
   /** Ends the reading, or the waiting for it, with its reason. */
   readonly signal: AbortSignal;
   /** UTF-16 units of the text at most. */
@@ -33,13 +34,12 @@ interface FileBounds {
 const BOUNDS: FileBounds = { mostMs: 120_000, mostMemoryBytes: 2 ** 30 };
 
 /**
- * Reads files that others hand in, one after the other, each in a thread of its own that ends with it: a file may be
+ * Reads files that others hand in, one after the other (`FileTurns`), each in a thread of its own that ends with it: a file may be
  * made to take long, or much memory, and everything else goes on meanwhile.
  */
 export class FileReader {
   readonly #bounds: FileBounds;
-  readonly #waiting = new FifoScheduler<() => void>({ capacity: MOST_WAITING });
-  #isReading = false;
+  readonly #turns = new FileTurns();
 
   constructor(bounds: Partial<FileBounds> = {}) {
     this.#bounds = { ...BOUNDS, ...bounds };
@@ -63,37 +63,15 @@ export class FileReader {
     bytes: Buffer,
     file: DocumentFile,
     settings: ChunkSettings,
-    { signal, longest }: ReadOptions,
+    { tenant, signal, longest }: ReadOptions,
   ): Promise<FileDocument> {
-    await this.#turn(signal);
+    await this.#turns.take(tenant, signal);
     try {
       const task = { bytes: await copyOf(bytes), file, settings, longest };
       return await readInThread(task, signal, this.#bounds);
     } finally {
-      const start = this.#waiting.next();
-      if (start === undefined) this.#isReading = false;
-      else start();
+      this.#turns.done();
     }
-  }
-
-  async #turn(signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
-    if (!this.#isReading) {
-      this.#isReading = true;
-      return;
-    }
-    await new Promise<void>((resolve, reject) => {
-      const start = () => {
-        signal.removeEventListener('abort', leave);
-        resolve();
-      };
-      const leave = () => {
-        this.#waiting.remove(start);
-        reject(signal.reason);
-      };
-      this.#waiting.push(start);
-      signal.addEventListener('abort', leave, { once: true });
-    });
   }
 }
 
