@@ -34,8 +34,8 @@ interface FileBounds {
 const BOUNDS: FileBounds = { mostMs: 120_000, mostMemoryBytes: 2 ** 30 };
 
 /**
- * Reads files that others hand in, one after the other (`FileTurns`), each in a thread of its own that ends with it: a file may be
- * made to take long, or much memory, and everything else goes on meanwhile.
+ * Reads files that others hand in, one after the other (`FileTurns`), each in a thread of its own that ends with it: a
+ * file may be made to take long, or much memory, and everything else goes on meanwhile.
  */
 export class FileReader {
   readonly #bounds: FileBounds;
