@@ -85,10 +85,13 @@ describe('the queue of new connections', () => {
     clock.now += 200;
     expect(queue.look()).toEqual({ acceptQueue: 50, acceptMs: 210 });
     await untilAccepted(20);
-    expect(queue.look()).toEqual({ acceptQueue: 30, acceptMs: 30 });
-    // None since the last look.
-    clock.now += 70;
-    expect(queue.look()).toEqual({ acceptQueue: 30, acceptMs: 300 });
+    // 25.25 in 125.25 milliseconds: what was before the last look counts half.
+    expect(queue.look()).toEqual({ acceptQueue: 30, acceptMs: expect.closeTo((30 * 125.25) / 25.25) });
+    // None since the last look, and then none for long.
+    clock.now++;
+    expect(queue.look().acceptMs).toBeLessThan(160);
+    clock.now += 1_000;
+    expect(queue.look()).toEqual({ acceptQueue: 30, acceptMs: 1_231 });
   });
 
   it('is a crowd where many wait, or came since the last look', async () => {

@@ -24,7 +24,7 @@ export interface AcceptQueueParts {
 export interface AcceptWait {
   /** Connections that wait to be accepted. */
   readonly acceptQueue: number;
-  /** Milliseconds that the last of them will have waited, at the pace since the last look. */
+  /** Milliseconds that the last of them will have waited, at the pace of the last looks. */
   readonly acceptMs: number;
 }
 
@@ -42,6 +42,8 @@ export class AcceptQueue {
   /** Connections accepted since the last look. */
   #accepted = 0;
   #lookedAt: number;
+  /** How many were accepted in how many milliseconds; what was before the last look counts half. */
+  readonly #pace = { accepted: 0, ms: 0 };
   /** When a look last found nobody waiting. */
   #emptyAt: number;
   #queue = 0;
@@ -62,7 +64,9 @@ export class AcceptQueue {
   look(): AcceptWait {
     const now = this.#parts.now();
     const accepted = this.#accepted;
-    const elapsedMs = now - this.#lookedAt;
+    const pace = this.#pace;
+    pace.accepted = pace.accepted / 2 + accepted;
+    pace.ms = pace.ms / 2 + now - this.#lookedAt;
     this.#accepted = 0;
     this.#lookedAt = now;
     if (accepted > 0 || this.#queue > 0) {
@@ -74,9 +78,9 @@ export class AcceptQueue {
       this.#emptyAt = now;
       return NONE;
     }
-    const atThatPaceMs = accepted === 0 ? Number.POSITIVE_INFINITY : (this.#queue * elapsedMs) / accepted;
     // In a long turn few are accepted, which says little: nobody has waited since before the queue was empty.
-    return { acceptQueue: this.#queue, acceptMs: Math.min(atThatPaceMs, now - this.#emptyAt) };
+    const acceptMs = Math.min((this.#queue * pace.ms) / pace.accepted, now - this.#emptyAt);
+    return { acceptQueue: this.#queue, acceptMs };
   }
 
   close(): void {
