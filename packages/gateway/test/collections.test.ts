@@ -315,6 +315,28 @@ describe('collections over HTTP', () => {
       expect(order).toEqual(['health', 'health', 'health', 'file']);
     });
 
+    it('and a long document in JSON does not keep them either', async () => {
+      const one = await here();
+      const { started, next } = threads();
+      const isRead = next();
+      const content = `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords *and* words.\n\n'.repeat(9_000)}`;
+      const documents = [...DOCUMENTS, { id: 'long', content, format: 'markdown', metadata: { page: 7 } }];
+      const order: string[] = [];
+      const answered = send(one.at('collections/handbook/documents'), { documents }).then((reply) => {
+        order.push('documents');
+        return reply;
+      });
+      await Promise.race([isRead, answered]);
+      await send(`${one.gateway.url}/healthz`);
+      order.push('health');
+      expect(json(await answered)).toMatchObject({ added: 4 });
+      expect(order).toEqual(['health', 'documents']);
+      expect(started).toHaveLength(1);
+      expect(json(await send(one.at('collections/handbook/documents'))).data).toContainEqual(
+        expect.objectContaining({ id: 'long', metadata: { page: 7 }, bytes: Buffer.byteLength(content) }),
+      );
+    });
+
     it('is given up when its client leaves, while it is read and while it waits', async () => {
       const one = await here();
       const { next, started } = threads();

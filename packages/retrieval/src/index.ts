@@ -16,7 +16,7 @@ export { type RerankOptions, RerankRetriever } from './fusion/rerank-retriever.j
 export type { EmbeddingReport } from './ingest/embed-passages.js';
 export type { IngestError } from './ingest/find-files.js';
 export type { IngestOptions, IngestProgress, IngestReport } from './ingest/ingest.js';
-export type { DocumentFile, DocumentText, FileDocument } from './ingest/read-file.js';
+export type { CutDocument, DocumentFile, DocumentText, FileDocument } from './ingest/read-file.js';
 export { Bm25Retriever } from './lexical/bm25-retriever.js';
 export type { ChunkSettings } from './parse/chunk.js';
 export {

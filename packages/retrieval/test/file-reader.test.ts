@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Worker } from 'node:worker_threads';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { FileReader } from '../src/ingest/file-reader.ts';
-import { type DocumentFile, readDocument } from '../src/ingest/read-file.ts';
+import { cutDocument, type DocumentFile, readDocument } from '../src/ingest/read-file.ts';
 import { pdf } from './hand-written-pdf.js';
 
 const SETTINGS = { tokens: 128, overlap: 16 };
@@ -38,6 +38,22 @@ describe('a file that is handed in', () => {
     const content = Buffer.from(bytes);
     const expected = await readDocument(content, file, SETTINGS, options);
     expect(await new FileReader().read(content, file, SETTINGS, options)).toEqual(expected);
+  });
+
+  it.each(['markdown', 'text', 'html'] as const)('may be a long text, which a thread cuts: %s', async (format) => {
+    let threads = 0;
+    onThread(() => threads++);
+    const reader = new FileReader();
+    const words = '<p>The *weight* of Velka \ud800 is 42 kg.</p>\n\n';
+    for (const [content, expected] of [
+      [words.repeat(10), 0],
+      [words.repeat(3_000), 1],
+    ] as const) {
+      threads = 0;
+      const text = { id: 'a', title: 'A title', content, metadata: { year: 1 }, format };
+      expect(await reader.cut(text, SETTINGS, options)).toEqual(cutDocument(text, SETTINGS));
+      expect(threads).toBe(expected);
+    }
   });
 
   it('is given up where it takes too long', async () => {

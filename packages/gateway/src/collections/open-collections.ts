@@ -3,7 +3,9 @@ import type { CollectionStatus } from '@warmpath/dashboard';
 import type {
   Collection,
   Collections,
+  CutDocument,
   DocumentFile,
+  DocumentText,
   FileDocument,
   SearchableCollection,
   SearchOptions,
@@ -130,6 +132,18 @@ export class OpenCollections {
     options: { readonly signal: AbortSignal; readonly longest: number },
   ): Promise<FileDocument> {
     return this.#collections.readFile(place, bytes, file, options);
+  }
+
+  /**
+   * Cuts texts that are to be put into a collection, which need not be there yet.
+   * Errors: those of `get` but for NOT_FOUND; WARMPATH_UNREADABLE_FILE, _OVERLOADED; the signal's reason.
+   */
+  cutTexts(
+    place: { readonly tenant: string; readonly name: string },
+    texts: readonly DocumentText[],
+    signal: AbortSignal,
+  ): Promise<readonly CutDocument[]> {
+    return this.#collections.cutTexts(place, texts, signal);
   }
 
   /** Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */

@@ -105,21 +105,17 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     const place = { tenant: tenantOf(request), name: request.params.name };
     const { limits } = gateway.config;
     const file = givenFile(request);
-    if (file === undefined) {
-      const texts = readDocuments(givenDocuments(request), limits);
-      const bytes = texts.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
-      const put = (collection: Collection) => collection.put(texts);
-      return answer(request, reply, await ingested(request, collections, { place, bytes, put }));
-    }
+    const texts = file === undefined ? readDocuments(givenDocuments(request), limits) : [];
     const signal = untilClosed(reply);
     const options = { signal, longest: limits.documentLength };
-    const { document, unread } = await collections.readFile(place, bodyOf(request), file, options);
+    const read = file && (await collections.readFile(place, bodyOf(request), file, options));
+    const documents = read === undefined ? await collections.cutTexts(place, texts, signal) : [read.document];
     const put = (collection: Collection) => {
       signal.throwIfAborted();
-      return collection.putFile(document);
+      return collection.putCut(documents);
     };
-    const { bytes } = document;
-    return answer(request, reply, await ingested(request, collections, { place, bytes, put, unread }));
+    const bytes = documents.reduce((sum, document) => sum + document.bytes, 0);
+    return answer(request, reply, await ingested(request, collections, { place, bytes, put, unread: read?.unread }));
   });
 
   // Ids stand in the query: many clients send no body with DELETE.
@@ -150,7 +146,7 @@ async function ingested(
     readonly place: { readonly tenant: string; readonly name: string };
     readonly bytes: number;
     readonly put: (collection: Collection) => ReturnType<Collection['put']>;
-    readonly unread?: FileDocument['unread'];
+    readonly unread?: FileDocument['unread'] | undefined;
   },
 ): Promise<object> {
   const { place, bytes, put, unread = [] } = given;

@@ -152,11 +152,11 @@ export class Collection {
   }
 
   /**
-   * Puts a document in that was read from a file. A part of one replaces none that was read whole, and then counts as
+   * Puts documents in that are cut already. A part of one replaces none that was read whole, and then counts as
    * nothing. Errors: those of `put`.
    */
-  putFile(document: CutDocument): Promise<Applied & Embedded> {
-    return this.#put(this.#unlessWhole(document));
+  putCut(documents: readonly CutDocument[]): Promise<Applied & Embedded> {
+    return this.#put(this.#unlessWhole(documents));
   }
 
   /** Documents that came from a file, or from below a folder, whether it is still there or not. */
@@ -223,10 +223,12 @@ export class Collection {
   }
 
   /** Looks when it is taken, within the write. */
-  *#unlessWhole(document: CutDocument): Iterable<NewDocument> {
-    const before = this.#store.document(document.id);
-    const replacesWhole = document.isPart && before !== undefined && !before.isPart;
-    if (!replacesWhole) yield { ...document, origin: HANDED_IN };
+  *#unlessWhole(documents: readonly CutDocument[]): Iterable<NewDocument> {
+    for (const document of documents) {
+      const before = document.isPart ? this.#store.document(document.id) : undefined;
+      const replacesWhole = before !== undefined && !before.isPart;
+      if (!replacesWhole) yield { ...document, origin: HANDED_IN };
+    }
   }
 
   #put(

@@ -6,7 +6,7 @@ import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embeddi
 import { RerankEndpoint, type RerankSettings } from '../fusion/rerank-endpoint.js';
 import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import { FileReader, type ReadOptions } from '../ingest/file-reader.js';
-import type { DocumentFile, FileDocument } from '../ingest/read-file.js';
+import type { CutDocument, DocumentFile, DocumentText, FileDocument } from '../ingest/read-file.js';
 import { DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
@@ -22,6 +22,9 @@ const TENANT = /^[a-z0-9_][a-z0-9_-]*$/;
 const MOST_OPEN = 256;
 /** Folders of tenants that a list looks into. */
 const MOST_TENANTS = 1_000;
+
+/** Characters that are cut before others get their turn. */
+const SLICE_LENGTH = 65_536;
 
 /** A collection as the folder of all has it. */
 export interface ListedCollection {
@@ -152,6 +155,30 @@ export class Collections {
     this.#refuseStored(tenant, name);
     const found = await this.#find(this.#folderOf(tenant, name), name);
     return this.#reader.read(bytes, file, found?.chunks ?? DEFAULT_CHUNKS, { ...options, tenant });
+  }
+
+  /**
+   * Cuts texts that are to be put into a collection, as it cuts, whether it is there yet or not.
+   * Errors: those of `FileReader.cut`; WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED.
+   */
+  async cutTexts(
+    { tenant, name }: { readonly tenant: string; readonly name: string },
+    texts: readonly DocumentText[],
+    signal: AbortSignal,
+  ): Promise<readonly CutDocument[]> {
+    this.#refuseStored(tenant, name);
+    const found = await this.#find(this.#folderOf(tenant, name), name);
+    const documents: CutDocument[] = [];
+    let length = 0;
+    for (const text of texts) {
+      documents.push(await this.#reader.cut(text, found?.chunks ?? DEFAULT_CHUNKS, { tenant, signal }));
+      length += text.content.length;
+      if (length < SLICE_LENGTH) continue;
+      // Others get their turn while much is cut.
+      length = 0;
+      await new Promise(setImmediate);
+    }
+    return documents;
   }
 
   /** Deletes a collection and all that is in it. Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */

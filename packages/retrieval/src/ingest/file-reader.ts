@@ -3,7 +3,15 @@ import { WarmpathError } from '@warmpath/core';
 import type { NewPassage } from '../collections/records.js';
 import type { ChunkSettings } from '../parse/chunk.js';
 import { FileTurns } from './file-turns.js';
-import { type CutDocument, type DocumentFile, type FileDocument, readDocument, type UnreadPart } from './read-file.js';
+import {
+  type CutDocument,
+  cutDocument,
+  type DocumentFile,
+  type DocumentText,
+  type FileDocument,
+  readDocument,
+  type UnreadPart,
+} from './read-file.js';
 import type { ReadOutcome, ReadTask } from './read-worker.js';
 
 /** The built file, from the sources as well: a thread cannot be started from TypeScript. */
@@ -57,6 +65,23 @@ export class FileReader {
       : await this.#readInTurn(bytes, file, settings, options);
     if (read.document.passages.length === 0) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT');
     return read;
+  }
+
+  /**
+   * Cuts a text that is handed in, as `cutDocument` does; a long one as a file, for its markup may take long to read.
+   * Errors: those of `read`, but for an empty document.
+   */
+  async cut(
+    text: DocumentText,
+    settings: ChunkSettings,
+    { tenant, signal }: Pick<ReadOptions, 'tenant' | 'signal'>,
+  ): Promise<CutDocument> {
+    const { id, title, content, metadata, format = 'text' } = text;
+    if (content.length <= SHORT_TEXT_BYTES) return cutDocument(text, settings);
+    const file = { id, format, ...(title !== undefined && { title }) };
+    const options = { tenant, signal, longest: Number.POSITIVE_INFINITY };
+    const { document } = await this.#readInTurn(Buffer.from(content), file, settings, options);
+    return metadata === undefined ? document : { ...document, metadata };
   }
 
   async #readInTurn(
