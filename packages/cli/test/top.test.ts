@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type GatewayConfigInput, startGateway } from '@warmpath/gateway';
+import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Terminal } from '../src/terminal.js';
 import { drawFrame } from '../src/top/draw-frame.js';
@@ -26,12 +27,14 @@ function gatewayAt(server: GatewayConfigInput['server'] = {}) {
 }
 
 async function ask(url: string, id: string): Promise<void> {
-  const response = await fetch(`${url}/v1/chat/completions`, {
+  const response = await request(`${url}/v1/chat/completions`, {
     method: 'POST',
+    // A connection that is kept may be one to the gateway that was closed just now, at the same port.
+    reset: true,
     headers: { 'content-type': 'application/json', 'x-request-id': id },
     body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'What is the weight of Velka?' }] }),
   });
-  await response.arrayBuffer();
+  await response.body.arrayBuffer();
 }
 
 const FIGURES: Figures = {
