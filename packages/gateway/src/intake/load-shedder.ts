@@ -44,13 +44,15 @@ const LONGEST_DELAY_MS = 1_000;
 const RELIEVED_PART = 1 / 4;
 /**
  * So many that wait together are a burst, and served even if it takes the long wait. Where there are more, a part is
- * refused after the short wait: at 14,000 connections a second the kernel's queue of 4,096 is full 0.2 s after it. So
- * much later, in milliseconds, all are.
+ * refused after the short wait. So much later, in milliseconds, all are.
  */
 const BURST = 800;
-const SHORT_WAIT_MS = 200;
+const SHORT_WAIT_MS = 600;
 const LONG_WAIT_MS = 1_500;
-const GROWTH_MS = 200;
+const GROWTH_MS = 300;
+/** So many connections that wait are more than a burst; a part is refused, and all at so many: the kernel has 4,096. */
+const CROWD = 2_048;
+const FULL_CROWD = 3_072;
 /** By how much more is refused at each look that finds too long a delay; below the least, nothing is. */
 const STEP = 1 / 4;
 const LEAST = 1 / 16;
@@ -195,7 +197,8 @@ export class LoadShedder {
   #lookAtConnections({ acceptMs, acceptQueue, delayMs }: ProcessLoad): void {
     // A turn to notice one and a turn to accept it are no queue.
     const waitMs = acceptMs - 2 * delayMs;
-    this.#level = Math.max(this.#level, levelAfter(waitMs, acceptQueue));
+    const crowd = (acceptQueue - CROWD) / (FULL_CROWD - CROWD);
+    this.#level = Math.max(this.#level, levelAfter(waitMs, acceptQueue), MOST * Math.min(1, crowd));
   }
 
   #lookAtHeap({ heapBytes, heapLimitBytes }: ProcessLoad): void {
