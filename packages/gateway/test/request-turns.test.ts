@@ -29,6 +29,19 @@ test('what comes at once is begun at once up to some milliseconds, and the rest 
   expect(turns.queue).toEqual({ requests: 0, waitMs: 0 });
 });
 
+test('how long the last one will have waited is known by the pace of the turns before', async () => {
+  let now = 0;
+  const turns = new RequestTurns(() => now);
+  for (let count = 0; count < 1_000; count++) turns.run(() => now++);
+  for (let turn = 0; turn < 5; turn++) await nextTurn();
+  const { requests, waitMs } = turns.queue;
+  expect(requests).toBeLessThan(960);
+  expect(waitMs).toBeCloseTo(requests);
+  // As many have come again, and nothing is begun any faster: it is their wait, and not that of the first alone.
+  for (let count = 0; count < 1_000; count++) turns.run(() => now++);
+  expect(turns.queue.waitMs).toBeCloseTo(requests + 1_000);
+});
+
 test('a request that takes longer than a turn is alone in it', async () => {
   expect((await burst(4, 60)).perTurn).toEqual([1, 1, 1, 1]);
 });

@@ -4,6 +4,10 @@
  */
 const TURN_MS = 10;
 
+const NOBODY = { requests: 0, waitMs: 0 } as const;
+/** What an earlier turn counts for in the pace, of a later one. */
+const FADING = 0.9;
+
 interface WaitingRequest {
   readonly go: () => void;
   readonly since: number;
@@ -19,6 +23,9 @@ export class RequestTurns {
   readonly #waiting: WaitingRequest[] = [];
   /** When the first request of this turn was begun; `undefined` before there is one. */
   #beganAt: number | undefined;
+  /** While some wait: how many were begun in how many milliseconds, and when the last turn was. */
+  readonly #pace = { begun: 0, ms: 0 };
+  #lastTurnAt: number | undefined;
 
   /** @param now the monotonic clock, in milliseconds */
   constructor(now: () => number) {
@@ -32,10 +39,13 @@ export class RequestTurns {
     else this.#waiting.push({ go, since: now });
   }
 
-  /** Requests that wait, and for how many milliseconds the first of them has. */
+  /** Requests that wait, and for how many milliseconds the first has, or the last will have at the pace of late. */
   get queue(): { readonly requests: number; readonly waitMs: number } {
-    const first = this.#waiting[0];
-    return { requests: this.#waiting.length, waitMs: first === undefined ? 0 : this.#now() - first.since };
+    const requests = this.#waiting.length;
+    if (requests === 0) return NOBODY;
+    const { begun, ms } = this.#pace;
+    const lastMs = begun === 0 ? 0 : (requests * ms) / begun;
+    return { requests, waitMs: Math.max(this.#now() - this.#waiting[0]!.since, lastMs) };
   }
 
   #hasTime(now: number): boolean {
@@ -48,6 +58,18 @@ export class RequestTurns {
 
   readonly #nextTurn = (): void => {
     this.#beganAt = undefined;
+    if (this.#waiting.length === 0) {
+      this.#lastTurnAt = undefined;
+      return;
+    }
+    const now = this.#now();
+    const before = this.#waiting.length;
     while (this.#waiting.length > 0 && this.#hasTime(this.#now())) this.#waiting.shift()!.go();
+    if (this.#lastTurnAt !== undefined) {
+      const pace = this.#pace;
+      pace.begun = pace.begun * FADING + before - this.#waiting.length;
+      pace.ms = pace.ms * FADING + now - this.#lastTurnAt;
+    }
+    this.#lastTurnAt = now;
   };
 }
