@@ -58,15 +58,17 @@ export class RequestTurns {
 
   readonly #nextTurn = (): void => {
     this.#beganAt = undefined;
-    if (this.#waiting.length === 0) {
+    const pace = this.#pace;
+    const before = this.#waiting.length;
+    if (before === 0) {
+      pace.begun = 0;
+      pace.ms = 0;
       this.#lastTurnAt = undefined;
       return;
     }
     const now = this.#now();
-    const before = this.#waiting.length;
     while (this.#waiting.length > 0 && this.#hasTime(this.#now())) this.#waiting.shift()!.go();
     if (this.#lastTurnAt !== undefined) {
-      const pace = this.#pace;
       pace.begun = pace.begun * FADING + before - this.#waiting.length;
       pace.ms = pace.ms * FADING + now - this.#lastTurnAt;
     }
