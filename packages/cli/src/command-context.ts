@@ -25,7 +25,6 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'collections remove': ['warmpath collections remove handbook notes/old.md'],
   'collections delete': ['warmpath collections delete handbook'],
   doctor: ['warmpath doctor', 'warmpath doctor --engine http://127.0.0.1:8000 --key-env ENGINE_KEY'],
-  top: ['warmpath top', 'warmpath top --gateway http://127.0.0.1:8080 --once'],
   arrange: [
     'echo \'{"documents": [{"id": "a", "content": "A."}, {"id": "b", "content": "B."}], "history": [["b"]]}\' | warmpath arrange',
   ],
@@ -54,7 +53,6 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'sessions import': ['warmpath sessions import sessions.jsonl --socket /run/warmpath.sock'],
   'sessions forget': ['warmpath sessions forget --session chat-17 --tenant acme --socket /run/warmpath.sock'],
   'check-config': ['warmpath check-config warmpath.yaml', 'warmpath check-config warmpath.yaml --connect'],
-  'hash-key': ['printf %s "$CLIENT_KEY" | warmpath hash-key'],
 };
 
 /** The examples of a command as they stand in its help. Throws for a command that has none. */

@@ -22,14 +22,12 @@ export async function createProgram(context: CommandContext): Promise<Command> {
     ask: async () => (await import('./commands/ask.js')).addAskCommand,
     collections: async () => (await import('./commands/collections.js')).addCollectionsCommand,
     doctor: async () => (await import('./commands/doctor.js')).addDoctorCommand,
-    top: async () => (await import('./commands/top.js')).addTopCommand,
     arrange: async () => (await import('./commands/arrange.js')).addArrangeCommand,
     explain: async () => (await import('./commands/explain.js')).addExplainCommand,
     lab: async () => (await import('./commands/lab.js')).addLabCommand,
     plan: async () => (await import('./commands/plan.js')).addPlanCommand,
     sessions: async () => (await import('./commands/sessions.js')).addSessionsCommand,
     'check-config': async () => (await import('./commands/check-config.js')).addCheckConfigCommand,
-    'hash-key': async () => (await import('./commands/hash-key.js')).addHashKeyCommand,
   });
   return program;
 }

@@ -11,7 +11,7 @@ import { freePort } from '../../../test/free-port.js';
 import { startFakeEngine } from './fake-engine.js';
 import { MAIN, runCli, startCli } from './run-cli.js';
 
-const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config', 'hash-key'];
+const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config'];
 const ESCAPE = '\u001b';
 
 describe('warmpath', () => {
@@ -63,7 +63,7 @@ describe('warmpath', () => {
     expect(own.map(({ flag }) => flag).filter((flag) => !stdout.includes(`  ${flag}`))).toEqual([]);
   });
 
-  it.each(['up', 'serve', 'engine', 'ask', 'top'])('%s has the one default port', async (command) => {
+  it.each(['up', 'serve', 'engine', 'ask'])('%s has the one default port', async (command) => {
     const { stdout } = await runCli([command, '--help']);
     expect(stdout.replace(/\s+/g, ' ')).toMatch(/\(default: (?:"http:\/\/127\.0\.0\.1:)?8080\b/);
   });

@@ -162,7 +162,7 @@ describe('server.keys', () => {
     [{ name: 'a' }, 'must have one of `sha256` and `key`'],
     [{ name: 'a', sha256: hash('sha256', ALICE), key: ALICE }, 'must have one of `sha256` and `key`'],
     [{ name: 'a', key: 'short' }, '>=16 characters'],
-    [{ name: 'a', sha256: 'abc' }, 'warmpath hash-key'],
+    [{ name: 'a', sha256: 'abc' }, 'sha256sum'],
     [{ name: 'bob', key: 'another-key-of-bob' }, 'name of another key'],
     [{ name: 'b', key: BOB }, 'another entry'],
     [{ name: 'b', key: OPERATOR_KEY }, 'the operator'],

@@ -9,10 +9,10 @@ const KEY_MIN_LENGTH = 16;
 const sha256 = (whose: string) =>
   z
     .string()
-    .regex(/^[0-9a-fA-F]{64}$/, { error: 'must be a SHA-256 in hexadecimal, as `warmpath hash-key` prints it' })
+    .regex(/^[0-9a-fA-F]{64}$/, { error: 'must be a SHA-256 in hexadecimal, 64 digits, as `sha256sum` prints it' })
     .toLowerCase()
     .optional()
-    .describe(`SHA-256 of ${whose} in hexadecimal, as \`warmpath hash-key\` prints it.`);
+    .describe(`SHA-256 of ${whose} in hexadecimal, as \`sha256sum\` prints it. The key ends without a line break.`);
 
 const clearKey = () =>
   z
