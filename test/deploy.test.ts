@@ -230,8 +230,6 @@ describe('the Helm chart', () => {
       // The gateways' own Service must not reach them.
       expect(at(service, 'spec.selector')).not.toEqual(at(named('Service', 'warmpath'), 'spec.selector'));
     }
-    const gateway = at(named('Deployment', 'warmpath'), 'spec.template.spec.containers.0.args') as string[];
-    expect(gateway.slice(-2)).toEqual(['--workers', '1']);
     expect(render()).not.toHaveProperty('StatefulSet');
     expect(renderAll('rag', {}).map((one) => at(one, 'metadata.name'))).toEqual(['rag', 'rag', 'rag', 'rag']);
   });

@@ -118,7 +118,7 @@ function usageInProc(pid) {
 }
 
 /** `{cpuUs, residentBytes}` of all processes that a process started, as /proc says. */
-export function startedUsage(pid) {
+function startedUsage(pid) {
   const pids = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
   const sum = { cpuUs: 0, residentBytes: 0 };
   for (const { cpuUs, residentBytes } of pids.map(usageInProc)) {

@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel';
-import type { Server as HttpServer, IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
@@ -31,7 +31,6 @@ import {
 } from './routes/operator.js';
 import { passthroughRoute, speculationsRoute } from './routes/passthrough.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
-import type { WorkerPool } from './workers/worker-pool.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -69,8 +68,8 @@ const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'inf
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
-/** The HTTP server of a gateway. `workers` have its connections, where there are any. */
-export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
+/** The HTTP server of a gateway. */
+export function buildServer(gateway: Gateway): FastifyInstance {
   const { server } = gateway.config;
   const open = new OpenRequests(
     () => gateway.config.upstream.timeouts.idleMs,
@@ -80,10 +79,6 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
     bodyLimit: server.bodyLimitBytes,
     routerOptions: { maxParamLength: MAX_PARAMETER_LENGTH },
     ...CLIENT_TIMEOUTS,
-    ...(workers !== undefined && {
-      serverFactory: (handler: Parameters<WorkerPool['serverFor']>[0]) =>
-        workers.serverFor(handler) as unknown as HttpServer,
-    }),
     // No route has a schema for Fastify, and what would compile one is a hundred modules.
     schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
     forceCloseConnections: 'idle',

@@ -47,7 +47,6 @@ import { CacheSalts } from './render/cache-salts.js';
 import { buildServer } from './server.js';
 import { Prewarmer } from './warm/prewarmer.js';
 import { WarmPrefixes, Warmups } from './warm/warmups.js';
-import { WorkerPool } from './workers/worker-pool.js';
 
 /** What becomes of engines, as `{engine, kind, reason}`, for whoever lives in the same process. */
 const ENGINES = channel('warmpath:engine');
@@ -97,8 +96,6 @@ export interface GatewayParts {
   readonly onRequest?: (request: ServedRequest) => void;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
-  /** Processes beside this one that have the connections of clients and relay answers. Default: none. */
-  readonly workers?: number;
 }
 
 /**
@@ -115,17 +112,6 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   const collections = config.collections && (await OpenCollections.open(config.collections, { now, log, searched }));
   const authenticator = await Authenticator.open(config.server);
   const tracing = await loadTracing();
-  const { workers: count = 0 } = parts;
-  const workers =
-    count === 0
-      ? undefined
-      : new WorkerPool({
-          count,
-          log,
-          setup: { upstream: { timeouts: config.upstream.timeouts, maxConcurrent: config.upstream.maxConcurrent } },
-          malformed: () => gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway'),
-          readerStalled: () => gateway.metrics.readerStalled(),
-        });
   const gateway = await assemble(config, authenticator, {
     ...parts,
     sessions,
@@ -133,19 +119,16 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     tracing,
     log,
     now,
-    pool: workers,
   });
-  const app = buildServer(gateway, workers);
+  const app = buildServer(gateway);
   const { socket } = gateway.config.admin;
   let url: string;
   let admin: AdminServer | undefined;
   try {
     await openConversationStore(gateway);
     if (socket !== undefined) admin = await startAdminServer(socket, gateway);
-    await workers?.start();
     url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port, backlog: BACKLOG });
   } catch (error) {
-    workers?.kill();
     await admin?.close();
     await gateway.conversations.store.close();
     await gateway.collections?.close();
@@ -156,18 +139,15 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   watchEngines(gateway, parts.onEngine);
   const growth = new HeapGrowth();
   growth.start();
-  // Workers have the connections, and turns of their own.
-  const handles = workers === undefined ? new ListeningHandles(app.server, BACKLOG) : undefined;
-  gateway.shedder.start(new AcceptQueue(app.server, { now: () => performance.now(), crowded: () => handles?.open() }));
+  const handles = new ListeningHandles(app.server, BACKLOG);
+  gateway.shedder.start(new AcceptQueue(app.server, { now: () => performance.now(), crowded: () => handles.open() }));
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {
     url,
     reload: (input) => {
       const earlier = reloading;
-      const reloaded = Promise.all([input, earlier]).then(([read]) =>
-        reloadConfig(gateway, resolveConfig(read), workers),
-      );
+      const reloaded = Promise.all([input, earlier]).then(([read]) => reloadConfig(gateway, resolveConfig(read)));
       const taken = () => gateway.metrics.reloaded('taken');
       const refused = () => gateway.metrics.reloaded('refused');
       // One that cannot be read is refused before the earlier ones are done.
@@ -175,7 +155,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       return reloaded;
     },
     close: () => {
-      closing ??= shutDown(app, gateway, { admin, workers, handles, growth });
+      closing ??= shutDown(app, gateway, { admin, handles, growth });
       return closing;
     },
   };
@@ -216,7 +196,6 @@ async function assemble(
     readonly tracing: Tracing | undefined;
     readonly log: Log;
     readonly now: () => number;
-    readonly pool: WorkerPool | undefined;
   },
 ): Promise<Gateway> {
   const { now, log } = parts;
@@ -243,7 +222,6 @@ async function assemble(
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
     recordedRequests: () => requests.size,
-    workers: () => parts.pool,
     load: () => shedder.load,
     isShedding: () => shedder.reason !== undefined,
     logLinesLost: () => logDestination().linesLost,
@@ -364,13 +342,11 @@ async function shutDown(
   gateway: Gateway,
   {
     admin,
-    workers,
     handles,
     growth,
   }: {
     readonly admin: AdminServer | undefined;
-    readonly workers: WorkerPool | undefined;
-    readonly handles: ListeningHandles | undefined;
+    readonly handles: ListeningHandles;
     readonly growth: HeapGrowth;
   },
 ): Promise<void> {
@@ -386,7 +362,7 @@ async function shutDown(
   for (const engine of gateway.engines.all) engine.rest();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
-  await Promise.all([app.close(), handles?.close(), workers?.drain()]);
+  await Promise.all([app.close(), handles.close()]);
   clearTimeout(deadline);
   await admin?.close();
   await gateway.conversations.store.close();

@@ -282,7 +282,7 @@ it(
         arrange: { policy: 'sorted' },
         session: { store: { url: store.url, timeoutMs: 200 } },
       };
-      const gateways = [0, 0, 2].map((workers) => closing(new MortalGateway(engines[0]!.url, { ...config, workers })));
+      const gateways = [0, 1, 2].map(() => closing(new MortalGateway(engines[0]!.url, config)));
       await Promise.all(gateways.map((gateway) => gateway.live()));
       const chaos = new Chaos(draw, engines, gateways, store);
       let areDone = false;

@@ -4,9 +4,6 @@ import type { GatewayConfigInput } from '../src/config/schema.js';
 import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 
-/** WARMPATH_TEST_WORKERS=1 runs the same tests through workers. */
-const WORKERS = Number(process.env['WARMPATH_TEST_WORKERS'] ?? 0);
-
 const open: { close(): Promise<void> }[] = [];
 
 afterEach(async () => {
@@ -41,7 +38,7 @@ export function gatewayAt(url: string, config: StandConfig = {}, parts?: Gateway
       upstream: { url, ...config.upstream },
       log: { level: 'silent' },
     },
-    { workers: WORKERS, ...parts },
+    parts,
   );
 }
 

@@ -27,10 +27,10 @@ describe('close', () => {
     agent.destroy();
   });
 
-  it.each([0, 1])('is not ready before it refuses, with %i workers', async (workers) => {
+  it('is not ready before it refuses', async () => {
     let finish = () => {};
     const drainDelayMs = 3_000;
-    const { engine, gateway } = await stand(undefined, { server: { drainDelayMs } }, { workers });
+    const { engine, gateway } = await stand(undefined, { server: { drainDelayMs } });
     const agent = new Agent({ keepAlive: true });
     const ask = (path: string, body?: object) => send(gateway.url + path, body, { agent });
     const before = await ask('/readyz');

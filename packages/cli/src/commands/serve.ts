@@ -18,28 +18,19 @@ import {
 } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError } from '../listen-address.js';
-import { addKeyOption, httpUrl, keyFrom, wholeNumber } from '../options.js';
+import { addKeyOption, httpUrl, keyFrom } from '../options.js';
 import type { Terminal } from '../terminal.js';
 
 interface ServeOptions extends GatewayOptions {
   readonly engine?: string;
   readonly keyEnv?: string;
-  readonly workers?: number;
 }
-
-/** The process that decides is busy long before so many. */
-const MAX_WORKERS = 64;
 
 /** Adds `warmpath serve`. */
 export function addServeCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'serve', 'the gateway alone, in front of an engine that runs already');
   addKeyOption(addGatewayOptions(command))
     .option('--engine <url>', "base URL of the engine's OpenAI API; goes before the file's upstream.url", httpUrl)
-    .option(
-      '--workers <number>',
-      'processes beside this one that have the connections of clients and relay answers (default: 0)',
-      wholeNumber(0, MAX_WORKERS),
-    )
     .action((options: ServeOptions) => withInterruption((signal) => serve(options, context, signal)));
 }
 
@@ -77,8 +68,7 @@ async function serve(
       leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
     else describeEngine(terminal, report);
   };
-  const { workers = 0 } = options;
-  const parts = { onEngine, workers, ...listeners(terminal, options) };
+  const parts = { onEngine, ...listeners(terminal, options) };
   const gateway = await startGateway(config, parts).catch((error: unknown) => {
     throw describeListenError(error, { ...server, option: '--port' });
   });

@@ -10,7 +10,6 @@ import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { CORS_HEADERS } from '../intake/cors.js';
 import type { Exchange } from '../observe/exchange.js';
-import { RemoteResponse } from '../workers/remote-exchange.js';
 import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
@@ -81,10 +80,7 @@ export function forward(
             options.onSettled?.(result);
           },
   };
-  const { raw } = reply;
-  // Where a worker has the client, it relays the answer, if that goes as it is.
-  if (raw instanceof RemoteResponse && raw.takeOver(engine.upstream, sent, exchange, relayed)) return;
-  relay(engine.upstream, sent, { raw, exchange }, relayed);
+  relay(engine.upstream, sent, { raw: reply.raw, exchange }, relayed);
 }
 
 /** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */

@@ -100,7 +100,7 @@ export function summaryHeader(exchange: Exchange): string {
 }
 
 /** A summary that says who failed, if somebody did. */
-export function withError(source: ErrorSource | undefined, summary: string): string {
+function withError(source: ErrorSource | undefined, summary: string): string {
   if (source === undefined) return summary;
   return summary === '' ? `error=${source}` : `error=${source}, ${summary}`;
 }

@@ -59,14 +59,6 @@ export interface StartOptions {
   readonly ended?: (end: ExchangeEnd) => void;
 }
 
-/** What an exchange that another process has tells of itself: `settled` once, at the end. */
-export interface UpstreamTracking {
-  ended(end: ExchangeEnd): void;
-  /** Second tries after a failed connection. */
-  retried(tries: number): void;
-  settled(): void;
-}
-
 /** Who hears of what happens between the gateway and an engine. */
 export interface UpstreamObserver {
   ended(end: ExchangeEnd): void;
@@ -168,13 +160,8 @@ export class Upstream {
       headersTimeout,
       bodyTimeout,
     };
-    const tracking = this.track(request, options.isBackground);
+    const tracking = new TrackedExchange(this.#activity, request.method, options.isBackground ?? false);
     return new UpstreamCall(listener, options.totalMs ?? totalMs, { pool: this.#pool, sent, tracking, options });
-  }
-
-  /** Counts an exchange as under way until it is settled: one of `start`, or one that another process has. */
-  track({ method }: Pick<UpstreamRequest, 'method'>, isBackground = false): UpstreamTracking {
-    return new TrackedExchange(this.#activity, method, isBackground);
   }
 
   /** Opens connections, in the time that the configuration allows at the moment. */
@@ -202,7 +189,8 @@ interface Activity {
   exchanges: number;
 }
 
-class TrackedExchange implements UpstreamTracking {
+/** One exchange, counted as under way until it is settled. */
+class TrackedExchange {
   readonly #activity: Activity;
   readonly #isBackground: boolean;
   /** Whether it may make the engine compute something that somebody waits for. */
@@ -220,8 +208,8 @@ class TrackedExchange implements UpstreamTracking {
     if (!this.#isBackground && (this.#counts || end.kind === 'failed')) this.#activity.observer.ended(end);
   }
 
-  retried(tries: number): void {
-    this.#activity.retries += tries;
+  retried(): void {
+    this.#activity.retries++;
   }
 
   settled(): void {
@@ -235,7 +223,7 @@ class TrackedExchange implements UpstreamTracking {
 interface Transport {
   readonly pool: undici.Dispatcher;
   readonly sent: undici.Dispatcher.DispatchOptions;
-  readonly tracking: UpstreamTracking;
+  readonly tracking: TrackedExchange;
   readonly options: StartOptions;
 }
 
@@ -334,7 +322,7 @@ export class UpstreamCall implements undici.Dispatcher.DispatchHandler {
   #dispatch(): void {
     const { pool, sent, tracking } = this.#transport;
     try {
-      if (this.#attempt > 0) tracking.retried(1);
+      if (this.#attempt > 0) tracking.retried();
       pool.dispatch(sent, this);
     } catch (error) {
       this.onResponseError(undefined, error as Error);

@@ -25,19 +25,10 @@ export interface GaugeSources {
   /** Bytes that the parts of the memory hold. */
   readonly memory: Readonly<Record<MemoryPart, () => number>>;
   readonly memoryBytes: number;
-  /** The processes that relay, where there are any. */
-  readonly workers: () => WorkerFigures | undefined;
   readonly load: () => ProcessLoad;
   readonly isShedding: () => boolean;
   /** Lines of the log that could not be written. */
   readonly logLinesLost: () => number;
-}
-
-/** Figures of the processes that relay. */
-interface WorkerFigures {
-  readonly ready: number;
-  readonly restarts: number;
-  readonly usage: { readonly cpuSeconds: number; readonly residentBytes: number };
 }
 
 /** Figures of one engine. */
@@ -169,7 +160,7 @@ export class Metrics {
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#readMemory(sources);
-    this.#readProcesses(sources.workers);
+    this.#readProcess();
     this.#readLoad(sources);
     this.#readTotal('log_lines_lost_total', 'Lines of the log that could not be written.', sources.logLinesLost);
   }
@@ -344,18 +335,12 @@ export class Metrics {
     });
   }
 
-  /** What the processes of the gateway use, this one and those that relay. */
-  #readProcesses(workers: GaugeSources['workers']): void {
-    this.#read('resident_memory_bytes', "Resident memory of the gateway's processes.", () => {
-      return process.memoryUsage.rss() + (workers()?.usage.residentBytes ?? 0);
-    });
-    this.#readTotal('cpu_seconds_total', "User and system CPU time of the gateway's processes.", () => {
+  #readProcess(): void {
+    this.#read('resident_memory_bytes', 'Resident memory of the gateway process.', () => process.memoryUsage.rss());
+    this.#readTotal('cpu_seconds_total', 'User and system CPU time of the gateway process.', () => {
       const { user, system } = process.cpuUsage();
-      return (user + system) / 1e6 + (workers()?.usage.cpuSeconds ?? 0);
+      return (user + system) / 1e6;
     });
-    this.#read('workers', 'Processes that relay (`--workers`) and take connections.', () => workers()?.ready ?? 0);
-    const restarts = () => workers()?.restarts ?? 0;
-    this.#readTotal('worker_restarts_total', 'Processes that relay that ended and were started again.', restarts);
   }
 
   /** What gateways over the same store tell each other. */

@@ -7,7 +7,6 @@ import { checksKeys } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { Authenticator } from '../intake/authenticate.js';
 import { Cors } from '../intake/cors.js';
-import type { WorkerPool } from '../workers/worker-pool.js';
 
 /** What another configuration changes. */
 export interface ConfigChanges {
@@ -95,11 +94,7 @@ export interface ReloadReport {
  *
  * @throws WarmpathError `WARMPATH_CONFIG_INVALID`, `WARMPATH_SHUTTING_DOWN`.
  */
-export async function reloadConfig(
-  gateway: Gateway,
-  next: GatewayConfig,
-  workers: WorkerPool | undefined,
-): Promise<ReloadReport> {
+export async function reloadConfig(gateway: Gateway, next: GatewayConfig): Promise<ReloadReport> {
   const { log } = gateway;
   const { config, changed, needRestart } = changesOf(gateway.config, next);
   const authenticator = await Authenticator.open(config.server);
@@ -111,7 +106,6 @@ export async function reloadConfig(
   gateway.rateLimits.change(keys);
   gateway.cors = cors && new Cors(cors);
   log.level = config.log.level;
-  workers?.setUp();
   // Who watches came in by the old key, and got the old settings: the page comes back by itself.
   if (changed.length > 0) for (const viewer of gateway.viewers) viewer.end();
   log.info({ changed }, 'configuration read again');
