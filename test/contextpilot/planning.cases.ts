@@ -1,7 +1,7 @@
-import { ContextIndex, planBatch, prepareDocuments } from '@warmpath/core';
+import { planBatch, prepareDocuments } from '@warmpath/core';
 import { expect } from 'vitest';
-import { contextDistance } from '../../packages/core/src/plan/average-linkage.js';
-import { schedulePaths } from '../../packages/core/src/plan/execution-order.js';
+import { contextDistance } from '../../packages/papers/src/average-linkage.js';
+import { ContextIndex, schedulePaths } from '../../packages/papers/src/context-index.js';
 import type { ConformanceCase } from './case.js';
 
 /** Contexts drawn with a seed: up to eight of thirty documents, without duplicates. */

@@ -73,10 +73,10 @@ describe('warmpath plan', () => {
     expect(first(missing.lines)).toBe('a');
   });
 
-  it('takes method and capacity', async () => {
+  it('takes a capacity, and refuses a method: batches are planned in one way', async () => {
     const input = log({ documents: ['b', 'a'] }, { documents: ['a', 'b'] });
-    const retrieval = await plan(input, '--method', 'retrieval', '--json');
-    expect(JSON.parse(retrieval.stdout)).toMatchObject({ trieNodes: 4, reuse: 0 });
+    const method = await plan(input, '--method', 'retrieval');
+    expect([method.code, method.stderr]).toEqual([2, expect.stringContaining("unknown option '--method'")]);
     const small = await plan(input, '--capacity', '1', '--json');
     expect(JSON.parse(small.stdout)).toMatchObject({ trieNodes: 2, reuse: 0.25 });
   });

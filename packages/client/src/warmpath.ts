@@ -1,4 +1,4 @@
-import type { PlanMethod, Warning } from '@warmpath/core';
+import type { Warning } from '@warmpath/core';
 import type { ArrangedContext, Arranger, CallOptions, ContextHint, ContextRequest, EngineUsage } from './arranger.js';
 import { answerOf, type ChatAnswer, type ChatRequest, ChatStream } from './chat.js';
 import { readSources, type Sources } from './sources.js';
@@ -22,7 +22,6 @@ export interface PlanRequest {
   readonly contexts: readonly (readonly (string | { readonly id: string; readonly tokens?: number })[])[];
   /** What the engine's prefix cache holds, in tokens (documents, if tokens are not known). */
   readonly capacity?: number;
-  readonly method?: PlanMethod;
 }
 
 /** A request of a planned batch. */

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { agglomeration } from '../src/plan/agglomerate.js';
 import { internBatch } from '../src/plan/batch.js';
-import { groupRecursion, hangLeaves } from '../src/plan/group-recursion.js';
+import { type Group, groupRecursion } from '../src/plan/group-recursion.js';
 import { MaxHeap } from '../src/plan/max-heap.js';
 import { PlanTree } from '../src/plan/plan-tree.js';
 import { refine } from '../src/plan/refine.js';
@@ -12,6 +12,14 @@ import './seed.js';
 const contexts = fc.array(fc.array(fc.constantFrom(...'abcdefghij'), { maxLength: 7 }), { maxLength: 20 });
 const LENGTHS = new Map([...'abcdefghij'].map((id, i) => [id, 1 + ((i * 7) % 11)]));
 const tokens = (id: string) => LENGTHS.get(id)!;
+
+/** Makes leaves of a group's sets as they are: a tree with much left to refine. */
+function hangLeaves(tree: PlanTree, remainders: Remainders, { node, sets }: Group): void {
+  for (const set of sets) {
+    tree.labels[set] = remainders.rest(set);
+    tree.attach(set, node);
+  }
+}
 
 function build(batch: readonly (readonly string[])[], groupLimit: number): PlanTree {
   const interned = internBatch(batch, tokens);

@@ -44,11 +44,11 @@ describe('POST /v1/plan', () => {
     expect(engine.received).toEqual([]);
   });
 
-  it('counts tokens if all are known, and takes capacity and method', async () => {
+  it('counts tokens if all are known, and takes a capacity', async () => {
     const { gateway } = await stand();
     const documents = (ids: string) => ({ documents: [...ids].map((id) => ({ id, tokens: id === 'b' ? 100 : 1 })) });
     const contexts = [documents('abc'), documents('acd'), documents('bce')];
-    const reply = await send(`${gateway.url}/v1/plan`, { contexts, capacity: 1_000, method: 'agglomeration' });
+    const reply = await send(`${gateway.url}/v1/plan`, { contexts, capacity: 1_000 });
     const plan = JSON.parse(reply.text) as { trieTokens: number; trieNodes: number };
     // By tokens b is worth more than a and c together.
     expect(plan).toMatchObject({ tokens: 207, trieTokens: 105 });
@@ -60,7 +60,7 @@ describe('POST /v1/plan', () => {
     expect(reply.status).toBe(400);
     expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', param: 'contexts[1][1]' });
     expect(errorOf(reply).message).toContain('contexts[1][1]: an id or an object with an id was expected');
-    const unknown = await send(`${gateway.url}/v1/plan`, { contexts: [], method: 'combind' });
+    const unknown = await send(`${gateway.url}/v1/plan`, { contexts: [], method: 'retrieval' });
     expect(errorOf(unknown)).toMatchObject({ param: 'method' });
     expect(errorOf(await send(`${gateway.url}/v1/plan`, 'no json'))).toMatchObject({ code: 'WARMPATH_INVALID_JSON' });
     expect((await send(`${gateway.url}/v1/plan`, { contexts: [['a']] })).status).toBe(200);
@@ -166,9 +166,9 @@ describe('readPlanRequest', () => {
 
   it.each([
     ['no contexts', {}, 'contexts'],
-    ['a field that there is not', { contexts: [], method: 'combined', colour: 1 }, 'colour'],
+    ['a field that there is not', { contexts: [], capacity: 1, colour: 1 }, 'colour'],
     ['a capacity below 0', { contexts: [], capacity: -1 }, 'capacity'],
-    ['a method that is no text', { contexts: [], method: 3 }, 'method'],
+    ['a method: batches are planned in one way', { contexts: [], method: 'combined' }, 'method'],
     ['a field of a context', { contexts: [{ documents: [], text: '' }] }, 'contexts[0].text'],
     ['a field of a document', { contexts: [[{ id: 'a', content: '' }]] }, 'contexts[0][0].content'],
     [

@@ -1,4 +1,4 @@
-import { ContextIndex, type Document } from '@warmpath/core';
+import type { Document } from '@warmpath/core';
 import {
   createWorkload,
   type Estimate,
@@ -9,6 +9,7 @@ import {
   VllmBlockCache,
   type Workload,
 } from '@warmpath/lab';
+import { ContextIndex } from './context-index.js';
 import type { ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
 
 /**

@@ -1,5 +1,7 @@
-import { arrange, ContextIndex, type Document, hintTokens, observe, planBatch, ServedHistory } from '@warmpath/core';
+import { arrange, type Document, hintTokens, observe, planBatch, ServedHistory } from '@warmpath/core';
 import { createWorkload, labDocument, percentile, type Workload, zipfTrace } from '@warmpath/lab';
+import { ContextIndex } from './context-index.js';
+import { planByContextIndex } from './planned.js';
 import { ENGINE_MODELS, type PaperTable, type ReproducedTable } from './reproduction.js';
 
 const COUNTS = [128, 512, 4_096] as const;
@@ -33,7 +35,7 @@ function constructionTable(): ReproducedTable {
             {
               name: 'context index s',
               paper: PUBLISHED[k]![column],
-              ours: secondsOf(() => planBatch(contexts, { method: 'context-index' })),
+              ours: secondsOf(() => planByContextIndex(contexts)),
               places: 2,
             },
             { name: 'combined plan s', paper: undefined, ours: secondsOf(() => planBatch(contexts)), places: 2 },

@@ -17,7 +17,7 @@ import {
   type Workload,
 } from '@warmpath/lab';
 import { contextIndexTable } from './context-index-order.js';
-import { type PlannedOptions, planned } from './planned.js';
+import { type PlanMethod, type PlannedOptions, planned } from './planned.js';
 import { AGENT_TABLES } from './ragboost-agents.js';
 import { COST_TABLES } from './ragboost-costs.js';
 import type { PaperTable, ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
@@ -115,7 +115,7 @@ function reorderingTable({ seeds }: ReproduceOptions): ReproducedTable {
     title: '§3.2: cache hits after reordering a trace that is known whole',
     model: radixModel(ROOM.H100),
     rows: rows.map(([name, hits]) => {
-      const planBy = (method: 'context-index' | 'combined') =>
+      const planBy = (method: PlanMethod) =>
         over(seeds, (seed) => {
           const workload = plannedSessions(name, seed, { method, scheduled: true });
           return 100 * serve(workload, { cache: radix(ROOM.H100) }).hit;
@@ -128,7 +128,7 @@ function reorderingTable({ seeds }: ReproduceOptions): ReproducedTable {
         ],
       };
     }),
-    notes: [OPEN_SESSIONS, '«Combined plan» is planBatch of @warmpath/core by its default method, on the same traces.'],
+    notes: [OPEN_SESSIONS, '«Combined plan» is planBatch of @warmpath/core, on the same traces.'],
   };
 }
 

@@ -1,16 +1,9 @@
 import { createReadStream, createWriteStream, type ReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import {
-  type BatchPlan,
-  fileErrorReason,
-  PLAN_METHODS,
-  type PlanMethod,
-  planBatch,
-  WarmpathError,
-} from '@warmpath/core';
+import { type BatchPlan, fileErrorReason, planBatch, WarmpathError } from '@warmpath/core';
 import { readRequestLog } from '@warmpath/lab';
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { readingProgress } from '../files/read-input.js';
 import { wholeNumber } from '../options.js';
@@ -31,7 +24,6 @@ const WRITE_STEP = 1000;
 interface PlanCommandOptions {
   readonly output?: string;
   readonly capacity?: number;
-  readonly method: PlanMethod;
 }
 
 /** Adds `warmpath plan`. */
@@ -44,7 +36,6 @@ export function addPlanCommand(program: Command, { terminal, stdin }: CommandCon
       'what the prefix cache holds; documents, if their tokens are not known',
       wholeNumber(0),
     )
-    .addOption(new Option('--method <name>', 'how to plan').choices(PLAN_METHODS).default('combined'))
     .addHelpText('after', FORMAT_HELP)
     .action(async (file: string, options: PlanCommandOptions) => {
       const { output = '-' } = options;
@@ -105,10 +96,9 @@ async function readBatch(file: string, input: NodeJS.ReadStream | ReadStream, te
 }
 
 /** Tokens count only if all are known: a guess for some of the documents would decide over the others. */
-function planOptions({ contexts, tokens }: Batch, { capacity, method }: PlanCommandOptions) {
+function planOptions({ contexts, tokens }: Batch, { capacity }: PlanCommandOptions) {
   const known = tokens.size > 0 && contexts.every((context) => context.every((id) => tokens.has(id)));
   return {
-    method,
     ...(capacity === undefined ? {} : { capacity }),
     ...(known ? { tokens: (id: string) => tokens.get(id)! } : {}),
   };

@@ -52,14 +52,6 @@ export function groupRecursion(tree: PlanTree, remainders: Remainders, groupLimi
   }
 }
 
-/** Makes leaves of a group's sets as they are. */
-export function hangLeaves(tree: PlanTree, remainders: Remainders, { node, sets }: Group): void {
-  for (const set of sets) {
-    tree.labels[set] = remainders.rest(set);
-    tree.attach(set, node);
-  }
-}
-
 /**
  * In how many sets of the current group each symbol is. Counts only fall, so the heap is put right when its top is
  * read.

@@ -1,21 +1,29 @@
 import { WarmpathError } from '../errors.js';
-import { nearestName } from '../nearest-name.js';
+import { agglomeration } from './agglomerate.js';
 import { type Batch, internBatch } from './batch.js';
-import { executionOrder, type NumberedOrders, sharedWithAnyEarlier, sharedWithPrevious } from './execution-order.js';
-import { METHODS, PLAN_METHODS, type PlanMethod } from './methods.js';
+import { executionOrder, type NumberedOrders, sharedWithPrevious } from './execution-order.js';
+import { groupRecursion } from './group-recursion.js';
+import { PlanTree, treeOrders } from './plan-tree.js';
+import { type RefinementLimits, refine } from './refine.js';
+import { Remainders } from './remainders.js';
+
+/** Batches of up to this many distinct sets are agglomerated as one group. Agglomeration is quadratic. */
+const MAX_SETS_IN_ONE_GROUP = 2000;
+/** Sets of a group in a larger batch. */
+const GROUP_SETS = 512;
+/** Bounds the time of refinement on any input. */
+const REFINEMENT: RefinementLimits = { rounds: 16, labels: 10_000_000 };
 
 /** How to plan a batch. */
 export interface PlanOptions {
   /**
-   * What the engine's prefix cache holds, in tokens (without `tokens`: in documents). Default: no limit. A cache with
-   * room for the longest context is as good as an unlimited one; of a context that is longer than the cache, only the
-   * documents that fit from its start are counted as found again.
+   * Tokens that the engine's prefix cache holds (without `tokens`: documents). Default: no limit. A cache with room for
+   * the longest context finds as much as an unlimited one. Of a longer context, only the documents that fit from its
+   * start count as cached.
    */
   readonly capacity?: number;
   /** Tokens of a document by its id, finite and 0 or more. Without it, every document counts as 1. */
   readonly tokens?: (document: string) => number;
-  /** Default `combined`. */
-  readonly method?: PlanMethod;
 }
 
 /** One context of a plan. */
@@ -47,61 +55,56 @@ export interface BatchPlan {
 }
 
 /**
- * Orders a batch that is known whole: the documents of every context, and the contexts themselves. The objective is the
- * fewest trie tokens (documents without `tokens`), which is the prefill left if nothing is forgotten; contexts then run
- * depth first through the trie, so that a cache with room for one context is enough to reach it. Deterministic.
+ * Orders a batch that is known whole: the documents of every context, and the contexts themselves.
  *
- * Methods, by what they cost for 1,000 and 100,000 Zipf contexts of 15 documents:
+ * The plan has few trie tokens (documents without `tokens`): the prefill that is left if the cache forgets nothing.
+ * Contexts run depth first through the trie, so that a cache with room for one context finds everything. Large batches
+ * are split by their most valuable documents, each group is agglomerated, and refinement moves what fits better
+ * elsewhere. A context may be empty or hold a document twice; every context gets a step of its own. Deterministic.
  *
- * - `combined` (default): group recursion down to groups small enough to agglomerate, agglomeration, refinement. 0.3 s,
- *   3 s.
- * - `agglomeration`: merges the two clusters that share most, over the whole batch; O(n²) at least, so minutes for
- *   100,000. 0.2 s.
- * - `group-recursion`: the document that saves most leads, group by group. 0.1 s, 1.2 s.
- * - `frequency`: one order for all, most frequent documents first (an FP-tree's). 0.05 s, 0.7 s.
- * - `retrieval`: documents as they came.
- * - `context-index`: RAGBoost's clustering and schedule, for comparison; the first 2,000 contexts are clustered, the
- *   others
- *   inserted one by one.
+ * Memory: about 200 bytes a document of a context.
  *
- * A context may hold a document twice, or nothing; every context gets a step of its own. Errors:
- * `WARMPATH_INVALID_REQUEST` with path `tokens`, `capacity` or `method`. Memory: some 200 bytes a document of a
- * context.
+ * @throws `WARMPATH_INVALID_REQUEST` with path `tokens` or `capacity`
  */
 export function planBatch(contexts: readonly (readonly string[])[], options: PlanOptions = {}): BatchPlan {
   const { capacity = Number.POSITIVE_INFINITY } = options;
-  if (!(capacity >= 0)) throw invalid('capacity', 'a number of 0 or more was expected');
-  const method = readMethod(options.method ?? 'combined');
+  if (!(capacity >= 0)) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path: 'capacity',
+      detail: 'a number of 0 or more was expected',
+    });
+  }
   const batch = internBatch(contexts, options.tokens);
-  const { symbols, schedule } = METHODS[method](batch);
+  const symbols = treeOrders(buildTree(batch));
   const orders = { starts: batch.starts, items: symbols.map((symbol) => batch.documentOf[symbol]!) };
-  const depthFirst = executionOrder(orders);
-  const common = sharedWithPrevious(orders, depthFirst);
-  const trie = measure(batch, orders, { order: depthFirst, shared: common, capacity: Number.POSITIVE_INFINITY });
-  const order = schedule ?? depthFirst;
-  // Away from the depth-first order, a bounded cache is sure to hold the context right before, and no more.
-  const shared =
-    schedule === undefined
-      ? common
-      : capacity === Number.POSITIVE_INFINITY
-        ? sharedWithAnyEarlier(orders, schedule)
-        : sharedWithPrevious(orders, schedule);
-  const found = measure(batch, orders, { order, shared, capacity });
+  const order = executionOrder(orders);
+  const shared = sharedWithPrevious(orders, order);
+  const trie = measure(batch, orders, { order, shared, capacity: Number.POSITIVE_INFINITY });
+  const cached = measure(batch, orders, { order, shared, capacity });
   const { documents, tokens } = trie;
   return {
-    steps: writeSteps(batch, orders, { order, sharedDocuments: found.sharedDocuments }),
+    steps: writeSteps(batch, orders, { order, sharedDocuments: cached.sharedDocuments }),
     documents,
     tokens,
-    trieNodes: documents - trie.foundDocuments,
-    trieTokens: tokens - trie.foundTokens,
-    reuse: documents === 0 ? 0 : found.foundDocuments / documents,
-    tokenReuse: tokens === 0 ? 0 : found.foundTokens / tokens,
+    trieNodes: documents - trie.cachedDocuments,
+    trieTokens: tokens - trie.cachedTokens,
+    reuse: documents === 0 ? 0 : cached.cachedDocuments / documents,
+    tokenReuse: tokens === 0 ? 0 : cached.cachedTokens / tokens,
   };
+}
+
+function buildTree(batch: Batch): PlanTree {
+  const tree = new PlanTree(batch);
+  const remainders = new Remainders(batch);
+  const groupLimit = batch.sets.length <= MAX_SETS_IN_ONE_GROUP ? MAX_SETS_IN_ONE_GROUP : GROUP_SETS;
+  groupRecursion(tree, remainders, groupLimit, agglomeration(tree, remainders));
+  refine(tree, REFINEMENT);
+  return tree;
 }
 
 interface Execution {
   readonly order: Int32Array;
-  /** Documents that each step shares with what an endless cache would hold. */
+  /** Documents that each step shares with the step before it. */
   readonly shared: Int32Array;
   readonly capacity: number;
 }
@@ -109,8 +112,8 @@ interface Execution {
 interface Measured {
   readonly documents: number;
   readonly tokens: number;
-  readonly foundDocuments: number;
-  readonly foundTokens: number;
+  readonly cachedDocuments: number;
+  readonly cachedTokens: number;
   /** By step. */
   readonly sharedDocuments: Int32Array;
 }
@@ -121,8 +124,8 @@ function measure(batch: Batch, { starts, items }: NumberedOrders, { order, share
   for (const [symbol, document] of batch.documentOf.entries()) tokensOf[document] = batch.weights[symbol]!;
   const sharedDocuments = new Int32Array(order.length);
   let tokens = 0;
-  let foundDocuments = 0;
-  let foundTokens = 0;
+  let cachedDocuments = 0;
+  let cachedTokens = 0;
   for (let step = 0; step < order.length; step++) {
     const start = starts[order[step]!]!;
     let depth = 0;
@@ -130,12 +133,12 @@ function measure(batch: Batch, { starts, items }: NumberedOrders, { order, share
       depth += tokensOf[items[i]!]!;
       if (i - start >= shared[step]! || depth > capacity) continue;
       sharedDocuments[step]!++;
-      foundTokens += tokensOf[items[i]!]!;
+      cachedTokens += tokensOf[items[i]!]!;
     }
     tokens += depth;
-    foundDocuments += sharedDocuments[step]!;
+    cachedDocuments += sharedDocuments[step]!;
   }
-  return { documents: items.length, tokens, foundDocuments, foundTokens, sharedDocuments };
+  return { documents: items.length, tokens, cachedDocuments, cachedTokens, sharedDocuments };
 }
 
 function writeSteps(
@@ -148,16 +151,4 @@ function writeSteps(
     documents: Array.from(items.subarray(starts[index], starts[index + 1]), (document) => names[document]!),
     sharedDocuments: sharedDocuments[step]!,
   }));
-}
-
-function readMethod(method: string): PlanMethod {
-  const known = PLAN_METHODS.find((name) => name === method);
-  if (known !== undefined) return known;
-  const nearest = nearestName(method, PLAN_METHODS);
-  const hint = nearest === undefined ? `known ones are ${PLAN_METHODS.join(', ')}` : `did you mean ${nearest}?`;
-  throw invalid('method', `there is no such method; ${hint}`);
-}
-
-function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

@@ -1,4 +1,4 @@
-import { PLAN_METHODS, type PlanMethod, type PlanOptions, WarmpathError } from '@warmpath/core';
+import { type PlanOptions, WarmpathError } from '@warmpath/core';
 import { JsonScanner, parseObject } from '../intake/json-scanner.js';
 
 /** Bounds on a batch. */
@@ -18,21 +18,21 @@ const SCANNED_FROM_BYTES = 1_048_576;
 /** Values of a body: three for each of 15 documents with counts in each of 100,000 contexts. */
 const MAX_VALUES = 5_000_000;
 
-const FIELDS = ['contexts', 'capacity', 'method'];
+const FIELDS = ['contexts', 'capacity'];
 const CONTEXT_FIELDS = ['documents'];
 const DOCUMENT_FIELDS = ['id', 'tokens'];
 
 /**
- * Reads the body of `POST /v1/plan`: `{contexts: [["id", …] | {documents: ["id" | {id, tokens?}, …]}, …], capacity?,
- * method?}`. Tokens count only if every document has some: a guess for the others would decide over them. The first
- * count of a document holds. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST` and
+ * Reads the body of `POST /v1/plan`: `{contexts: [["id", …] | {documents: ["id" | {id, tokens?}, …]}, …], capacity?}`.
+ * Tokens count only if every document has some: a guess for the others would decide over them. The first count of a
+ * document holds. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST` and
  * `WARMPATH_TOO_MANY_DOCUMENTS`, with paths, and `WARMPATH_BODY_TOO_COMPLEX`. Cost: O(body).
  */
 export function readPlanRequest(bytes: Buffer, limits: PlanLimits): PlanRequest {
   if (bytes.length > SCANNED_FROM_BYTES) checkSize(bytes, limits);
   const body = parseObject(bytes.toString('utf8'));
   checkFields(body, FIELDS, '');
-  const { contexts, capacity, method } = body;
+  const { contexts, capacity } = body;
   if (!Array.isArray(contexts)) throw invalid('contexts', 'an array of contexts was expected');
   if (contexts.length > limits.contexts) {
     throw invalid('contexts', `there are ${contexts.length}; at most ${limits.contexts} are accepted`);
@@ -44,7 +44,6 @@ export function readPlanRequest(bytes: Buffer, limits: PlanLimits): PlanRequest 
     contexts: lists,
     options: {
       ...(capacity !== undefined && capacity !== null && { capacity: readCapacity(capacity) }),
-      ...(method !== undefined && method !== null && { method: readMethod(method) }),
       ...(isCounted && { tokens: (id: string) => tokens.get(id)! }),
     },
   };
@@ -102,12 +101,6 @@ function readDocument(document: unknown, path: string, tokens: Map<string, numbe
 function readCapacity(value: unknown): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
   throw invalid('capacity', 'a whole number of 0 or more was expected');
-}
-
-/** Which methods there are, `planBatch` says. */
-function readMethod(value: unknown): PlanMethod {
-  if (typeof value === 'string') return value as PlanMethod;
-  throw invalid('method', `one of ${PLAN_METHODS.join(', ')} was expected`);
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -1,4 +1,4 @@
-import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
+import { POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
@@ -163,7 +163,6 @@ const plannedContext = z.array(plannedDocument);
 const planRequest = z.strictObject({
   contexts: z.array(z.union([plannedContext, z.strictObject({ documents: plannedContext })])),
   capacity: count.optional().meta({ description: "Tokens that the engine's prefix cache holds." }),
-  method: z.enum(PLAN_METHODS).optional(),
 });
 
 const plan = z.looseObject({

@@ -1,9 +1,4 @@
 import { averageLinkage, contextDistance } from './average-linkage.js';
-import { schedulePaths } from './execution-order.js';
-import { MaxHeap } from './max-heap.js';
-
-/** Fewer places than this are not worth putting the heap in order for. */
-const LEAST_COMPACTED = 64;
 
 /** A node of the index: the documents of all contexts below it, in prompt order. */
 interface IndexNode {
@@ -19,8 +14,6 @@ interface IndexNode {
   parent: IndexNode | undefined;
   /** The context that ends here; `undefined` for what several share. */
   readonly requestId: number | undefined;
-  /** When it was last used: a tick of the index's clock, larger than those of all nodes below. */
-  lastUse: number;
 }
 
 /** A context's place in the index. */
@@ -45,23 +38,15 @@ export interface ContextIndexOptions {
 }
 
 /**
- * RAGBoost's context index (sections 4 and 5), for comparison: hierarchical clustering of a batch by Eq. 1, a node's
- * content being the intersection of its children; greedy search and insertion for contexts that come later. No document
- * may stand twice in a context.
+ * RAGBoost's context index (sections 4 and 5): a batch is clustered by Eq. 1, and later contexts are inserted by greedy
+ * search. A node holds the intersection of its children. No document may stand twice in a context.
  *
- * A search enters the nearest child, and stops at a leaf or where all children are equally far (section 4.2). Behind a
- * leaf, the new context begins with their intersection, in the leaf's order, and that is a new node. Where the paper
- * is silent: a search enters a child only if the context has its first own document, for no other shares a prefix (by
- * distance alone, reuse is 1 to 4 points less); of an inner node it shares the longest start of its documents that the
- * context has; and what was served stays in the index as it was served, because that is what a prefix cache holds: a
- * leaf shares with the new node what both begin with. Children are found by document, so that an insertion looks at
- * none that shares nothing.
+ * The paper is silent on three points. A search enters a child only if the context has the child's first own document:
+ * no other child shares a prefix. Of an inner node, the context shares the longest start whose documents it has. A
+ * served path stays as it was served, because a prefix cache holds it that way.
  *
- * Eviction (section 4.1, «index update»): a min-heap by last use names the node to shrink; what it shares with nobody
- * goes document by document from its end, and a node that is left with nothing goes, with its empty parents. A node
- * counts as used whenever one below it is, so that what goes is always at the end of a path. Each node stands in the
- * heap once, under a key that may be old and is put right when it comes up. Bounded by `capacity` and `maxContexts`, or
- * by what `evict` and `remove` take out: at most three nodes a context.
+ * Eviction (section 4.1): the least recently used node loses documents from its end. A node without documents of its
+ * own is removed, with its parents that have no other child. Memory: at most three nodes a context.
  */
 export class ContextIndex {
   readonly #alpha: number;
@@ -71,13 +56,9 @@ export class ContextIndex {
   readonly #root = createNode([], undefined);
   /** By request id, as long as they are in the index. */
   readonly #leaves = new Map<number, IndexNode>();
-  /** Nodes by their number, for the heap; keys are last uses, negated. */
-  readonly #numbered: (IndexNode | undefined)[] = [];
-  readonly #freeNumbers: number[] = [];
-  #oldest = new MaxHeap();
-  #nodes = 0;
+  /** All nodes but the root, least recently used first. A parent stands behind its children. */
+  readonly #byUse = new Set<IndexNode>();
   #requests = 0;
-  #clock = 0;
   #tokens = 0;
 
   constructor(options: ContextIndexOptions = {}) {
@@ -146,8 +127,9 @@ export class ContextIndex {
 
   /**
    * The engine has dropped that many tokens: takes the least recently used ends of paths out, whole documents, until at
-   * least as many are gone or nothing is left. Answers with the ids of the requests that are no longer in the index.
-   * Cost: O(log n) for each node and each use since it last came up.
+   * least as many are gone or nothing is left.
+   *
+   * @returns ids of the requests that are no longer in the index
    */
   evict(tokens: number): readonly number[] {
     return this.#evictTo(this.#tokens - tokens);
@@ -182,48 +164,30 @@ export class ContextIndex {
     return places.map((place) => leaves[place]![0]);
   }
 
-  /** Gives a new node its parent and its place in the heap, and all below it theirs. */
+  /** Puts a new node and all nodes below it under a parent. */
   #adopt(top: IndexNode, parent: IndexNode): void {
     addChild(parent, top);
     const pending = [top];
     for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
       this.#tokens += this.#ownTokens(node);
-      this.#enroll(node);
       pending.push(...node.children.values());
     }
   }
 
-  #enroll(node: IndexNode): void {
-    this.#nodes++;
-    const number = this.#freeNumbers.pop() ?? this.#numbered.length;
-    this.#numbered[number] = node;
-    this.#oldest.push(number, -node.lastUse);
-  }
-
-  /** Parents are used after their children: the oldest node has none. */
+  /** Every node on the path of a leaf is now the most recently used; parents behind their children. */
   #use(leaf: IndexNode): void {
-    for (let node: IndexNode | undefined = leaf; node !== undefined; node = node.parent) node.lastUse = ++this.#clock;
+    for (let node = leaf; node.parent !== undefined; node = node.parent) {
+      this.#byUse.delete(node);
+      this.#byUse.add(node);
+    }
   }
 
   #evictTo(limit: number): readonly number[] {
     const gone: number[] = [];
-    while (this.#oldest.size > 0) {
+    for (const node of this.#byUse) {
       const tooMany = this.#leaves.size > this.#maxContexts;
       if (this.#tokens <= limit && !tooMany) break;
-      const number = this.#oldest.top();
-      const node = this.#numbered[number]!;
-      const isCurrent = -this.#oldest.topKey() === node.lastUse;
-      if (isCurrent && node.parent !== undefined && this.#shrink(node, tooMany ? Number.NEGATIVE_INFINITY : limit)) {
-        continue;
-      }
-      this.#oldest.pop();
-      if (node.parent !== undefined && !isCurrent) {
-        this.#oldest.push(number, -node.lastUse);
-        continue;
-      }
-      this.#numbered[number] = undefined;
-      this.#freeNumbers.push(number);
-      if (node.parent === undefined) continue;
+      if (this.#shrink(node, tooMany ? Number.NEGATIVE_INFINITY : limit)) continue;
       if (node.requestId !== undefined) gone.push(node.requestId);
       this.#delete(node);
     }
@@ -240,25 +204,14 @@ export class ContextIndex {
     return end > least;
   }
 
-  /** Takes a node without children out of the tree; its place in the heap goes when it comes up. */
+  /** Takes a node without children out of the tree. */
   #delete(node: IndexNode): void {
     this.#tokens -= this.#ownTokens(node);
     if (node.requestId !== undefined) this.#leaves.delete(node.requestId);
     unlist(node);
     node.parent!.children.delete(node.place);
     node.parent = undefined;
-    this.#nodes--;
-    if (this.#oldest.size > 2 * this.#nodes + LEAST_COMPACTED) this.#compact();
-  }
-
-  /** Takes what is no longer in the tree out of the heap. O(heap), after as many deletions. */
-  #compact(): void {
-    const nodes = this.#numbered.filter((node) => node?.parent !== undefined);
-    this.#oldest = new MaxHeap();
-    this.#numbered.length = 0;
-    this.#freeNumbers.length = 0;
-    this.#nodes = 0;
-    for (const node of nodes) this.#enroll(node!);
+    this.#byUse.delete(node);
   }
 
   #ownTokens({ documents, parent }: IndexNode): number {
@@ -313,11 +266,9 @@ export class ContextIndex {
     const upper = createNode(child.documents.slice(0, end), undefined);
     upper.parent = parent;
     upper.place = child.place;
-    upper.lastUse = child.lastUse;
     parent.children.set(upper.place, upper);
     enlist(upper);
     addChild(upper, child);
-    this.#enroll(upper);
     return upper;
   }
 
@@ -378,7 +329,6 @@ function createNode(documents: readonly number[], requestId: number | undefined)
     byFirst: new Map(),
     parent: undefined,
     requestId,
-    lastUse: 0,
   };
 }
 
@@ -414,4 +364,28 @@ function unlist(node: IndexNode): void {
   const listed = byFirst.get(first);
   listed?.delete(node);
   if (listed?.size === 0) byFirst.delete(first);
+}
+
+/**
+ * RAGBoost's schedule (section 5.2): contexts grouped by the first element of their search paths, larger groups first,
+ * and within a group longer paths first, then by path, then by index. Empty paths form a group of their own. Cost: O(n
+ * log n) comparisons.
+ */
+export function schedulePaths(paths: readonly (readonly number[])[]): number[] {
+  const groups = new Map<number, number[]>();
+  for (const [index, path] of paths.entries()) {
+    const first = path[0] ?? -1;
+    const group = groups.get(first);
+    if (group === undefined) groups.set(first, [index]);
+    else group.push(index);
+  }
+  return [...groups.entries()]
+    .sort(([firstOfOne, one], [firstOfOther, other]) => other.length - one.length || firstOfOne - firstOfOther)
+    .flatMap(([, group]) => group.sort((one, other) => comparePaths(paths[one]!, paths[other]!) || one - other));
+}
+
+function comparePaths(one: readonly number[], other: readonly number[]): number {
+  if (one.length !== other.length) return other.length - one.length;
+  for (const [level, child] of one.entries()) if (child !== other[level]) return child - other[level]!;
+  return 0;
 }
