@@ -1,6 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import {
   buildNote,
+  cpuText,
   type EngineFlag,
   type EngineOptions,
   engineFlags,
@@ -54,12 +55,12 @@ export function engineSettings(values: object): EngineOptions {
 
 /** What a user should know of an engine that was started with these settings, one line each. */
 export function engineNotes(
-  { notice, paysToBuild }: ServedModel,
+  model: ServedModel,
   { cacheDir }: EngineOptions,
   { environment }: CommandContext,
 ): string[] {
-  const building = paysToBuild ? buildNote(`${programName(environment)} engine`, cacheDir) : undefined;
-  return [notice, building].filter((note) => note !== undefined);
+  const building = model.paysToBuild ? buildNote(`${programName(environment)} engine`, cacheDir) : undefined;
+  return [model.notice, `CPU code: ${cpuText(model)}`, building].filter((note) => note !== undefined);
 }
 
 /** Milliseconds between two lines about the same work. */

@@ -49,7 +49,14 @@ describe('warmpath doctor', () => {
     const { healthy, facts, checks } = JSON.parse(stdout) as DoctorAnswer;
     expect({ code, healthy, blockSize: facts.blockSize }).toEqual({ code: 0, healthy: true, blockSize: 1 });
     expect(facts.repeat.cachedTokens).toBeGreaterThan(1_000);
-    for (const name of ['prefix caching', 'shared prefix', 'block size', 'cached tokens, streamed', '/tokenize']) {
+    for (const name of [
+      'prefix caching',
+      'shared prefix',
+      'block size',
+      'cached tokens, streamed',
+      'CPU code',
+      '/tokenize',
+    ]) {
       expect(checks.find((check) => check.name === name)).toMatchObject({ verdict: 'ok' });
     }
   });

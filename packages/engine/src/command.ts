@@ -2,7 +2,7 @@ import { ERROR_TABLE, type WarmpathError } from '@warmpath/core';
 import { toChildError } from './child-messages.js';
 import { buildNote } from './native/built-libraries.js';
 import type { EngineOptions } from './options.js';
-import type { EngineHooks } from './server.js';
+import type { EngineHooks, ServedModel } from './server.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
 /** Where the command writes; injected for tests. */
@@ -95,12 +95,18 @@ function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
   return [
     `Warmpath engine on ${server.url}`,
     `  model    ${model.name} (${model.parameters.toLocaleString('en')} parameters)`,
+    `  cpu      ${cpuText(model)}`,
     `  context  ${model.contextTokens} tokens a request, ${server.cells} cells in all`,
     ...notes.filter((note) => note !== undefined).map((note) => `  note     ${note}`),
     `  try      curl ${server.url}/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`,
     `  numbers  ${server.url}/metrics`,
     '',
   ].join('\n');
+}
+
+/** Which CPU code llama.cpp computes a model with, and why. */
+export function cpuText({ cpuVariant: { name, reason } }: Pick<ServedModel, 'cpuVariant'>): string {
+  return `${name} (${reason})`;
 }
 
 function crashText(error: WarmpathError, json: boolean): string {

@@ -20,6 +20,7 @@ import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
 import { paysToBuild } from './native/built-libraries.js';
+import type { CpuVariant } from './native/cpu-variant.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
@@ -72,6 +73,8 @@ export interface ServedModel {
   readonly profiled: boolean;
   /** Whether `--build-libraries`, which was not run here, would make cold prompts faster, and could be run. */
   readonly paysToBuild: boolean;
+  /** The build of llama.cpp's CPU code that computes it. */
+  readonly cpuVariant: CpuVariant;
 }
 
 /** An engine that listens. */
@@ -173,6 +176,7 @@ async function serve(
   const app = createApp({
     model: resolved.name,
     created: Math.floor(Date.now() / 1000),
+    cpuVariant: llamaBindings().cpuVariant,
     loop,
     speculations,
     vocabulary: model.vocabulary,
@@ -211,6 +215,7 @@ async function serve(
       bodyLimitBytes,
       profiled: profile !== undefined,
       paysToBuild: buildingPays,
+      cpuVariant: llamaBindings().cpuVariant,
     },
     cells: loop.stats.cells,
     failed: loop.failed,

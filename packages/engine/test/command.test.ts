@@ -42,6 +42,7 @@ describe('the engine command', () => {
     expect(isServed).toBe(true);
     expect(text).toMatch(/^Warmpath engine on http:/);
     expect(text).toContain('/v1/chat/completions');
+    expect(text).toMatch(/^ {2}cpu {6}\w+ \(.+\)$/m);
     expect(text).toContain('tiny demonstration model');
   });
 

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
+import type { ServedModel as EmbeddedModel } from '@warmpath/engine';
 import { type Dialect, readPromptTokens, TOKENS_WITH_TEXTS } from '@warmpath/gateway';
 import { quantile } from '../demo/statistics.js';
 import { cachedTokensOf, type EngineClient, type ServedModel } from '../engine-client.js';
@@ -13,6 +14,8 @@ export interface EngineFacts {
   readonly owner: string | undefined;
   /** Of an engine that was started here: how to have its prompts computed faster. */
   readonly buildNote?: string | undefined;
+  /** Of an embedded engine: the CPU code that computes its model. */
+  readonly cpuVariant?: EmbeddedModel['cpuVariant'] | undefined;
   /** What its address says it is. */
   readonly dialect?: Dialect | undefined;
   /** What `/tokenize` tells the tokens of, and the text of each: chats, which KV events need; texts alone; nothing. */
@@ -42,8 +45,8 @@ const BLOCK_PROBES = 16;
 const BLOCK_PROBE_STEP = 17;
 /** What the engine is asked to tokenize. */
 const TOKENIZED = 'one two three';
-/** Requests of an examination: models, sample, prompt, repeat, stream, half, blocks, `/tokenize`, TTFT. */
-export const MOST_PROBES = 5 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
+/** Requests of an examination: models, sample, prompt, repeat, stream, half, blocks, health, `/tokenize`, TTFT. */
+export const MOST_PROBES = 5 + 1 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
 
 /** What goes with an examination. */
 interface ProbeHooks {
@@ -76,6 +79,7 @@ export async function examine(
     models,
     model: chosen,
     owner: models[0]?.owned_by,
+    cpuVariant: await probe.cpuVariant(),
     tokenizes: await probe.tokenizes(),
     repeat: { ...repeat, streamedCachedTokens: streamed.cachedTokens },
     half: await probe.halfShared(words),
@@ -154,6 +158,13 @@ class Probe {
     return { cold: median(cold), warm: median(warm) };
   }
 
+  /** `undefined` for every engine but an embedded one that is asked directly. */
+  async cpuVariant(): Promise<EngineFacts['cpuVariant']> {
+    const health = (await this.#optional(this.#client.get('/health', this.#signal))) as Pick<EngineFacts, 'cpuVariant'>;
+    const { name, reason } = health.cpuVariant ?? {};
+    return typeof name === 'string' && typeof reason === 'string' ? { name, reason } : undefined;
+  }
+
   /** Asks as the gateway does, which looks for documents in the texts of a chat's tokens. */
   async tokenizes(): Promise<EngineFacts['tokenizes']> {
     const { model, messages } = this.#body(TOKENIZED);
@@ -164,9 +175,14 @@ class Probe {
     return Array.isArray(tokens) && tokens.length > 0 ? 'texts' : 'nothing';
   }
 
-  async #tokenize(body: object): Promise<{ readonly tokens?: unknown }> {
+  #tokenize(body: object): Promise<{ readonly tokens?: unknown }> {
+    return this.#optional(this.#client.post('/tokenize', body, this.#signal));
+  }
+
+  /** What a route answers that an engine need not have; empty where it has none. */
+  async #optional(request: Promise<unknown>): Promise<object> {
     try {
-      const answer = await this.#client.post('/tokenize', body, this.#signal);
+      const answer = await request;
       return typeof answer === 'object' && answer !== null ? answer : {};
     } catch (error) {
       if (this.#signal.aborted) throw error;

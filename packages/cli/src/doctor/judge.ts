@@ -1,3 +1,4 @@
+import { cpuText } from '@warmpath/engine';
 import { type Dialect, dialectOf, dialectOfOwner } from '@warmpath/gateway';
 import type { EngineFacts } from './examine.js';
 
@@ -117,11 +118,11 @@ function ttft({ ttftMs }: EngineFacts): Check {
   return { name, verdict: 'warning', finding, advice: 'a repeated prompt does not start sooner; is the engine busy?' };
 }
 
-/** One line where something is to be gained, and none else. */
-function libraries({ buildNote }: EngineFacts): Check[] {
-  if (buildNote === undefined) return [];
-  const finding = 'llama.cpp as it comes prebuilt, for any processor';
-  return [{ name: 'native library', verdict: 'ok', finding, advice: buildNote }];
+/** Of an embedded engine: the CPU code that it computes with, and how to get a faster one. */
+function libraries({ cpuVariant, buildNote }: EngineFacts): Check[] {
+  if (cpuVariant === undefined) return [];
+  const finding = cpuText({ cpuVariant });
+  return [{ name: 'CPU code', verdict: 'ok', finding, ...(buildNote !== undefined && { advice: buildNote }) }];
 }
 
 /** KV events name tokens: without those of chats, nobody can tell which documents they speak of. */

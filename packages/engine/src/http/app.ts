@@ -9,6 +9,7 @@ import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationRequest } from '../loop/generation.js';
 import type { Speculations } from '../loop/speculations.js';
+import type { CpuVariant } from '../native/cpu-variant.js';
 import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
 import {
@@ -43,6 +44,7 @@ export interface EngineApp {
   readonly model: string;
   /** Seconds since 1970 at which the model was loaded. */
   readonly created: number;
+  readonly cpuVariant: CpuVariant;
   readonly loop: EngineLoop;
   readonly speculations: Speculations;
   readonly vocabulary: Vocabulary;
@@ -283,6 +285,7 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
     return reply.status(app.loop.isOpen ? 200 : 503).send({
       status: app.loop.isOpen ? 'ok' : 'unavailable',
       model: app.model,
+      cpuVariant: app.cpuVariant,
       running,
       waiting,
       cells: { total: cells, used: usedCells, cached: cachedCells },

@@ -1,10 +1,10 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
 import type { ResolvedEngineOptions } from '../options.js';
 import { builtLibraries } from './built-libraries.js';
-import { loadNarrowVariant } from './cpu-variant.js';
+import { type CpuVariant, type CpuVariantChoice, loadCpuVariant } from './cpu-variant.js';
 import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
-import { chooseVariant } from './measured-variant.js';
+import { chooseVectorWidth } from './measured-variant.js';
 import {
   type BatchStruct,
   CONTEXT_PARAMS_LAYOUT,
@@ -77,6 +77,8 @@ export interface LlamaBindings {
   readonly sequenceStateBytes: (context: NativePointer, sequence: number) => number;
   readonly sequenceStateRead: (context: NativePointer, bytes: Uint8Array, capacity: number, sequence: number) => number;
   readonly sequenceStateWrite: (context: NativePointer, bytes: Uint8Array, length: number, sequence: number) => number;
+  /** The CPU code that is loaded. */
+  readonly cpuVariant: CpuVariant;
   readonly threadPools: ThreadPools;
   readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
@@ -93,8 +95,8 @@ export interface LlamaBindings {
 export interface LlamaSettings {
   /** Leave llama.cpp's own log on stderr. */
   readonly nativeLog?: boolean;
-  /** Compute without AVX-512, which suits some models better (`chooseVariant`). */
-  readonly narrowVectors?: boolean;
+  /** Which variant of the CPU code to load. */
+  readonly cpu?: CpuVariantChoice;
   /** Folder of the libraries; the prebuilt ones when left out. */
   readonly directory?: string;
 }
@@ -113,8 +115,8 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
     const libraries = loadLibraries(settings.directory ?? findLibraryDirectory());
     const functions = bindFunctions(libraries.llama);
     checkAbi(functions);
-    initialise(libraries, settings);
-    bound = { ...functions, threadPools: threadPools(libraries) };
+    const cpuVariant = initialise(libraries, settings);
+    bound = { ...functions, cpuVariant, threadPools: threadPools(libraries) };
   }
   return bound;
 }
@@ -122,7 +124,7 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
 /**
  * The process's llama.cpp, as it suits a model where this call is the first: for a GPU, the package that uses one; else
  * libraries that were built for this machine where there are any, or the variant of the prebuilt ones without AVX-512
- * where that is faster.
+ * where that is faster for the model.
  *
  * @param model Path of the model's file.
  * @param again Whether to measure anew which variant suits the model, where that was measured.
@@ -141,9 +143,9 @@ export async function llamaFor(
   if (gpuLayers > 0) {
     return llamaBindings({ nativeLog, directory: findLibraryDirectory({ gpuLayers }) });
   }
-  const narrowVectors = (await chooseVariant(model, { threads, cacheDir }, { again })) === 'narrow';
+  const narrowVectors = (await chooseVectorWidth(model, { threads, cacheDir }, { again })) === 'narrow';
   const directory = narrowVectors ? undefined : builtLibraries(cacheDir);
-  return llamaBindings({ nativeLog, narrowVectors, ...(directory !== undefined && { directory }) });
+  return llamaBindings({ nativeLog, cpu: { narrowVectors }, ...(directory !== undefined && { directory }) });
 }
 
 /**
@@ -170,7 +172,7 @@ export function checkAbi(
   }
 }
 
-function initialise(libraries: NativeLibraries, { nativeLog = false, narrowVectors = false }: LlamaSettings): void {
+function initialise(libraries: NativeLibraries, { nativeLog = false, cpu }: LlamaSettings): CpuVariant {
   if (!nativeLog) {
     // The log callback is called from native threads, where a JavaScript function could deadlock with a synchronous
     // call. `void ggml_time_init(void)` does nothing (on Windows: reads the timer's frequency again) and may be
@@ -178,13 +180,12 @@ function initialise(libraries: NativeLibraries, { nativeLog = false, narrowVecto
     const silence: unknown = libraries.ggmlBase.symbol('ggml_time_init');
     libraries.llama.func('llama_log_set', 'void', ['void *', 'void *'])(silence, null);
   }
-  if (!narrowVectors || !loadNarrowVariant(libraries)) {
-    libraries.ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(libraries.directory);
-  }
+  const variant = loadCpuVariant(libraries, cpu);
   libraries.llama.func('llama_backend_init', 'void', [])();
+  return variant;
 }
 
-function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'> {
+function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'cpuVariant' | 'threadPools'> {
   const pointer = 'void *';
   const { modelParams, contextParams, batch } = structTypes();
   const bind = <T>(name: string, result: string | TypeObject, parameters: (string | TypeObject)[]): T => {

@@ -7,7 +7,7 @@ import { delimiter, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from '../models/cache-folder.js';
-import { headShape, prefersNarrowVectors } from './cpu-variant.js';
+import { headShape, prefersNarrowVectors } from './head-shape.js';
 import { BUILD_METADATA, LLAMA_RELEASE, NATIVE_PACKAGE_VERSION } from './library.js';
 
 /** The npm package whose archive holds llama.cpp's source, of the release that the prebuilt libraries are of. */
@@ -185,6 +185,10 @@ function cmakeOptions({ options }: BuildTarget): string[] {
     CMAKE_BUILD_WITH_INSTALL_RPATH: 'ON',
     CMAKE_INSTALL_RPATH: platform() === 'darwin' ? '@loader_path' : '$ORIGIN',
     GGML_NATIVE: 'ON',
+    // Leaves out the AMX kernels, as cpu-variant.ts does. With GGML_NATIVE the compiler defines the macro, and the
+    // options GGML_AMX_* do nothing.
+    CMAKE_C_FLAGS: '-U__AMX_INT8__',
+    CMAKE_CXX_FLAGS: '-U__AMX_INT8__',
     LLAMA_OPENSSL: 'OFF',
     LLAMA_BUILD_TESTS: 'OFF',
     LLAMA_BUILD_EXAMPLES: 'OFF',
@@ -193,9 +197,10 @@ function cmakeOptions({ options }: BuildTarget): string[] {
   return Object.entries(all).map(([name, value]) => `-D${name}=${value}`);
 }
 
-/** Libraries of another release, or built for another processor, are not taken: they may not run here. */
-function directoryOf({ kept }: BuildTarget, folder: string): string {
-  return join(folder, kept, `${LLAMA_RELEASE}-${platform()}-${processorIdentity()}`);
+/** Libraries of another release, or built for another processor or with other options, are not taken. */
+function directoryOf(target: BuildTarget, folder: string): string {
+  const options = hash('sha256', JSON.stringify(cmakeOptions(target))).slice(0, 8);
+  return join(folder, target.kept, `${LLAMA_RELEASE}-${platform()}-${processorIdentity()}-${options}`);
 }
 
 /** Tells processors apart that may need other libraries, or prefer other variants of them. */
@@ -204,8 +209,13 @@ export function processorIdentity(): string {
 }
 
 /** Whether the processor is known to have AVX-512. */
-export function hasWideVectors(flags: string | undefined = readCpuFlags()): boolean {
-  return /\bavx512f\b/.test(flags ?? '');
+export function hasWideVectors(flags?: string): boolean {
+  return processorHas('avx512f', flags);
+}
+
+/** Whether the processor is known to have a feature, as Linux names it. */
+export function processorHas(feature: string, flags: string | undefined = readCpuFlags()): boolean {
+  return (flags ?? '').split(/\s+/).includes(feature);
 }
 
 /** What the processor can, where the system says it. */

@@ -1,80 +1,94 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { GgufHeader } from '../gguf/reader.js';
 import { ffi } from './ffi.js';
-import type { NativeLibraries } from './library.js';
-import { LEFTOVER_NS, WEIGHT_NS } from './tile-padding.js';
+import { LLAMA_RELEASE, mismatch, type NativeLibraries } from './library.js';
+
+/** The build of llama.cpp's CPU code that a process computes with. */
+export interface CpuVariant {
+  /** As its file names it, for instance `zen4`; `native` where the folder has one build only. */
+  readonly name: string;
+  /** Why this one, for people. */
+  readonly reason: string;
+}
+
+export interface CpuVariantChoice {
+  /** Compute without AVX-512. */
+  readonly narrowVectors?: boolean;
+  /** Load this variant, even an excluded one. For tests of the variants themselves. */
+  readonly name?: string | undefined;
+}
+
+/** Variants that are never chosen while {@link LLAMA_RELEASE} is the release, and why. */
+const EXCLUDED: Readonly<Record<string, string>> = {
+  sapphirerapids: `the AMX kernels of llama.cpp ${LLAMA_RELEASE} abort on models with latent attention`,
+};
+
+/** Variants that compute with AVX-512. */
+const WIDE = new Set(['skylakex', 'cannonlake', 'cascadelake', 'cooperlake', 'icelake', 'sapphirerapids', 'zen4']);
+
+const VARIANT_FILE = /^(?:lib)?ggml-cpu-([a-z0-9_.]+)\.(?:so|dylib|dll)$/;
+/** Code for GPUs and the like, which a package has beside its CPU variants. */
+const OTHER_BACKEND_FILE = /^(?:lib)?ggml-(?!base\.|cpu[-.])[a-z0-9_]+\.(?:so|dylib|dll)$/;
 
 /**
- * The library's variants of the CPU code that compute with AVX-512, whose attention takes 64 numbers of a head at once.
- */
-const WIDE_VARIANTS = /-(skylakex|cannonlake|cascadelake|cooperlake|icelake|sapphirerapids|zen4)\./;
-const VARIANT = /^(lib)?ggml-cpu-[a-z0-9_]+\.(so|dylib|dll)$/;
-const WIDE = 64;
-const NARROW = 32;
-
-/** The cells at which attention and weights are weighed against each other: a short prompt. */
-const CELLS = 1024;
-/**
- * How many times more than its weights a token must lose at its attention: all else may be slower with narrow vectors.
- */
-const CLEARLY = 8;
-/** Within so many times of {@link CLEARLY} on either side the constants, which are of one machine, may be wrong. */
-const UNSURE = 4;
-
-/** What of a model the choice depends on. */
-export interface HeadShape {
-  readonly layers: number;
-  readonly heads: number;
-  /** Numbers of one head's key. */
-  readonly headWidth: number;
-  /** Weights of the model. */
-  readonly weights: number;
-}
-
-/**
- * Whether a model is faster with AVX2 where the processor has AVX-512. Row by row, llama.cpp's attention computes what
- * is left behind the last whole vector number by number (`ggml_vec_dot_f16`, `ggml_vec_mad_f16`): with heads of 32
- * numbers that is all of it. On the demo model, a step of 8 streams took 5.9 ms with AVX-512 and 1.5 ms with AVX2, and
- * prefill the same. Models with more weights per head gain too little there to lose elsewhere.
- */
-export function prefersNarrowVectors(shape: HeadShape): boolean {
-  return lostAtAttention(shape) > CLEARLY * shape.weights * WEIGHT_NS;
-}
-
-/** Whether {@link prefersNarrowVectors} is too close to say. */
-export function isUnsure(shape: HeadShape): boolean {
-  const [lost, clearly] = [lostAtAttention(shape), CLEARLY * shape.weights * WEIGHT_NS];
-  return lost * UNSURE > clearly && lost < UNSURE * clearly;
-}
-
-/** Nanoseconds that a token's attention takes longer with wide vectors. */
-function lostAtAttention({ layers, heads, headWidth }: HeadShape): number {
-  const leftover = (headWidth % WIDE) - (headWidth % NARROW);
-  return CELLS * layers * heads * leftover * LEFTOVER_NS;
-}
-
-/** What {@link prefersNarrowVectors} asks for, as the front of a model's file says it. */
-export function headShape({ metadata, parameters }: GgufHeader): HeadShape {
-  const architecture = String(metadata.get('general.architecture')?.value);
-  // Some files say it by layer, in a list: those models are large.
-  const read = (key: string): number => Number(metadata.get(`${architecture}.${key}`)?.value) || 0;
-  const heads = read('attention.head_count');
-  const headWidth = read('attention.key_length') || (heads > 0 ? Math.round(read('embedding_length') / heads) : 0);
-  return { layers: read('block_count'), heads, headWidth, weights: parameters };
-}
-
-/**
- * Loads the best variant that computes without AVX-512.
+ * Loads the CPU variant with the best score for this processor that is not excluded, and every other backend of the
+ * folder. A folder with one build of the CPU code is left to llama.cpp.
  *
- * @returns Whether there was one; where there is none, every variant of the folder is still to be had.
+ * @throws WARMPATH_NATIVE_MISMATCH when no variant can be loaded.
  */
-export function loadNarrowVariant({ ggml, directory }: NativeLibraries): boolean {
-  const files = readdirSync(directory).filter((file) => VARIANT.test(file) && !WIDE_VARIANTS.test(file));
-  const best = files
-    .map((file) => ({ path: join(directory, file), score: scoreOf(join(directory, file)) }))
-    .reduce((first, second) => (second.score > first.score ? second : first), { path: '', score: 0 });
-  return best.score > 0 && ggml.func('ggml_backend_load', 'void *', ['str'])(best.path) !== null;
+export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: CpuVariantChoice = {}): CpuVariant {
+  const files = readdirSync(directory);
+  const variants = files.flatMap((file) => {
+    const name = VARIANT_FILE.exec(file)?.[1];
+    return name === undefined ? [] : [{ name, path: join(directory, file) }];
+  });
+  if (variants.length === 0) {
+    ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(directory);
+    return { name: 'native', reason: 'these libraries have one CPU variant' };
+  }
+  const load = ggml.func('ggml_backend_load', 'void *', ['str']);
+  for (const file of files.filter((file) => OTHER_BACKEND_FILE.test(file))) {
+    load(join(directory, file));
+  }
+  const chosen = chooseCpuVariant(
+    variants.map((variant) => ({ ...variant, score: scoreOf(variant.path) })),
+    choice,
+  );
+  const path = variants.find(({ name }) => name === chosen?.name)?.path;
+  if (chosen === undefined || path === undefined || load(path) === null) {
+    throw mismatch(`${directory} has no CPU variant that can be loaded on this processor`);
+  }
+  return chosen;
+}
+
+/**
+ * The variant with the best score that is not excluded.
+ *
+ * @param variants Their scores are 0 where they cannot run.
+ * @returns `undefined` where none is left.
+ */
+export function chooseCpuVariant(
+  variants: readonly { readonly name: string; readonly score: number }[],
+  { narrowVectors = false, name }: CpuVariantChoice = {},
+): CpuVariant | undefined {
+  const runnable = variants.filter(({ score }) => score > 0).sort((first, second) => second.score - first.score);
+  if (name !== undefined) {
+    return runnable.some((variant) => variant.name === name) ? { name, reason: 'asked for by name' } : undefined;
+  }
+  const allowed = runnable.filter((variant) => !(variant.name in EXCLUDED));
+  const narrow = narrowVectors ? allowed.find((variant) => !WIDE.has(variant.name)) : undefined;
+  const chosen = narrow ?? allowed[0];
+  if (chosen === undefined) {
+    return undefined;
+  }
+  const why =
+    narrow === undefined
+      ? 'the best for this processor'
+      : 'the best for this processor without AVX-512, which would slow this model down';
+  const exclusions = runnable.flatMap((variant) =>
+    variant.name in EXCLUDED ? [`${variant.name} is excluded: ${EXCLUDED[variant.name]}`] : [],
+  );
+  return { name: chosen.name, reason: [why, ...exclusions].join('; ') };
 }
 
 /** How well a variant suits this processor, by its own account: 0 when it cannot run here. */

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from '../models/cache-folder.js';
 import { builtLibraries, hasWideVectors, processorIdentity } from './built-libraries.js';
-import { type HeadShape, headShape, isUnsure, prefersNarrowVectors } from './cpu-variant.js';
+import { type HeadShape, headShape, isUnsure, prefersNarrowVectors } from './head-shape.js';
 import { LLAMA_RELEASE } from './library.js';
 
 /** Argument that makes the entry point a process that times one variant of llama.cpp. */
@@ -21,8 +21,8 @@ const LIMIT_MS = 3_000;
 const PAIRS = 7;
 const LEAST_PAIRS = 5;
 
-/** One way to compute: without AVX-512, or with the best that there is for this processor. */
-export type CpuVariant = 'narrow' | 'wide';
+/** Whether to compute without AVX-512, or with the best variant for this processor. */
+export type VectorWidth = 'narrow' | 'wide';
 
 /** What the same work took in both variants, one right behind the other, in milliseconds. */
 export interface TimedPair {
@@ -55,23 +55,23 @@ export interface VariantHooks {
 
 interface Note {
   readonly version: typeof NOTE_VERSION;
-  readonly variant: CpuVariant | 'undecided';
+  readonly variant: VectorWidth | 'undecided';
   readonly pairs: readonly TimedPair[];
 }
 
 /**
- * The variant of the CPU code that suits a model: by the shape of its heads where that leaves no doubt, else as it was
+ * The width of the vectors that suits a model: by the shape of its heads where that leaves no doubt, else as it was
  * measured when a model of its shape was first started on this processor. The shape decides as well where measuring
  * fails or the pairs contradict each other; that too is remembered, so that it costs one start alone.
  *
  * @param model Path of the model's file.
  * @throws WARMPATH_MODEL_FILE
  */
-export async function chooseVariant(
+export async function chooseVectorWidth(
   model: string,
   { threads, cacheDir: folder = cacheFolder() }: VariantSettings,
   { again = false, time = timeVariants, isWide = hasWideVectors() }: VariantHooks = {},
-): Promise<CpuVariant> {
+): Promise<VectorWidth> {
   const header = await readGgufHeader(model);
   const shape = headShape(header);
   const byShape = prefersNarrowVectors(shape) ? 'narrow' : 'wide';
@@ -96,7 +96,7 @@ export async function chooseVariant(
  *
  * @returns `undefined` where there are too few, or they do not agree.
  */
-export function decide(pairs: readonly TimedPair[]): CpuVariant | undefined {
+export function decide(pairs: readonly TimedPair[]): VectorWidth | undefined {
   if (pairs.length < LEAST_PAIRS) {
     return undefined;
   }

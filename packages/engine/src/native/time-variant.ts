@@ -13,8 +13,8 @@ const STEPS = 8;
  * Loads one variant of llama.cpp, and times a small set of decodes whenever the parent asks: what a process does that
  * `timeVariants` starts. Tells the parent when it is ready, then milliseconds. Lives as long as the parent.
  */
-export async function timeVariant({ model: path, threads, ...settings }: VariantToTime): Promise<void> {
-  const bindings = llamaBindings(settings);
+export async function timeVariant({ model: path, threads, narrowVectors, ...settings }: VariantToTime): Promise<void> {
+  const bindings = llamaBindings({ ...settings, cpu: { narrowVectors } });
   const model = await NativeModel.load(bindings, path);
   const context = await NativeContext.create(bindings, model, {
     cells: 2 * PROMPT_TOKENS,

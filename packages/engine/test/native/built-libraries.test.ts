@@ -48,6 +48,10 @@ describe('libraries that are built for this machine', () => {
     const directory = await buildLibraries(folder, { onStep: (what) => steps.push(what) });
     expect(builtLibraries(folder)).toBe(directory);
     expect(steps).toEqual(['fetching the source', 'configuring', 'compiling']);
+    // Whatever the processor has, without the AMX kernels.
+    expect(await readFile(join(folder, 'options'), 'utf8')).toMatch(
+      /-DCMAKE_C_FLAGS=-U__AMX_INT8__ .*CXX_FLAGS=-U__AMX/,
+    );
     expect(loadLibraries(directory).directory).toBe(directory);
     expect(await readdir(join(folder, 'libraries'))).toHaveLength(1);
     // Again, in place of what is there.

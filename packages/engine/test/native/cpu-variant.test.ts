@@ -1,52 +1,95 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { readGgufHeader } from '../../src/gguf/reader.js';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { llamaBindings } from '../../src/native/bindings.js';
-import { headShape, isUnsure, loadNarrowVariant, prefersNarrowVectors } from '../../src/native/cpu-variant.js';
-import { findLibraryDirectory, loadLibraries } from '../../src/native/library.js';
+import { processorHas } from '../../src/native/built-libraries.js';
+import { chooseCpuVariant } from '../../src/native/cpu-variant.js';
+import { findLibraryDirectory } from '../../src/native/library.js';
 
-const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+/** As each variant scores itself on a processor that has everything up to AMX. */
+const ON_AMX = [
+  { name: 'x64', score: 1 },
+  { name: 'haswell', score: 64 },
+  { name: 'sapphirerapids', score: 4032 },
+  { name: 'icelake', score: 1472 },
+  { name: 'zen4', score: 1984 },
+  { name: 'alderlake', score: 0 },
+];
+
+/** A text that stands in each library with AMX kernels, and in no other. */
+const AMX_TEXT = 'AMX is not ready to be used!';
+
+const LATENT_ATTENTION = 'random:1m-mla';
 
 describe('the variant of the CPU code', () => {
-  it('reads the shape of the heads from the file', async () => {
-    const shape = headShape(await readGgufHeader(DEMO));
-    expect(shape).toMatchObject({ layers: 4, heads: 4, headWidth: 32 });
-    expect(shape.weights).toBeGreaterThan(500_000);
+  it('is the best by score that has no AMX kernels, and says why', () => {
+    const { name, reason } = chooseCpuVariant(ON_AMX)!;
+    expect(name).toBe('zen4');
+    expect(reason).toMatch(/sapphirerapids is excluded: .*latent attention/);
+    const others = ON_AMX.filter((variant) => variant.name !== 'sapphirerapids');
+    expect(chooseCpuVariant(others)).toEqual({ name: 'zen4', reason: 'the best for this processor' });
   });
 
-  it.each([
-    ['the demo model', { layers: 4, heads: 4, headWidth: 32, weights: 0.9e6 }, true],
-    ['heads of whole wide vectors', { layers: 7, heads: 8, headWidth: 64, weights: 24e6 }, false],
-    [
-      'heads that leave the same behind vectors of any width',
-      { layers: 4, heads: 4, headWidth: 80, weights: 0.9e6 },
-      false,
-    ],
-    ['a large model with odd heads', { layers: 32, heads: 32, headWidth: 96, weights: 3.8e9 }, false],
-    ['a file that says nothing of heads', { layers: 0, heads: 0, headWidth: 0, weights: 1e6 }, false],
-  ])('is chosen for %s', (_what, shape, isNarrow) => {
-    expect(prefersNarrowVectors(shape)).toBe(isNarrow);
+  it('is the best without AVX-512 where that is asked for and there is one', () => {
+    const narrow = chooseCpuVariant(ON_AMX, { narrowVectors: true })!;
+    expect(narrow.name).toBe('haswell');
+    expect(narrow.reason).toMatch(/without AVX-512.*sapphirerapids is excluded/);
+    expect(chooseCpuVariant([{ name: 'icelake', score: 5 }], { narrowVectors: true })!.name).toBe('icelake');
   });
 
-  it.each([
-    ['the demo model', { layers: 4, heads: 4, headWidth: 32, weights: 0.9e6 }, false],
-    ['heads of whole wide vectors', { layers: 7, heads: 8, headWidth: 64, weights: 24e6 }, false],
-    ['a large model with odd heads', { layers: 32, heads: 32, headWidth: 96, weights: 3.8e9 }, false],
-    ['a file that says nothing of heads', { layers: 0, heads: 0, headWidth: 0, weights: 1e6 }, false],
-    ['narrow heads beside some weights', { layers: 2, heads: 6, headWidth: 32, weights: 2e6 }, true],
-    ['narrow heads beside more', { layers: 2, heads: 3, headWidth: 32, weights: 5e6 }, true],
-  ])('leaves doubt or none for %s', (_what, shape, isOpen) => {
-    expect(isUnsure(shape)).toBe(isOpen);
+  it('may be named, and is none where it does not run', () => {
+    expect(chooseCpuVariant(ON_AMX, { name: 'sapphirerapids' })!.name).toBe('sapphirerapids');
+    expect(chooseCpuVariant(ON_AMX, { name: 'alderlake' })).toBeUndefined();
+    expect(chooseCpuVariant(ON_AMX, { name: 'none' })).toBeUndefined();
+    expect(chooseCpuVariant([{ name: 'sapphirerapids', score: 5 }])).toBeUndefined();
   });
 
-  it('computes without AVX-512 where that is asked for', () => {
-    const bindings = llamaBindings({ narrowVectors: true });
+  it('is never one whose file holds AMX kernels', () => {
+    const directory = findLibraryDirectory();
+    const variants = readdirSync(directory).filter((file) => file.includes('ggml-cpu-'));
+    const withAmx = variants.filter((file) => readFileSync(join(directory, file)).includes(AMX_TEXT));
+    const chosen = withAmx.map((file) => {
+      const name = /ggml-cpu-(.*)\.\w+$/.exec(file)![1]!;
+      return chooseCpuVariant([{ name, score: 1 }]);
+    });
+    expect(chosen).toEqual(withAmx.map(() => undefined));
+  });
+
+  it('is what the process computes with', () => {
+    const bindings = llamaBindings({ cpu: { narrowVectors: true } });
+    expect(bindings.cpuVariant.name).not.toBe('');
     expect(bindings.systemInfo()).toContain('CPU :');
-    expect(bindings.systemInfo()).not.toContain('AVX512 = 1');
+    expect(bindings.systemInfo()).not.toMatch(/AVX512 = 1|AMX_INT8 = 1/);
   });
 
-  it('is left to the library where its folder has no such variants', () => {
-    const libraries = loadLibraries(findLibraryDirectory());
-    expect(loadNarrowVariant({ ...libraries, directory: fileURLToPath(new URL('.', import.meta.url)) })).toBe(false);
+  // In processes of their own: the excluded variant aborts.
+  it('computes models with latent attention', async () => {
+    expect(await runLatentAttention()).toMatchObject({ code: 0, signal: null });
   });
+
+  it.skipIf(!processorHas('amx_int8'))(
+    'is still not to be one with AMX kernels (runs with AMX only)',
+    async ({ skip }) => {
+      const { code, signal, errors } = await runLatentAttention('sapphirerapids');
+      // The processor has AMX, and the system does not let a process use it.
+      skip(errors.includes(AMX_TEXT));
+      expect(
+        { code, signal },
+        'This release of llama.cpp computes latent attention with AMX: delete EXCLUDED in src/native/cpu-variant.ts, its tests, and -U__AMX_INT8__ in built-libraries.ts',
+      ).toEqual({ code: null, signal: 'SIGABRT' });
+    },
+  );
 });
+
+/** How a process ends that computes a prompt of a model with latent attention. */
+async function runLatentAttention(...variant: string[]) {
+  const script = fileURLToPath(new URL('../support/latent-attention.js', import.meta.url));
+  const child = spawn(process.execPath, [script, await modelPath(LATENT_ATTENTION), ...variant]);
+  const [ended, errors] = await Promise.all([once(child, 'exit'), text(child.stderr)]);
+  return { code: ended[0] as number | null, signal: ended[1] as string | null, errors };
+}

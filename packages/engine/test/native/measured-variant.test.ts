@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { llamaFor } from '../../src/native/bindings.js';
 import { hasWideVectors } from '../../src/native/built-libraries.js';
-import { chooseVariant, decide, type TimedPair, timeVariants } from '../../src/native/measured-variant.js';
+import { chooseVectorWidth, decide, type TimedPair, timeVariants } from '../../src/native/measured-variant.js';
 
 /** Narrow by its shape, and not clearly so. */
 const UNSURE = 'random:2m';
@@ -44,7 +44,7 @@ describe('the variant that was measured', () => {
       }
       return timed;
     };
-    return chooseVariant(await modelPath(spec), { threads: 1, cacheDir: folder }, { again, isWide, time });
+    return chooseVectorWidth(await modelPath(spec), { threads: 1, cacheDir: folder }, { again, isWide, time });
   }
   const notes = (): Promise<string[]> => readdir(join(folder, 'variants')).catch(() => []);
 
