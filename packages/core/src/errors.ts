@@ -63,6 +63,25 @@ export const ERROR_TABLE = {
     message: 'This request is only for a caller that the server can tell from others.',
     remedy: 'Send a key, or ask the operator of the gateway.',
   },
+  WARMPATH_HOST_NOT_ALLOWED: {
+    status: 403,
+    type: 'invalid_request_error',
+    message: 'The request names a host that is not this machine, and this gateway checks no keys.',
+    remedy:
+      'Use http://127.0.0.1 or http://localhost; to serve other names, the operator configures `server.keys` or sets `server.open: true`.',
+  },
+  WARMPATH_ORIGIN_NOT_ALLOWED: {
+    status: 403,
+    type: 'invalid_request_error',
+    message: 'A web page of another origin sent this request.',
+    remedy: 'The operator can list the origin of the page in `server.cors`.',
+  },
+  WARMPATH_MEDIA_TYPE: {
+    status: 415,
+    type: 'invalid_request_error',
+    message: 'The body has a media type that is not read here.',
+    remedy: 'Send JSON in UTF-8 with the header `content-type: application/json`.',
+  },
   WARMPATH_RATE_LIMITED: {
     status: 429,
     type: 'invalid_request_error',

@@ -155,7 +155,15 @@ describe('collections', () => {
     await post(`${at}/search`, { query: 'Velka' });
     await post(`${gateway.url}/v1/chat/completions`, question({ warmpath: { retrieval } }));
     // A question that cannot be is not the collection's fault.
-    expect((await fetch(`${at}/search`, { method: 'POST', body: '{"query":"x","k":-1}' })).status).toBe(400);
+    expect(
+      (
+        await fetch(`${at}/search`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: '{"query":"x","k":-1}',
+        })
+      ).status,
+    ).toBe(400);
     const row = page.getByRole('region', { name: 'Collections', exact: true }).locator('tbody tr');
     await row.locator('td:nth-child(6)').getByText('2', { exact: true }).waitFor();
     const [shown, ...others] = await rowsOf(page, 'Collections');

@@ -21,6 +21,8 @@ const HOSTILE = [
   '<base href=http://elsewhere.example/><a href=javascript:hacked()>x</a>',
 ] as const;
 
+const OPERATOR = 'the-key-of-the-operator';
+
 async function gatewayFor(tenants: readonly string[]) {
   const engine = closing(await SimulatedEngine.start({ maxBlocks: 10_000 }));
   engine.onPrompt = (prompt) => {
@@ -28,7 +30,7 @@ async function gatewayFor(tenants: readonly string[]) {
     prompt.end();
   };
   const gateway = await startGateway({
-    server: { port: 0, trustedHeaders: { tenant: 'x-tenant' } },
+    server: { port: 0, trustedHeaders: { tenant: 'x-tenant' }, operatorKey: { key: OPERATOR } },
     engines: [{ name: 'only', url: engine.url, models: [...HOSTILE] }],
     dashboard: { names: true, savedPerMillionTokens: 1, savedUnit: '<b>' },
     explain: { prompts: 'all' },
@@ -56,7 +58,7 @@ async function gatewayFor(tenants: readonly string[]) {
 /** Opens the page, whose script is to find `hacked` called, if ever. */
 async function opened(url: string): Promise<OpenDashboard> {
   const before = 'window.calls = 0; window.hacked = () => { window.calls++; };';
-  const dashboard = await openDashboard(url, { before });
+  const dashboard = await openDashboard(url, { before, key: OPERATOR });
   await live(dashboard);
   return dashboard;
 }

@@ -43,7 +43,7 @@ export interface Gateway {
   /** Refuses requests where the process has too much to do. */
   readonly shedder: LoadShedder;
   /** Only where origins are configured. */
-  cors: Cors | undefined;
+  cors: Cors;
   /** Bodies of requests under way. */
   readonly bodies: BodyMemory;
   readonly histories: ServedHistories;

@@ -293,7 +293,7 @@ async function assemble(
     },
     refused: (reason) => metrics.shed(reason),
   });
-  const cors = config.server.cors && new Cors(config.server.cors);
+  const cors = new Cors(config.server.cors ?? []);
   const state = {
     authenticator,
     rateLimits,

@@ -29,6 +29,21 @@ describe('/metrics', () => {
     expect(await (await asking({ ...PUBLIC, open: true })).ask('/metrics')).toBe(200);
   });
 
+  it.each(<Server[]>[
+    { keys: [{ name: 'alice', key: 'alice-has-this-key' }] },
+    { keys: [{ name: 'alice', key: 'alice-has-this-key' }], open: true },
+    { jwt: { secret: 'a secret of 32 characters or more' } },
+    { trustedHeaders: { tenant: 'x-tenant' } },
+  ])('are closed, as the dashboard is, where callers are known and the operator has no key: %j', async (server) => {
+    const { ask } = await asking(server);
+    const headers = { authorization: 'Bearer alice-has-this-key', 'x-tenant': 'alice' };
+    for (const path of ['/metrics', '/ui/tree', '/ui/events', '/ui/requests/x']) {
+      expect([path, await ask(path)]).toEqual([path, 'WARMPATH_FORBIDDEN']);
+      expect([path, await ask(path, headers)]).toEqual([path, 'WARMPATH_FORBIDDEN']);
+    }
+    expect(await ask('/ui')).toBe(200);
+  });
+
   it.each([{}, PUBLIC])('need the key of the operator where one is configured: %j', async (where) => {
     const keys = [{ name: 'alice', key: 'alice-has-this-key' }];
     const { ask } = await asking({ ...where, operatorKey, keys });
@@ -140,9 +155,17 @@ describe('pages in a browser', () => {
     expect((await preflight(gateway.url, APP)).headers[allowOrigin]).toBe(APP);
   });
 
-  it('are the business of the engine where nothing is configured', async () => {
-    const { engine: behind, gateway } = await stand(engine);
-    expect((await preflight(gateway.url, APP)).headers['access-control-allow-credentials']).toBe('true');
-    expect(behind.last.method).toBe('OPTIONS');
+  it('may not where nothing is configured, whatever the engine allows', async () => {
+    const keys = [{ name: 'alice', key: 'alice-has-this-key' }];
+    for (const server of [{}, { keys }]) {
+      const { engine: behind, gateway } = await stand(engine, { server });
+      const { headers } = await preflight(gateway.url, APP);
+      expect(Object.keys(headers).filter((name) => name.startsWith('access-control-'))).toEqual([]);
+      expect(behind.received).toHaveLength(0);
+      const authorization = 'Bearer alice-has-this-key';
+      const reply = await send(gateway.url + PATH, chat(), { headers: { authorization } });
+      expect(reply.status).toBe(200);
+      expect(Object.keys(reply.headers).filter((name) => name.startsWith('access-control-'))).toEqual([]);
+    }
   });
 });

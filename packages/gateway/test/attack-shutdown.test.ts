@@ -30,7 +30,7 @@ class KeepAliveClient {
   }
 
   ask(body: string): void {
-    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: keep-alive\r\ncontent-type: application/json`;
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive\r\ncontent-type: application/json`;
     this.#socket.write(`${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
   }
 

@@ -32,7 +32,7 @@ class Client {
   static async sending(url: string, state: string, part: number): Promise<Client> {
     const body = JSON.stringify(chat(undefined, { user: state, stream: state === 'mid stream' }));
     const client = new Client(url);
-    const head = `POST ${PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
+    const head = `POST ${PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`;
     await once(client.socket, 'connect');
     client.socket.write(`${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n`);
     if (part > 0) client.socket.write(body.slice(0, Math.ceil(part * body.length)));

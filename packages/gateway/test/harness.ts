@@ -4,6 +4,9 @@ import type { GatewayConfigInput } from '../src/config/schema.js';
 import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 
+/** `server.operatorKey` of gateways whose metrics a test reads although they check keys. */
+export const OPERATOR_KEY = 'the-key-of-the-operator';
+
 const open: { close(): Promise<void> }[] = [];
 
 afterEach(async () => {
@@ -101,7 +104,7 @@ export function openRequest(url: string, body?: string | Buffer | object, option
  * a number where the gateway has no such metric.
  */
 export async function metricOf({ url }: Pick<RunningGateway, 'url'>, name: string): Promise<number> {
-  const { text } = await send(`${url}/metrics`);
+  const { text } = await send(`${url}/metrics`, undefined, { headers: { authorization: `Bearer ${OPERATOR_KEY}` } });
   const samples = text.split('\n').filter((line) => line.startsWith(name) && ' {,}'.includes(line[name.length] ?? ''));
   if (samples.length === 0 && !text.includes(`# TYPE ${name.split('{', 1)[0]} `)) return Number.NaN;
   return samples.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
@@ -118,7 +121,7 @@ export async function untilMetric(gateway: Pick<RunningGateway, 'url'>, name: st
 
 /** Bytes that each part of the gateway's memory holds. */
 export async function memoryOf({ url }: Pick<RunningGateway, 'url'>): Promise<Readonly<Record<string, number>>> {
-  const { text } = await send(`${url}/metrics`);
+  const { text } = await send(`${url}/metrics`, undefined, { headers: { authorization: `Bearer ${OPERATOR_KEY}` } });
   const samples = text.matchAll(/^warmpath_memory_bytes\{part="(\w+)"\} (\d+)$/gm);
   return Object.fromEntries([...samples].map(([, part, bytes]) => [part!, Number(bytes)]));
 }

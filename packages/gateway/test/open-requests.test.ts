@@ -25,7 +25,9 @@ describe('a client that asks and takes nothing', () => {
     socket.on('error', () => {});
     socket.pause();
     const body = JSON.stringify(chat(undefined, { stream: true }));
-    socket.write(`POST ${PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+    socket.write(
+      `POST ${PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    );
     await engine.until('abort', 1);
     await untilMetric(gateway, 'warmpath_requests_in_flight', 1);
     await untilMetric(gateway, 'warmpath_upstream_in_flight', 0);
@@ -67,7 +69,7 @@ describe('a client that asks and takes nothing', () => {
       const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
       socket.on('error', () => {});
       socket.pause();
-      socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+      socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
       const [, response] = (await once(server, 'request')) as [unknown, ServerResponse];
       await once(response, 'close');
       // Ended by the server: the client has most of it still to come.

@@ -121,7 +121,7 @@ describe('connections that wait because of those that are open', () => {
     expect(errorOf(refused).code).toBe('WARMPATH_OVERLOADED');
     expect(refused.headers.connection).toBe('keep-alive');
     const text = JSON.stringify(chat());
-    slow.write(`POST ${PATH} HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n`);
+    slow.write(`POST ${PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`);
     slow.write(`content-length: ${text.length}\r\n\r\n${text.slice(0, 20)}`);
     const [answer] = (await once(slow, 'data')) as [string];
     expect(answer).toMatch(/^HTTP\/1\.1 429 /);
@@ -131,7 +131,7 @@ describe('connections that wait because of those that are open', () => {
     await untilMetric(gateway, 'warmpath_shedding', 0);
     // What is left of a refused body is read, and the next request on the connection is another one.
     slow.write(text.slice(20));
-    slow.write(`GET /healthz HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n`);
+    slow.write(`GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n`);
     expect((await slow.toArray()).join('')).toMatch(/^HTTP\/1\.1 200 /);
     expect((await send(gateway.url + PATH, chat(), { agent })).status).toBe(200);
   });

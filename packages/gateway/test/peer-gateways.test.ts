@@ -12,6 +12,7 @@ import {
   gatewayAt,
   labelsIn,
   metricOf,
+  OPERATOR_KEY,
   type StandConfig,
   send,
   untilMetric,
@@ -50,7 +51,8 @@ async function fleet(count: number, config: StandConfig = {}, url = server.url):
   const session = { store: { url, prefix, timeoutMs: 20_000 } };
   const gateways: RunningGateway[] = [];
   for (let i = 0; i < count; i++) {
-    const settings: StandConfig = { arrange: { policy: 'exact' }, ...config, session };
+    const access = { ...config.server, operatorKey: { key: OPERATOR_KEY } };
+    const settings: StandConfig = { arrange: { policy: 'exact' }, ...config, server: access, session };
     gateways.push(closing(await gatewayAt(engine.url, settings, { now: () => clock.now })));
   }
   const order = async (gateway: number, documents: readonly object[], key = KEY) => {

@@ -10,7 +10,7 @@ import { resolveConfig } from '../src/config/load.js';
 import type { GatewayConfigInput } from '../src/config/schema.js';
 import { adopt, changesOf } from '../src/operate/reload-config.js';
 import { answerJson, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
-import { chat, closing, errorOf, gatewayAt, metricOf, type Reply, send, told } from './harness.js';
+import { chat, closing, errorOf, gatewayAt, metricOf, OPERATOR_KEY, type Reply, send, told } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 const [OLD_KEY, NEW_KEY] = ['the-old-key-of-alice', 'the-new-key-of-alice'];
@@ -318,7 +318,9 @@ describe('other settings', () => {
 });
 
 it('100 changes while requests are under way cost none of them', { timeout: 60_000 }, async () => {
-  const { engine, gateway, reload } = await standing({ server: alice(OLD_KEY, { requestsPerMinute: 1_000_000 }) });
+  const operatorKey = { key: OPERATOR_KEY };
+  const limited = (requestsPerMinute: number) => ({ ...alice(OLD_KEY, { requestsPerMinute }), operatorKey });
+  const { engine, gateway, reload } = await standing({ server: limited(1_000_000) });
   let answered = 0;
   let isOver = false;
   const client = async () => {
@@ -331,7 +333,7 @@ it('100 changes while requests are under way cost none of them', { timeout: 60_0
   const clients = Array.from({ length: 8 }, client);
   for (let change = 0; change < 100; change++) {
     await reload({
-      server: alice(OLD_KEY, { requestsPerMinute: 1_000_000 + change }),
+      server: limited(1_000_000 + change),
       upstream: { apiKey: `key-${change % 3}`, timeouts: { idleMs: 1_000 + change } },
       queue: { capacity: 100 + change },
       explain: { prompts: change % 2 === 0 ? 'all' : 'off' },

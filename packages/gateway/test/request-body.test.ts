@@ -26,7 +26,13 @@ async function announce(url: string, bytes: number, key = 'one') {
   socket.setEncoding('latin1').on('data', (text: string) => {
     answer += text;
   });
-  const head = [`POST ${CHAT} HTTP/1.1`, 'host: x', `authorization: ${key}`, `content-length: ${bytes}`];
+  const head = [
+    `POST ${CHAT} HTTP/1.1`,
+    'host: localhost',
+    'content-type: application/json',
+    `authorization: ${key}`,
+    `content-length: ${bytes}`,
+  ];
   socket.write(`${head.join('\r\n')}\r\n\r\n`);
   return { socket, answered: once(socket, 'close').then(() => answer) };
 }

@@ -352,7 +352,7 @@ describe('POST /v1/arrange', () => {
     ];
     const written = calls.map(([documents, preamble, key]) => {
       const body = JSON.stringify({ documents, preamble });
-      return `POST /v1/arrange HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+      return `POST /v1/arrange HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
     });
     const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1');
     socket.end(written.join(''));

@@ -95,7 +95,7 @@ describe('close', () => {
     const socket = connect(Number(port), hostname).setEncoding('utf8');
     const text: string[] = [];
     socket.on('data', (part: string) => text.push(part));
-    const request = `POST ${PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}`;
+    const request = `POST ${PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}`;
     socket.write(request);
     await once(socket, 'data');
     const closed = gateway.close();

@@ -89,6 +89,7 @@ afterAll(async () => {
 });
 
 const BODY = '{"model":"m","messages":[],"input":"x"}';
+const TYPE = 'content-type: application/json\r\n';
 const SECOND = `GET ${HIDDEN} HTTP/1.1\r\nhost: x\r\n\r\n`;
 
 /** Ways to make two readers disagree about where a request ends: its head, without what all have, and what follows. */
@@ -243,7 +244,7 @@ describe('a request that is hidden in another one', () => {
     for (const [name, head, rest] of all) {
       engine.paths.length = 0;
       engine.heads.length = 0;
-      const answer = await exchange(`${line}\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\n${head}\r\n${rest}`);
+      const answer = await exchange(`${line}\r\nhost: x\r\n${TYPE}authorization: Bearer ${KEY}\r\n${head}\r\n${rest}`);
       expect(engine.paths, name).not.toContain(HIDDEN);
       expect(engine.paths.length, name).toBeLessThanOrEqual(1);
       for (const sent of engine.heads) {

@@ -181,8 +181,8 @@ export class ConversationLog {
     }
   }
 
-  #find(name: ConversationName): Conversation | undefined {
-    return this.#tenants.get(name.tenant)?.users.get(userKey(name))?.conversations.get(name.session);
+  #find({ tenant, user = NO_USER, session }: ConversationName): Conversation | undefined {
+    return this.#tenants.get(tenant)?.users.get(user)?.conversations.get(session);
   }
 
   /** The conversation of that name, used now; made where it is new. */
@@ -192,8 +192,7 @@ export class ConversationLog {
       this.#use(known, now);
       return known;
     }
-    const { tenant, session } = name;
-    const user = userKey(name);
+    const { tenant, user = NO_USER, session } = name;
     let share = this.#tenants.get(tenant);
     if (share === undefined) {
       share = { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
@@ -222,8 +221,7 @@ export class ConversationLog {
     this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.delete(conversation);
     this.#byAge.add(conversation);
-    const { tenant, session } = conversation.name;
-    const user = userKey(conversation.name);
+    const { tenant, user = NO_USER, session } = conversation.name;
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     own.conversations.delete(session);
@@ -259,8 +257,9 @@ export class ConversationLog {
 
   /** The conversation holds so many bytes more. */
   #resize(conversation: Conversation, bytes: number): void {
+    const { tenant, user = NO_USER } = conversation.name;
     conversation.bytes += bytes;
-    this.#resizeUser(conversation.name.tenant, userKey(conversation.name), bytes);
+    this.#resizeUser(tenant, user, bytes);
   }
 
   #resizeUser(tenant: string, user: string, bytes: number): void {
@@ -309,8 +308,7 @@ export class ConversationLog {
     for (const turns of turnsAt.values()) this.#turns -= turns.length;
     this.#resize(conversation, -bytes);
     this.#byAge.delete(conversation);
-    const { tenant, session } = name;
-    const user = userKey(name);
+    const { tenant, user = NO_USER, session } = name;
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     own.conversations.delete(session);
@@ -327,11 +325,8 @@ export class ConversationLog {
   }
 }
 
-/** The key of an end user among those of its tenant: no end user is called what stands for none. */
-function userKey({ user }: ConversationName): string {
-  return user === undefined ? '' : `=${user}`;
-}
-
+/** Stands for no end user; none can be called so, because names of end users have no line ends. */
+const NO_USER = '\n';
 const NO_TURNS: readonly never[] = [];
 const NOTHING: TurnLookup = () => NO_TURNS;
 

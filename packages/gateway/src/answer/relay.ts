@@ -43,8 +43,6 @@ export type RelayedExchange = Pick<Exchange, 'errorCode' | 'errorSource' | 'fail
 export interface RelayOptions {
   /** What is added to the engine's response headers, asked for when they are written. */
   readonly headers: () => Readonly<Record<string, string>>;
-  /** Names of the engine's response headers that the client does not get. */
-  readonly leftOut: readonly string[];
   /** What becomes of the engine's response. */
   readonly body: ResponseBody;
   readonly errors: ErrorShape;
@@ -214,7 +212,6 @@ class Relay implements UpstreamListener {
     this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
     if (status >= 400) this.#exchange.errorSource = 'upstream';
     const written = responseHeaders(headers, this.#options.headers());
-    for (const name of this.#options.leftOut) delete written[name];
     this.#client.writeHead(status, written);
     // A stream's client sees that it was accepted before the first token; other headers travel with their body.
     if (this.#isEventStream) this.#client.flushHeaders();

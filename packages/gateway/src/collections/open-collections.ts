@@ -13,7 +13,7 @@ import type {
 } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
-import { checksKeys, isLoopback } from '../config/schema-server.js';
+import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
 import { invalid } from '../intake/prompt-view.js';
 import type { Log } from '../operate/log.js';
@@ -282,8 +282,8 @@ export function collectionTenant(
   { server }: Pick<GatewayConfig, 'server'>,
   { tenant, isAuthenticated }: Caller,
 ): string {
-  if (isAuthenticated) return tenant;
-  const isChecked = checksKeys(server) || server.trustedHeaders.tenant !== undefined;
+  const isChecked = identifiesTenants(server);
+  if (isChecked && isAuthenticated) return tenant;
   if (!isChecked && (server.open || isLoopback(server.host))) return DEFAULT_TENANT;
   throw new WarmpathError('WARMPATH_FORBIDDEN', {
     detail: 'Collections are for callers that the gateway can tell from others.',

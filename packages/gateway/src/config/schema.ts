@@ -12,7 +12,7 @@ import { DIALECT_NAMES } from '../engines/dialects/dialects.js';
 import { INDEXER_KINDS } from '../engines/indexer/wire-formats.js';
 import { collections } from './schema-collections.js';
 import { recognise, session } from './schema-conversations.js';
-import { checksKeys, isLoopback, server } from './schema-server.js';
+import { identifiesTenants, isLoopback, server } from './schema-server.js';
 import { count, milliseconds } from './schema-values.js';
 
 const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
@@ -401,10 +401,9 @@ export const gatewayConfigSchema = z
       message: 'would show everybody who reaches this address ids of documents: configure `server.operatorKey`',
     });
   })
-  .superRefine(({ server: { host, open, trustedHeaders, ...keys }, upstream, engines = [] }, context) => {
+  .superRefine(({ server, upstream, engines = [] }, context) => {
     const apiKey = upstream.apiKey ?? engines.find((engine) => engine.apiKey !== undefined)?.apiKey;
-    const identifies = checksKeys(keys) || trustedHeaders.tenant !== undefined;
-    if (apiKey === undefined || identifies || open || isLoopback(host)) return;
+    if (apiKey === undefined || identifiesTenants(server) || server.open || isLoopback(server.host)) return;
     context.addIssue({
       code: 'custom',
       path: ['server', 'host'],

@@ -8,7 +8,6 @@ import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
-import { CORS_HEADERS } from '../intake/cors.js';
 import type { Exchange } from '../observe/exchange.js';
 import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
@@ -61,7 +60,6 @@ export function forward(
     // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
     // closes.
     headers: ownHeaders(gateway, exchange),
-    leftOut: gateway.cors === undefined ? NONE : CORS_HEADERS,
     body: options.body ?? new UntouchedBody(errors),
     errors,
     now: gateway.now,

@@ -25,6 +25,9 @@ const WRITTEN_ANEW = new Set(['host', 'content-length', 'expect']);
 /** The header by which a client names its conversation; the engine has no use for it. */
 export const SESSION_HEADER = 'x-warmpath-session';
 
+/** Only the gateway says which web pages may read an answer. */
+const CORS_PREFIX = 'access-control-';
+
 /** Header names that the gateway sets in responses. */
 export const RESPONSE_HEADERS = {
   requestId: 'x-request-id',
@@ -50,10 +53,7 @@ export const SUMMARY_FIELDS = {
   ],
   moved: ['arranged requests', 'Documents that do not stand at their retrieval rank.'],
   predicted: ['arranged requests', 'Prompt tokens that the engine is believed to have cached.'],
-  conversation: [
-    'named conversations',
-    '`new`, `known`, `forgotten` (earlier turns are not known any more), or `ignored` (the request lacks an end user, where the operator configured where end users come from: it is not remembered).',
-  ],
+  conversation: ['named conversations', '`new`, `known`, or `forgotten` (earlier turns are not known any more).'],
   replayed: ['named conversations', 'Earlier turns that went out as they had been rendered before.'],
   references: ['named conversations', 'Documents that the conversation still shows and that were not sent again.'],
   shortened: ['named conversations', 'Documents of which only parts were sent again.'],
@@ -190,14 +190,14 @@ export function translatedHeaders(incoming: IncomingHttpHeaders, hasClientsKey: 
   };
 }
 
-/** The engine's headers for the client, hop-by-hop ones removed, the gateway's own added. */
+/** The engine's headers for the client: without those of hops and of CORS, with the gateway's own. */
 export function responseHeaders(incoming: IncomingHttpHeaders, own: Readonly<Record<string, string>>) {
   const outgoing: OutgoingHttpHeaders = {};
   const perConnection = connectionTokens(incoming);
   for (const name in incoming) {
     const value = incoming[name];
     if (value === undefined || HOP_BY_HOP.has(name) || perConnection?.has(name)) continue;
-    outgoing[name] = value;
+    if (!name.startsWith(CORS_PREFIX)) outgoing[name] = value;
   }
   for (const name in own) outgoing[name] = own[name]!;
   return outgoing;

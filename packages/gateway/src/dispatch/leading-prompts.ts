@@ -89,7 +89,7 @@ interface LedPrompt {
 }
 
 function groupOf(tenant: string, { key }: Preamble): string {
-  return JSON.stringify([tenant, key]);
+  return `${tenant}\n${key}`;
 }
 
 /**

@@ -1,11 +1,16 @@
-import { ANONYMOUS_TENANT, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isLoopback } from '../config/schema-server.js';
+import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { type Caller, OPERATOR } from './authenticate.js';
+import { checkHost, checkOrigin } from './browser-requests.js';
+import { checkMediaType } from './media-type.js';
 
 /** Open to all: load balancers have no key, and the page of the dashboard holds nothing until it has one. */
 const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '/readyz', '/ui']);
+
+/** The dashboard's page, without data. */
+const PAGE_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/ui']);
 
 /** What the page asks for: the operator's, and read by no other page. */
 const DASHBOARD_DATA: ReadonlySet<string | undefined> = new Set(['/ui/events', '/ui/tree', '/ui/requests/:id']);
@@ -24,9 +29,20 @@ export function admit(
   reply: FastifyReply,
   done: (error?: Error) => void,
 ): void {
-  const route = request.routeOptions.url;
+  const { url: route, config } = request.routeOptions;
+  const { server } = gateway.config;
   const isDashboard = DASHBOARD_DATA.has(route);
-  if (!isDashboard && gateway.cors?.answer(request, reply)) return;
+  const foreign = checkHost(server, request.raw) ?? checkOrigin(server, request.raw, PAGE_ROUTES.has(route));
+  if (foreign !== undefined) {
+    done(foreign);
+    return;
+  }
+  if (!isDashboard && gateway.cors.answer(request, reply)) return;
+  const unread = route === undefined ? undefined : checkMediaType(request.headers, config.mediaTypes);
+  if (unread !== undefined) {
+    done(unread);
+    return;
+  }
   if (OPEN_ROUTES.has(route)) {
     done();
     return;
@@ -34,7 +50,6 @@ export function admit(
   try {
     if (isDashboard || route === '/metrics') {
       requireOperator(gateway, request);
-      if (isDashboard) requireOwnName(gateway, request);
       done();
       return;
     }
@@ -57,13 +72,16 @@ export function admit(
  * Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can
  * ask.
  */
-export function mayActForTenant({ config: { server } }: Gateway, { tenant }: Caller): boolean {
-  return tenant !== ANONYMOUS_TENANT || isLoopback(server.host);
+export function mayActForTenant({ config: { server } }: Gateway, { isAuthenticated }: Caller): boolean {
+  return isAuthenticated || isLoopback(server.host);
 }
 
-/** Whether whoever reaches the gateway is meant to see what is nobody's in particular. */
+/**
+ * Whether callers without a key may see what belongs to no tenant. Never where keys are configured: a request that a
+ * TLS proxy on this machine passes on looks like one from this machine.
+ */
 export function isPrivate({ config: { server } }: Gateway): boolean {
-  return server.open || isLoopback(server.host);
+  return !identifiesTenants(server) && (server.open || isLoopback(server.host));
 }
 
 /** Notes the caller. Returns why it may send no more for now, if so. */
@@ -97,18 +115,8 @@ function requireOperator(gateway: Gateway, { headers }: FastifyRequest): void {
     });
   }
   if (isPrivate(gateway)) return;
-  throw forbidden('This path is closed: configure `server.operatorKey`, or set `server.open: true`.');
-}
-
-/**
- * Where anybody on this machine may ask, a page of another site could make its own name lead here and ask from a
- * browser: then only names that are this machine's are answered. Error: `WARMPATH_FORBIDDEN`.
- */
-function requireOwnName({ config: { server } }: Gateway, { headers }: FastifyRequest): void {
-  if (server.operatorKey !== undefined || server.open) return;
-  const name = (headers.host ?? '').replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
-  if (isLoopback(name)) return;
-  throw forbidden('Without `server.operatorKey` the dashboard is for http://127.0.0.1 and http://localhost alone.');
+  const remedy = identifiesTenants(gateway.config.server) ? '' : ', or set `server.open: true`';
+  throw forbidden(`This path is closed: configure \`server.operatorKey\`${remedy}.`);
 }
 
 function forbidden(detail: string): WarmpathError {

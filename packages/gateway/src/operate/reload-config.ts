@@ -101,10 +101,10 @@ export async function reloadConfig(gateway: Gateway, next: GatewayConfig): Promi
   if (gateway.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
   await gateway.engines.reload(engineSettings(config));
   adopt(gateway.config, config);
-  const { keys = [], cors } = config.server;
+  const { keys = [], cors = [] } = config.server;
   gateway.authenticator = authenticator;
   gateway.rateLimits.change(keys);
-  gateway.cors = cors && new Cors(cors);
+  gateway.cors = new Cors(cors);
   log.level = config.log.level;
   // Who watches came in by the old key, and got the old settings: the page comes back by itself.
   if (changed.length > 0) for (const viewer of gateway.viewers) viewer.end();

@@ -6,6 +6,7 @@ import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { readLines, readObject } from '../intake/json-body.js';
+import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/media-type.js';
 import { invalid } from '../intake/prompt-view.js';
 import { bodyOf } from '../intake/request-body.js';
 
@@ -13,8 +14,6 @@ import { bodyOf } from '../intake/request-body.js';
 const PAGE = 100;
 /** Results of one search. */
 const RESULTS = 10;
-/** The media type of documents that come line by line. */
-export const JSON_LINES = 'application/x-ndjson';
 const FORMATS = ['text', 'markdown', 'html'] as const;
 /** What a body is read as that is one whole file, by its media type. */
 export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map([
@@ -23,6 +22,7 @@ export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map
   ['text/html', 'html'],
   ['text/plain', 'text'],
 ]);
+const MEDIA_TYPES: ReadonlySet<string> = new Set([JSON_TYPE, JSON_LINES, ...FILE_FORMATS.keys()]);
 /** Characters of a document's id. */
 export const LONGEST_ID = 512;
 
@@ -101,7 +101,8 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     return answer(request, reply, { object: 'list', data, has_more: hasMore });
   });
 
-  app.post<NamedFile>('/v1/collections/:name/documents', async (request, reply) => {
+  const options = { config: { mediaTypes: MEDIA_TYPES } };
+  app.post<NamedFile>('/v1/collections/:name/documents', options, async (request, reply) => {
     const place = { tenant: tenantOf(request), name: request.params.name };
     const { limits } = gateway.config;
     const file = givenFile(request);
@@ -229,16 +230,13 @@ async function searched(
 
 /** What a body is that is one whole file; undefined for documents as JSON. Its id and title stand in the query. */
 function givenFile({ headers, query }: FastifyRequest<NamedFile>): DocumentFile | undefined {
-  const [type = ''] = (headers['content-type'] ?? '').split(';', 1);
-  const format = FILE_FORMATS.get(type.trim().toLowerCase());
+  const type = mediaTypeOf(headers);
+  const format = FILE_FORMATS.get(type);
   if (format === undefined) return undefined;
   const { id } = query;
   if (typeof id !== 'string' || id === '' || id.length > LONGEST_ID) {
     const expected = `one id of 1 to ${LONGEST_ID} characters was expected in the query (\`?id=…\`)`;
-    throw invalid(
-      'id',
-      `a body of ${type.trim()} is one document: ${expected}. JSON needs content-type: application/json`,
-    );
+    throw invalid('id', `a body of ${type} is one document: ${expected}. JSON needs content-type: application/json`);
   }
   const title = stringOrNothing(query.title, 'title');
   return { id, format, ...(title !== undefined && title !== '' && { title }) };
@@ -252,7 +250,7 @@ interface GivenDocument {
 
 /** The documents of a body: `{"documents": […]}`, or each a line of its own. */
 function givenDocuments(request: FastifyRequest): GivenDocument[] {
-  if (request.headers['content-type']?.startsWith(JSON_LINES) === true) {
+  if (mediaTypeOf(request.headers) === JSON_LINES) {
     return readLines(bodyOf(request)).map(({ line, object }) => ({ path: `line ${line}`, document: object }));
   }
   const { documents, ...rest } = readObject(bodyOf(request));

@@ -2,7 +2,8 @@ import { POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
-import { FILE_FORMATS, JSON_LINES, LONGEST_ID } from './collections.js';
+import { JSON_LINES } from '../intake/media-type.js';
+import { FILE_FORMATS, LONGEST_ID } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
 // The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
@@ -323,7 +324,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   },
   '/v1/sessions/{name}': {
     delete: {
-      summary: "Forgets one of the conversations of the caller's own tenant and end user.",
+      summary: "Forgets one of the caller's own conversations.",
       parameters: ['name'],
       answers: { 200: z.strictObject({ object: z.literal('session'), session: z.string(), forgotten: count }) },
     },

@@ -76,8 +76,9 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
     }
     return pass(request, reply);
   });
-  app.all('/v1/*', pass);
-  for (const path of CLIENT_PATHS) app.post(path, pass);
+  const options = { config: { mediaTypes: 'engine' } } as const;
+  app.all('/v1/*', options, pass);
+  for (const path of CLIENT_PATHS) app.post(path, options, pass);
 }
 
 /**

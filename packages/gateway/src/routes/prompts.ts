@@ -52,7 +52,7 @@ function* tokenSteps(gateway: Gateway, { exchange }: FastifyRequest, body: Buffe
       yield text.length;
     }
   }
-  const parsed = parseRequest(chat, chatApi, { headers: {}, caller: exchange.caller });
+  const parsed = parseRequest(chat, chatApi, { headers: {}, endUser: undefined });
   if (parsed !== undefined) {
     const { documents } = yield* gateway.documents.readDocuments(parsed, tenant);
     for (const document of documents) tokens += document.tokens;

@@ -19,10 +19,10 @@ export function findChromium(environment: NodeJS.ProcessEnv = process.env): stri
   );
 }
 
-export function launchChromium(): Promise<Browser> {
+export function launchChromium(args: readonly string[] = []): Promise<Browser> {
   // Chromium's sandbox does not work for root, which is who runs tests in many containers. The pages are our own.
-  const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-  return chromium.launch({ executablePath: findChromium(), args });
+  const sandbox = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+  return chromium.launch({ executablePath: findChromium(), args: [...sandbox, ...args] });
 }
 
 function isExecutable(path: string): boolean {
