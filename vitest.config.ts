@@ -1,20 +1,50 @@
-import { defineConfig } from 'vitest/config';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { configDefaults, defineConfig } from 'vitest/config';
+import { deadProcesses } from './test/dead-process-reporter.ts';
 import { PlainSummaryReporter } from './test/plain-summary-reporter.ts';
 
-// `npm test` runs everything that needs no network; `npm run test:packed` installs the packed packages as a user would,
-// `npm run test:node-versions` runs them on every supported line of Node, `npm run test:first-steps` does what a new
-// user does with a clone, `npm run test:frameworks` runs adapters in frameworks that are installed apart, and
-// `npm run test:containers` builds and runs the images of the Dockerfile.
-const INSTALLED = ['packed', 'node-versions', 'first-steps', 'frameworks', 'containers'];
-const kind = INSTALLED.find((name) => name === process.env.WARMPATH_TEST);
+/** A hung test ends the run; a slow machine does not. */
+const TEST_LIMIT_MS = 300_000;
+
+const EVERY = ['packages/*/test/**/*.test.ts', 'test/*.test.ts'];
+
+/**
+ * `npm test` runs every file but `*.full.test.ts`. `npm run test:full` runs these, the packed packages, the frameworks,
+ * and again, with all their runs, the properties. The other suites are folders of `test` that need a network.
+ */
+const suite = process.env['WARMPATH_TEST'] ?? 'fast';
+const suites: Readonly<Record<string, { readonly include: string[]; readonly exclude?: string[] }>> = {
+  fast: { include: EVERY, exclude: ['**/*.full.test.ts'] },
+  full: {
+    include: [
+      ...EVERY.map((files) => files.replace('.test.ts', '.full.test.ts')),
+      ...['packed', 'frameworks'].map((folder) => `test/${folder}/*.test.ts`),
+      ...filesWithRuns(),
+    ],
+  },
+};
+const { include, exclude = [] } = suites[suite] ?? { include: [`test/${suite}/*.test.ts`] };
+
+/** Files whose properties take their number of runs from `test/runs.ts`. */
+function filesWithRuns(): string[] {
+  return ['packages', 'test']
+    .flatMap((folder) =>
+      readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
+        .filter((file) => file.endsWith('.test.ts') && !file.includes('node_modules'))
+        .map((file) => `${folder}/${file}`),
+    )
+    .filter((file) => readFileSync(join(import.meta.dirname, file), 'utf8').includes("/runs.js'"));
+}
 
 export default defineConfig({
+  plugins: [deadProcesses()],
   test: {
-    include: kind ? [`test/${kind}/*.test.ts`] : ['packages/*/test/**/*.test.ts', 'test/*.test.ts'],
-    // A hung socket must still end the run; the real engine shares two cores with the rest of the suite.
-    // What is installed for a test alone is loaded for the first time, and is large.
-    testTimeout: kind ? 120_000 : 30_000,
-    hookTimeout: 60_000,
+    include,
+    exclude: [...configDefaults.exclude, ...exclude],
+    testTimeout: TEST_LIMIT_MS,
+    hookTimeout: TEST_LIMIT_MS,
+    expect: { poll: { timeout: TEST_LIMIT_MS } },
     maxWorkers: 2,
     // What is built is loaded as Node loads it for a user. The packages here are links to folders of this repository,
     // so Vite would otherwise load them module by module, anew for each file of tests.

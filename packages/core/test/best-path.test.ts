@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldHeapBytes } from '../../../test/held-bytes.js';
+import { runs } from '../../../test/runs.js';
 import {
   arrange,
   createPolicy,
@@ -53,7 +54,7 @@ test('finds the best path of any set of up to 16 documents, as looking at every 
         tokens: weight(expected, ids),
       });
     }),
-    { numRuns: 400 },
+    { numRuns: runs(400) },
   );
 });
 
@@ -63,7 +64,7 @@ test('few documents in many orders: deep trees with many branches inside the set
       const expected = naiveBest(served, ids, () => true);
       expect(historyOf(served).bestPath(documentsOf(ids), undefined, undefined).order).toEqual(expected);
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -76,7 +77,7 @@ test('keeps within the constraints and is still the best that the constraints al
       const expected = naiveBest(served, ids, allowed);
       expect(historyOf(served).bestPath(documentsOf(ids), undefined, rule).order).toEqual(expected);
     }),
-    { numRuns: 400 },
+    { numRuns: runs(400) },
   );
 });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { BlockIndex, chainsOf, KV_TIERS, type KvEvent, type KvTier } from '../src/index.js';
 import './seed.js';
+import { runs } from '../../../test/runs.js';
 
 const BLOCK = 2;
 
@@ -103,7 +104,7 @@ describe('a block index', () => {
           expect(index.prefixBlocks(chainsOf(tokens, BLOCK))).toBe(counted.prefixBlocks(tokens));
         }
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 
@@ -122,7 +123,7 @@ describe('a block index', () => {
         for (const chain of heard) expect(index.has(chain)).toBe(true);
         expect(heard.size).toBeLessThanOrEqual(index.size - index.waitingBlocks);
       }),
-      { numRuns: 1_000 },
+      { numRuns: runs(1_000) },
     );
   });
 

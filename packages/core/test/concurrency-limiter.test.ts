@@ -1,6 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { ConcurrencyLimiter, type SentRequest } from '../src/index.js';
 import { SimulatedEngine, type SimulatedEngineOptions, scattered } from './simulated-engine.js';
 
@@ -34,7 +35,7 @@ describe('ConcurrencyLimiter', () => {
         expect(limit / slots).toBeGreaterThan(1 / 1.25);
         expect(limit / slots).toBeLessThan(1.25);
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     );
   });
 
@@ -216,7 +217,7 @@ describe('ConcurrencyLimiter', () => {
           if (roomAt !== undefined) expect(limiter.hasRoom(roomAt + 1e-3 + Math.abs(roomAt) * 1e-9)).toBe(true);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });

@@ -15,6 +15,7 @@ import {
 import { Pipeline } from './conversation-model.js';
 import { bytesOf, bytesOfLog, NaiveConversationLog } from './naive-conversation-log.js';
 import './seed.js';
+import { runs } from '../../../test/runs.js';
 
 const NAME = { tenant: 'a', user: 'u', session: 's' };
 const A = { id: 'a', content: 'Text of a.' };
@@ -158,11 +159,11 @@ describe('the conversation log', () => {
           }
         },
       ),
-      { numRuns: 300 },
+      { numRuns: runs(500) },
     );
     expect(evicted).toBeGreaterThan(300);
-    expect(expired).toBeGreaterThan(100);
-    expect(forgotten).toBeGreaterThan(50);
+    expect(expired).toBeGreaterThan(runs(100));
+    expect(forgotten).toBeGreaterThan(runs(50));
   });
 
   it('is the same on the other side of an export', () => {
@@ -184,7 +185,7 @@ describe('the conversation log', () => {
         expect([revived.size, revived.turns, revived.bytes]).toEqual([log.size, log.turns, log.bytes]);
         expect([...revived.export(later)]).toEqual([...log.export(now)]);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import {
   arrange,
   type Context,
@@ -68,7 +69,7 @@ describe('the plan', () => {
         fc.pre(naive.isPlanned());
         expect(naive.worth(foresee(context, history).order)).toBeCloseTo(naive.most(), 6);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 
@@ -86,7 +87,7 @@ describe('the plan', () => {
         expect(foresee(context, history)).toEqual(exact);
         expect(foresee({ ...context, waiting: undefined }, history)).toEqual(exact);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 
@@ -113,7 +114,7 @@ describe('the plan', () => {
         const context = contextOf(ids, limits);
         expect(foresee(context, forgetful(history))).toEqual(createPolicy('exact').arrange(context, history, 0));
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 
@@ -131,7 +132,7 @@ describe('the plan', () => {
         const keys = ordering.order.map((rank) => context.documents[rank]!.key);
         expect(ordering.cachedDocuments).toBe(history.tree.longestPrefix(keys));
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 
@@ -145,7 +146,7 @@ describe('the plan', () => {
           expect(policy.arrange(context, history, 0)).toEqual(foresee(context, history));
         }
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     );
   });
 
@@ -223,7 +224,7 @@ describe('the budget', () => {
         expect([...ordering.order].sort((a, b) => a - b)).toEqual([...ids.keys()]);
         expect(foresee(context, history, budget)).toEqual(ordering);
       }),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     );
   });
 
@@ -259,7 +260,7 @@ describe('what recent requests teach', () => {
           expect([...masks.subarray(0, found)].toSorted()).toEqual(expected.toSorted());
         },
       ),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     );
   });
 

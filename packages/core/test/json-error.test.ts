@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { describeJsonError, fileErrorReason } from '../src/index.js';
 import { findJsonError } from '../src/json-error.js';
 
@@ -42,9 +43,9 @@ describe('the place of an error in JSON', () => {
         if (place !== undefined)
           expect(findJsonError(text.slice(0, place.offset))?.offset ?? place.offset).toBe(place.offset);
       }),
-      { seed: 20_261_123, numRuns: 3_000 },
+      { seed: 20_261_123, numRuns: runs(3_000) },
     );
-    expect(errors).toBeGreaterThan(500);
+    expect(errors).toBeGreaterThan(runs(500));
   });
 
   it('says nothing of the text, reads any depth, and does not mind a long string', () => {

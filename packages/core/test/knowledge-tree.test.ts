@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { type Document, KnowledgeTree, type ResidencyMark } from '../src/index.js';
 import { BestPathSearch } from '../src/tree/best-path.js';
 import { order } from './arbitraries.js';
@@ -158,7 +159,7 @@ test('behaves like a naive map of paths, evictions, prunings and withdrawals inc
         }
       },
     ),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 
@@ -179,7 +180,7 @@ describe('bounds', () => {
           expect(tree.longestPrefix(served)).toBe(served.length);
         }
       }),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     );
   });
 
@@ -234,6 +235,6 @@ test('children among documents are those that a look-up each finds, whether a no
         expect(tree.lookUpsAmong(node, among)).toBe(held.length <= 8 ? held.length : asked.length);
       },
     ),
-    { numRuns: 100 },
+    { numRuns: runs(100) },
   );
 });

@@ -14,6 +14,7 @@ import {
 import { type Passage, Pipeline, type Served } from './conversation-model.js';
 import { steps, World } from './conversation-world.js';
 import './seed.js';
+import { runs } from '../../../test/runs.js';
 
 const OPENS = ['The keeper of', 'In spring', 'Nobody at', 'За маяком', '灯台の下で', '🌊 Waves at'];
 
@@ -122,7 +123,7 @@ describe('parts that documents of a conversation have in common', () => {
         const world = new World(pipeline, { ...QUOTING, remembersAll: false });
         for (const step of played) world.play(step);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import {
   arrange,
   type Context,
@@ -203,7 +204,7 @@ describe('a search that is cut short', () => {
           }
         },
       ),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -315,7 +316,7 @@ describe('orders before an engine with slots', () => {
           }
         },
       ),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
     expect(bound).toBeGreaterThan(0);
   });
@@ -337,7 +338,7 @@ describe('requests of up to 20 documents on the trees of real requests', () => {
           expect(ordering).toEqual(createPolicy(name, unbounded).arrange(context, history, 0));
         }
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { type Context, createPolicy, POLICY_NAMES, ServedHistory } from '../src/index.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { orderingPolicyCases } from './conformance/ordering-policy.cases.js';
@@ -37,7 +38,7 @@ describe('the optimum', () => {
           expect(createPolicy(name).arrange(context, history, 0).cachedTokens, name).toBeLessThanOrEqual(best);
         }
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { KeyInterner } from '../src/tree/interner.js';
 import { PairTable } from '../src/tree/pair-table.js';
 import './seed.js';
+import { runs } from '../../../test/runs.js';
 
 test('PairTable behaves like a Map, however keys collide and come and go', () => {
   const CAPACITY = 24;
@@ -27,7 +28,7 @@ test('PairTable behaves like a Map, however keys collide and come and go', () =>
       if (grows) table.grow(4 * CAPACITY);
       for (const [first, second, value] of model.values()) expect(table.get(first, second)).toBe(value);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });
 
@@ -60,7 +61,7 @@ test('KeyInterner numbers the keys in use, gives freed numbers to others, and kn
       expect(interner.limit).toBeLessThanOrEqual(13);
       if (interner.size === 0) expect(interner.bytes).toBe(empty);
     }),
-    { numRuns: 20 },
+    { numRuns: runs(20) },
   );
 });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { ConstraintRule, type OrderConstraints } from '../src/ordering/placement.js';
 import { limitShift } from '../src/ordering/retrieval-order.js';
 import { constraints } from './arbitraries.js';
@@ -45,7 +46,7 @@ test('`allows` says of every prefix whether some order within the constraints go
         }
       }
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -69,7 +70,7 @@ test('`limitShift` follows the desired order as closely as the constraints allow
       const closest = within.toSorted((a, b) => compare(wish(a), wish(b)))[0];
       expect(limitShift(desired, limits)).toEqual(closest);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });
 
@@ -81,7 +82,7 @@ test('1,000 documents stay within any constraints', () => {
       expect(isWithin(order, limits)).toBe(true);
       expect(new Set(order).size).toBe(1_000);
     }),
-    { numRuns: 20 },
+    { numRuns: runs(20) },
   );
 });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { topicContexts, zipfContexts } from '../bench/plan-workload.js';
 import { planBatch, WarmpathError } from '../src/index.js';
 import './seed.js';
+import { runs } from '../../../test/runs.js';
 
 const document = fc.constantFrom(...'abcdefghijklmn');
 const contexts = fc.array(fc.array(document, { maxLength: 8 }), { maxLength: 24 });
@@ -48,7 +49,7 @@ describe('planBatch', () => {
         for (const step of steps) expect([...step.documents].sort()).toEqual([...batch[step.index]!].sort());
         expect(documents).toBe(batch.flat().length);
       }),
-      { numRuns: 600 },
+      { numRuns: runs(600) },
     );
   });
 
@@ -82,7 +83,7 @@ describe('planBatch', () => {
         );
         expect(plan.steps.map((step) => step.sharedDocuments)).toEqual(found);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -95,7 +96,7 @@ describe('planBatch', () => {
         const orders = plan.steps.map((step) => step.documents);
         expect(plan.steps.map((step) => step.sharedDocuments)).toEqual(naiveCache(orders, capacity));
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -109,7 +110,7 @@ describe('planBatch', () => {
         );
         for (const [i, step] of plan.steps.entries()) expect(step.sharedDocuments).toBeLessThanOrEqual(found[i]!);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 

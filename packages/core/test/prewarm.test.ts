@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import {
   type Arrangement,
   observe,
@@ -60,7 +61,7 @@ describe('planPrewarm', () => {
         expect(paths.reduce((sum, { newTokens }) => sum + newTokens, 0)).toBeLessThanOrEqual(limits.maxTokens);
         expect(planPrewarm(requestsOf(served, preamble), history, limits)).toEqual(paths);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -74,7 +75,7 @@ describe('planPrewarm', () => {
         expect([...found.keys()].toSorted()).toEqual([...naive.keys()].toSorted());
         for (const [path, saved] of naive) expect(found.get(path)).toBeCloseTo(saved, 6);
       }),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     );
   });
 
@@ -91,7 +92,7 @@ describe('planPrewarm', () => {
         for (const path of paths) expect(history.tree.longestPrefix(keysOf(path))).toBe(keysOf(path).length);
         expect(planPrewarm(requests, history, EVERYTHING)).toEqual([]);
       }),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     );
   });
 

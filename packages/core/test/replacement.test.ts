@@ -1,6 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import {
   REPLACEMENT_POLICY_NAMES,
   Replacement,
@@ -262,7 +263,7 @@ test('of several owners, the one that holds most for its last use loses the node
         expect(queue.owners).toBe(new Set([...held.values()].map(({ owner }) => owner)).size);
       }
     }),
-    { seed: 51, numRuns: 400 },
+    { seed: 51, numRuns: runs(400) },
   );
 });
 
@@ -284,7 +285,7 @@ test('frequencies are those of the last requests, however many uses these have',
         for (const node of nodes) expect(statistics.frequency(node)).toBe(recent.filter((use) => use === node).length);
       }
     }),
-    { numRuns: 50 },
+    { numRuns: runs(50) },
   );
 });
 
@@ -312,7 +313,7 @@ test('uses that a node inherits or is told of count as those of the last request
       statistics.reset(22);
       expect(statistics.costPerToken(22)).toBe(0);
     }),
-    { seed: 32, numRuns: 200 },
+    { seed: 32, numRuns: runs(200) },
   );
 });
 

@@ -1,6 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { CacheAwareScheduler, type CacheAwareSchedulerOptions, FifoScheduler } from '../src/index.js';
 import { play, schedulerCases, stepsArbitrary, type Waiting } from './conformance/scheduler.cases.js';
 
@@ -53,7 +54,7 @@ describe('cache-aware reordering', () => {
         const { overtaken } = play(cacheAware({ window }), steps);
         expect(Math.max(0, ...overtaken.values())).toBeLessThanOrEqual(window);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 

@@ -4,6 +4,7 @@ import type { ChatMessage, LayoutName } from '../src/index.js';
 import { Pipeline } from './conversation-model.js';
 import { steps, World, type WorldOptions } from './conversation-world.js';
 import './seed.js';
+import { runs } from '../../../test/runs.js';
 
 const layout: fc.Arbitrary<LayoutName> = fc.constantFrom('question', 'message', 'system');
 
@@ -24,11 +25,11 @@ describe('random conversations', () => {
         references += world.references;
         replayed += world.replayed;
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
     // The worlds are such that there is something to see.
-    expect(references).toBeGreaterThan(1_000);
-    expect(replayed).toBeGreaterThan(1_000);
+    expect(references).toBeGreaterThan(runs(1_000));
+    expect(replayed).toBeGreaterThan(runs(1_000));
   });
 
   it('show documents again where that is asked for, and no label names two texts', { timeout: 120_000 }, () => {
@@ -39,9 +40,9 @@ describe('random conversations', () => {
         for (const step of played) world.play(step);
         sentAgain += world.sentAgain;
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
-    expect(sentAgain).toBeGreaterThan(300);
+    expect(sentAgain).toBeGreaterThan(runs(300));
   });
 
   it('report what is forgotten, and show all the rest, when almost nothing is remembered', { timeout: 120_000 }, () => {
@@ -61,9 +62,9 @@ describe('random conversations', () => {
         forgotten += world.forgotten;
         replayed += world.replayed;
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
-    expect(forgotten).toBeGreaterThan(500);
-    expect(replayed).toBeGreaterThan(500);
+    expect(forgotten).toBeGreaterThan(runs(500));
+    expect(replayed).toBeGreaterThan(runs(500));
   });
 });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import {
   arrange,
   type Context,
@@ -87,7 +88,7 @@ describe('the price of a prefix', () => {
           }
         },
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     );
   });
 
@@ -110,7 +111,7 @@ describe('an order at a price', () => {
         expect(worth(found.order)).toBeCloseTo(Math.max(...allowedOrders(context).map(worth)), 6);
         expect(found.cachedTokens).toBe(cachedTokens(found.order, context, history));
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -125,7 +126,7 @@ describe('an order at a price', () => {
         const found = createPolicy('foresight').arrange({ ...context, shiftPrice }, history, 0);
         expect(worth(found.order)).toBeCloseTo(Math.max(...allowedOrders(context).map(worth)), 6);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 
@@ -139,7 +140,7 @@ describe('an order at a price', () => {
         expect(at(TOO_DEAR).order).toEqual([...drawn.ids.keys()]);
         expect(at(1_000_000_000).order).toEqual([...drawn.ids.keys()]);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -156,7 +157,7 @@ describe('an order at a price', () => {
           most = placesMoved(ranks);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -172,7 +173,7 @@ describe('an order at a price', () => {
         }
         expect(found.cachedTokens).toBe(cachedTokens(found.order, context, history));
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -206,7 +207,7 @@ describe('an order at a price', () => {
         const kept = at(TOO_DEAR).predictedCachedTokens;
         if (policy === 'exact') expect(cached - shiftPrice * placesMoved(ranks)).toBeGreaterThanOrEqual(kept - 1e-9);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 });

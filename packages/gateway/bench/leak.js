@@ -1,7 +1,7 @@
 // Does a document of one user ever enter another's prompt? Random conversations through real gateways and a real Redis
-// server, as in test/leak-property.test.ts but as many as asked for. `node bench/leak.js [--requests 100000] [--seed 1]
-// [--all]`; with --all it goes on after a violation, for one of every kind. Exits with 1 after a violation and prints
-// how to see it again.
+// server, as in test/leak-property.full.test.ts, but as many as asked for.
+// `node bench/leak.js [--requests 100000] [--seed 1] [--all]`; with --all it goes on after a violation, for one of
+// every kind. Exits with 1 after a violation and prints how to see it again.
 import { parseArgs } from 'node:util';
 import { MemoryConversationStore, startGateway } from '@warmpath/gateway';
 import { describeReport, isClean, runLeak } from '../dist-test/packages/gateway/test/leak-property.js';

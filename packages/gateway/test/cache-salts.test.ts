@@ -18,6 +18,10 @@ describe('the salt of a body', () => {
       salted('{"cache_salt":"mine"}', 'a'),
       salted('{"cache_salt":"mine"}', 'b'),
       salted('{"cache_salt":"yours"}', 'a'),
+      // A line break does not stand between a tenant and a client's salt, and halves of surrogate pairs differ.
+      salted('{}', 'a\n"mine"'),
+      salted('{}', 'a\ud800'),
+      salted('{}', 'a\ud801'),
       new CacheSalts(`${KEY}!`).salted(Buffer.from('{}'), 'a'),
     ];
     const all = bodies.map(saltOf);

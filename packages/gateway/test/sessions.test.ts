@@ -55,7 +55,6 @@ describe('a conversation', () => {
   it.each([
     ['named in the body', NAMED, {}],
     ['named in a header', {}, { 'x-warmpath-session': 's' }],
-    ['named by its cache key', { prompt_cache_key: 's' }, {}],
     ['that is streamed', { ...NAMED, stream: true }, {}],
     ['of an end user', { ...NAMED, user: 'ann' }, {}],
   ])('%s: what was sent stays, what is visible is referred to', async (_, fields, headers) => {

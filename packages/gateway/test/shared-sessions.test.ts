@@ -113,7 +113,6 @@ async function until(gateway: RunningGateway, isUp: boolean): Promise<void> {
 
 describe('gateways that share a store', TIMEOUT, () => {
   it.each([
-    ['named by its cache key', { prompt_cache_key: 's' }, {}],
     ['named in the body', { warmpath: { session: 's' } }, {}],
     ['named in a header', {}, { 'x-warmpath-session': 's' }],
   ])('send a conversation, %s, as one of them alone would', async (_, fields, headers) => {
@@ -263,7 +262,6 @@ const FIELDS: Readonly<Record<string, object>> = {
   refused: { warmpath: { session: 's' } },
   marked: { warmpath: { session: 's', forgotten: 'mark' } },
   'of an end user': { user: 'ann', warmpath: { session: 's' } },
-  'by a cache key': { prompt_cache_key: 's' },
 };
 const talk = fc.record({
   naming: fc.constantFrom(...Object.keys(FIELDS)),

@@ -151,7 +151,6 @@ describe('generation before a search is over', () => {
   it.each([
     ['a conversation is named', { warmpath: { retrieval: { collection: 'h' }, session: 's' } }, {}, 1],
     ['by the header', {}, { 'x-warmpath-session': 's' }, 1],
-    ["by OpenAI's key", { prompt_cache_key: 's' }, {}, 1],
     ['the operator wants none of it', {}, {}, 0],
   ])('does not begin where %s', async (_, fields, headers, wastedShare) => {
     const { engine, search, ask } = await here(answering, { collections: { folder, wastedShare } });

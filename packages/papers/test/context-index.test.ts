@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { averageLinkage, contextDistance } from '../src/average-linkage.js';
 import { ContextIndex, schedulePaths } from '../src/context-index.js';
 import { planByContextIndex } from '../src/planned.js';
@@ -216,7 +217,7 @@ describe('ContextIndex', () => {
           expect(documents.toSorted()).toEqual(all[requestId]!.toSorted());
         expect(index.schedule().sort((a, b) => a - b)).toEqual([...all.keys()]);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -319,7 +320,7 @@ describe('eviction from the ContextIndex', () => {
         index.evict(Number.POSITIVE_INFINITY);
         expect([index.tokens, index.size]).toEqual([0, 0]);
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { ObjectEnd } from '../src/answer-assembly.js';
 import { type TranslatedAnswer, type TranslatedApi, translate } from '../src/index.js';
 
@@ -223,7 +224,7 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
           expect(ASSEMBLE[api](events(late))).toEqual(whole);
         },
       ),
-      { seed: 31, numRuns: 150 },
+      { seed: 31, numRuns: runs(150) },
     );
   });
 
@@ -320,7 +321,7 @@ it('the end of an object is found where it is, however it is cut, and however de
       }
       expect(end.isReached).toBe(true);
     }),
-    { seed: 7, numRuns: 300 },
+    { seed: 7, numRuns: runs(300) },
   );
 });
 

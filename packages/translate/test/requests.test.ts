@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/runs.js';
 import { type TranslatedApi, TranslateError, translate } from '../src/index.js';
 
 interface ChatBody {
@@ -133,7 +134,7 @@ describe('a Messages request', () => {
           ]);
         },
       ),
-      { seed: 21, numRuns: 300 },
+      { seed: 21, numRuns: runs(300) },
     );
   });
 
@@ -311,7 +312,7 @@ describe('a Responses request', () => {
             expect(chat.messages[place + 1]?.tool_calls === undefined || hasText(chat, place + 1)).toBe(true);
         }
       }),
-      { seed: 22, numRuns: 300 },
+      { seed: 22, numRuns: runs(300) },
     );
   });
 
@@ -446,7 +447,7 @@ it.each(['messages', 'responses'] as const)('whatever a %s body is, it is transl
         expect(TranslateError.isInstance(error) && error.path !== undefined).toBe(true);
       }
     }),
-    { seed: 23, numRuns: 2_000 },
+    { seed: 23, numRuns: runs(2_000) },
   );
 });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/runs.js';
 import { type DocumentSpan, type PromptText, recognise } from '../../src/index.js';
 import { Region } from '../../src/recognise/format.js';
 import { lineOpenings } from '../../src/recognise/line-openings.js';
@@ -52,9 +53,9 @@ describe('lines at which documents may open', () => {
         for (const line of openings) expect(line === 0 || text[line - 1] === '\n').toBe(true);
         expect([...openings]).toEqual([...new Set(openings)].sort((a, b) => a - b));
       }),
-      { seed: SEED, numRuns: 600 },
+      { seed: SEED, numRuns: runs(600) },
     );
-    expect(lines).toBeGreaterThan(100);
+    expect(lines).toBeGreaterThan(runs(100));
   });
 });
 
@@ -67,9 +68,9 @@ describe('all formats together', () => {
         expect(found.map(({ format, documents }) => ({ format, documents }))).toEqual(naively({ role, text }));
         blocks += found.length;
       }),
-      { seed: SEED, numRuns: 1_500 },
+      { seed: SEED, numRuns: runs(1_500) },
     );
-    expect(blocks).toBeGreaterThan(500);
+    expect(blocks).toBeGreaterThan(runs(500));
   });
 });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/runs.js';
 import { blockDocuments, type DocumentBlock, recognise, rewriteText } from '../../src/index.js';
 import { FORMAT_CASES, type FormatCase } from './format.cases.js';
 
@@ -37,7 +38,7 @@ describe.each(FORMAT_CASES.map((each) => [`${each.format}: ${each.name}`, each] 
         expect(block.documents.map(({ start, end }) => nameOf(text.slice(start, end)))).toEqual(contents.map(nameOf));
         expect(block.labels).toBe(each.counts ? 'free' : 'none');
       }),
-      { seed: SEED, numRuns: 40 },
+      { seed: SEED, numRuns: runs(40) },
     );
   });
 
@@ -56,7 +57,7 @@ describe.each(FORMAT_CASES.map((each) => [`${each.format}: ${each.name}`, each] 
         expect(moved.slice(0, block.start)).toBe(text.slice(0, block.start));
         expect(moved.endsWith(text.slice(block.end))).toBe(true);
       }),
-      { seed: SEED, numRuns: 40 },
+      { seed: SEED, numRuns: runs(40) },
     );
   });
 
@@ -72,7 +73,7 @@ describe.each(FORMAT_CASES.map((each) => [`${each.format}: ${each.name}`, each] 
         expect(movedKeys).toEqual(order.map((rank) => keys[rank]!));
         expect(new Set(keys).size).toBe(contents.length);
       }),
-      { seed: SEED, numRuns: 20 },
+      { seed: SEED, numRuns: runs(20) },
     );
   });
 

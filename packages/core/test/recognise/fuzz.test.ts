@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { runs } from '../../../../test/runs.js';
 import { HOSTILE, hostilePrompt } from '../../bench/hostile-prompts.js';
 import { blockDocuments, type DocumentBlock, type PromptText, recognise, rewriteText } from '../../src/index.js';
 import { FRAGMENTS } from './fragments.js';
@@ -62,7 +63,7 @@ describe('the recogniser on anything', () => {
       fc.property(texts, (all) => {
         for (const mode of ['marked', 'conservative'] as const) check(all, recognise(all, { mode }));
       }),
-      { seed: SEED, numRuns: 2_000 },
+      { seed: SEED, numRuns: runs(2_000) },
     );
   });
 
@@ -87,10 +88,10 @@ describe('the recogniser on anything', () => {
           }
         }
       }),
-      { seed: SEED, numRuns: 2_000 },
+      { seed: SEED, numRuns: runs(2_000) },
     );
     // A property about nothing would hold as well.
-    expect(moved).toBeGreaterThan(200);
+    expect(moved).toBeGreaterThan(runs(200));
   });
 
   it('is a function of its input', () => {
@@ -98,7 +99,7 @@ describe('the recogniser on anything', () => {
       fc.property(texts, (all) => {
         expect(recognise(all, { mode: 'conservative' })).toEqual(recognise(all, { mode: 'conservative' }));
       }),
-      { seed: SEED, numRuns: 300 },
+      { seed: SEED, numRuns: runs(300) },
     );
   });
 });

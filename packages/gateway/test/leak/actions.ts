@@ -28,9 +28,9 @@ export interface AskBody {
     readonly deduplicate?: boolean;
   };
   readonly prompt_cache_key?: string;
-  readonly safety_identifier?: string;
-  readonly user?: string;
-  readonly metadata?: { readonly user_id?: string };
+  readonly safety_identifier?: string | number;
+  readonly user?: string | number;
+  readonly metadata?: { readonly user_id?: string | number };
   readonly [field: string]: unknown;
 }
 
@@ -56,7 +56,7 @@ export type Action =
     };
 
 /** How a conversation got its name; the first that is there counts. */
-type NamedBy = 'session' | 'header' | 'cache-key';
+type NamedBy = 'session' | 'header';
 
 /** Whose conversation a request belongs to. */
 export interface Identity {
@@ -69,9 +69,9 @@ export interface Identity {
 
 /** The identity that the contract gives a request. */
 export function identityOf({ headers, body }: Pick<Ask, 'headers' | 'body'>): Identity {
-  const { warmpath, prompt_cache_key: cacheKey } = body;
+  const { warmpath } = body;
   const header = headers['x-warmpath-session'];
-  const user = body.safety_identifier ?? body.user ?? body.metadata?.user_id ?? '';
+  const user = userOf(body);
   const of = (name: string | undefined, namedBy: NamedBy | undefined) => ({
     tenant: tenantOf(headers),
     user,
@@ -79,8 +79,12 @@ export function identityOf({ headers, body }: Pick<Ask, 'headers' | 'body'>): Id
     namedBy,
   });
   if (warmpath?.session !== undefined) return of(warmpath.session, 'session');
-  if (header !== undefined) return of(header, 'header');
-  return cacheKey === undefined ? of(undefined, undefined) : of(cacheKey, 'cache-key');
+  return header === undefined ? of(undefined, undefined) : of(header, 'header');
+}
+
+/** The end user that a body names; empty for none. A number is the user that its decimal text names. */
+export function userOf(body: AskBody): string {
+  return String(body.safety_identifier ?? body.user ?? body.metadata?.user_id ?? '');
 }
 
 /** The client's key, or one name for all who have none. */

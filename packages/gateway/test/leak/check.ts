@@ -59,7 +59,7 @@ function checkAnswer(ask: Ask, expected: Expectation, outcome: Outcome): Violati
   const { status, code, received } = outcome;
   const { identity, mustForget, mayForget } = expected;
   const { forgotten, bypass } = ask.body.warmpath ?? {};
-  const wantsMark = forgotten === 'mark' || identity.namedBy === 'cache-key' || bypass === true;
+  const wantsMark = forgotten === 'mark' || bypass === true;
   if (isUnavailable(outcome) && expected.isShared && received.length === 0 && !wantsMark) return [];
   if (status === 409 && code === FORGOTTEN) {
     if (wantsMark) return [violation('refused instead of marked', `named by ${identity.namedBy}`)];

@@ -23,7 +23,9 @@ const KEYS: readonly Readonly<Record<string, string>>[] = [
   { 'api-key': 'key-three' },
   { 'api-key': 'key-four' },
 ];
-const USERS = [undefined, undefined, 'ann', 'bob'];
+const USERS = [undefined, undefined, 'ann', 'bob', 7, '7', 9_007_199_254_740_991];
+/** Applications send one key for all of their users. */
+const CACHE_KEYS = ['support', 'chat support', 'chat talk 1', 'x'];
 /** Behind the API's: a message is the same in two of them to some gateways, and is not to others. */
 const NAMES = ['support', 'talk 1'];
 const OTHER_NAMES = ['chat support', 'x'];
@@ -115,14 +117,13 @@ export class Generator {
     const { api, messages } = victim;
     const key = Object.fromEntries(Object.entries(victim.headers).filter(([name]) => name !== 'x-warmpath-session'));
     const { session = victim.headers['x-warmpath-session'] } = victim.fields.warmpath ?? {};
-    const name = session ?? victim.fields.prompt_cache_key;
     const user = victim.fields.safety_identifier ?? victim.fields.user ?? victim.fields.metadata?.user_id;
     const other = draw.pick(['tenant', 'user', 'name', 'none'] as const);
     const { headers, fields } = this.#identity(
       api,
       other === 'tenant' ? draw.pick(KEYS) : key,
       other === 'user' ? draw.pick(USERS) : user,
-      other === 'none' ? undefined : other === 'name' ? this.#name(api) : name,
+      other === 'none' ? undefined : other === 'name' ? this.#name(api) : session,
     );
     return { api, headers, fields, messages, asked: [], documents: [] };
   }
@@ -131,16 +132,13 @@ export class Generator {
   #identity(
     api: ApiName,
     key: Readonly<Record<string, string>>,
-    user: string | undefined,
+    user: string | number | undefined,
     name: string | undefined,
   ): Pick<Talk, 'headers' | 'fields'> {
     const draw = this.#draw;
-    const hasCacheKey = api !== 'messages';
-    const ways = hasCacheKey ? (['session', 'header', 'cache-key'] as const) : (['session', 'header'] as const);
-    const way = name === undefined ? undefined : draw.pick(ways);
+    const way = name === undefined ? undefined : draw.pick(['session', 'header'] as const);
     const header = way === 'header' ? name : way === 'session' && draw.chance(0.3) ? draw.pick(OTHER_NAMES) : undefined;
-    const hasOther = (way === 'session' || way === 'header') && hasCacheKey && draw.chance(0.3);
-    const cacheKey = way === 'cache-key' ? name : hasOther ? draw.pick(OTHER_NAMES) : undefined;
+    const cacheKey = api !== 'messages' && draw.chance(0.5) ? draw.pick(CACHE_KEYS) : undefined;
     const isSafe = draw.chance(0.5);
     const asUser = isSafe && draw.chance(0.3) ? 'somebody' : isSafe ? undefined : user;
     return {

@@ -3,13 +3,15 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { request as forward } from 'undici';
-import { type AskBody, type ClientDocument, isAssistant, tenantOf } from './actions.js';
+import { type AskBody, type ClientDocument, isAssistant, tenantOf, userOf } from './actions.js';
 import type { LittleRoom } from './world.js';
 
 /** What such a gateway may do wrong. */
 export type Fault =
   | 'deletes for everybody'
   | 'ignores end users'
+  | 'knows no numbers'
+  | 'takes a cache key for a name'
   | 'never says forgotten'
   | 'repeats labels'
   | 'no references';
@@ -113,13 +115,13 @@ class NaiveGateway {
     if (warmpath?.bypass === true) return { sent: plain, isForgotten: false };
     const { documents = [], ...rest } = plain;
     const messages = body.input ?? body.messages!;
-    const session = warmpath?.session ?? headers['x-warmpath-session'];
-    const name = session ?? body.prompt_cache_key;
-    const user = body.safety_identifier ?? body.user ?? body.metadata?.user_id ?? '';
+    const cacheKey = this.#fault === 'takes a cache key for a name' ? body['prompt_cache_key'] : undefined;
+    const name = warmpath?.session ?? headers['x-warmpath-session'] ?? cacheKey;
+    const user = this.#fault === 'knows no numbers' && typeof body.user === 'number' ? '' : userOf(body);
     const identity = [tenant, this.#fault === 'ignores end users' ? '' : user, name];
     const keyOf = (history: readonly object[]) => JSON.stringify([...identity, body.system, history]);
     const { before, isForgotten } = name === undefined ? NEW : this.#recall(messages, keyOf);
-    if (isForgotten && session !== undefined && warmpath?.forgotten !== 'mark') return { sent: undefined, isForgotten };
+    if (isForgotten && warmpath?.forgotten !== 'mark') return { sent: undefined, isForgotten };
     const turn = this.#newTurn(documents, {
       before,
       isForgotten,

@@ -1,0 +1,5 @@
+import { it } from 'vitest';
+
+it('first', () => {});
+it('second', () => {});
+it('third', () => void setImmediate(() => process.abort()));

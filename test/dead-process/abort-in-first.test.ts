@@ -1,0 +1,5 @@
+import { it } from 'vitest';
+
+it('first', () => process.abort());
+it('second', () => {});
+it('third', () => {});

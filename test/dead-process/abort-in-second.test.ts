@@ -1,0 +1,5 @@
+import { it } from 'vitest';
+
+it('first', () => {});
+it('second', () => process.abort());
+it('third', () => {});

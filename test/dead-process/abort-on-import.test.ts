@@ -1,0 +1,6 @@
+import { it } from 'vitest';
+
+process.abort();
+it('first', () => {});
+it('second', () => {});
+it('third', () => {});
