@@ -78,8 +78,7 @@ describe('what the page shows', () => {
       shown.set(row[0]!, Number(row[1]));
     }
     const fixed = [...metrics].filter(
-      ([name]) =>
-        !/_bucket|cpu_seconds|resident_memory|heap_used|event_loop|accept_delay|requests_|overhead/.test(name),
+      ([name]) => !/_bucket|cpu_seconds|resident_memory|heap_used|event_loop|requests_|overhead/.test(name),
     );
     expect(fixed.length).toBeGreaterThan(40);
     for (const [name, value] of fixed) expect(shown.get(name), name).toBe(value);

@@ -11,11 +11,10 @@ import type { Indexer } from './engines/indexer/indexer.js';
 import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
-import type { LoadShedder } from './intake/load-shedder.js';
+import type { EventLoopBudget } from './intake/event-loop-budget.js';
+import type { Overload } from './intake/overload.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
-import type { RequestTurns } from './intake/request-turns.js';
-import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { PeerGateways } from './observe/peer-gateways.js';
 import type { ServedHistories } from './observe/served-histories.js';
@@ -41,7 +40,7 @@ export interface Gateway {
   authenticator: Authenticator;
   readonly rateLimits: RateLimits;
   /** Refuses requests where the process has too much to do. */
-  readonly shedder: LoadShedder;
+  readonly overload: Overload;
   /** Only where origins are configured. */
   cors: Cors;
   /** Bodies of requests under way. */
@@ -51,10 +50,8 @@ export interface Gateway {
   readonly sentPrefixes: SentPrefixes;
   /** Only where one is configured. */
   readonly indexer: Indexer | undefined;
-  /** Requests that came all at once. */
-  readonly turns: RequestTurns;
-  /** Large bodies that are worked through. */
-  readonly slices: WorkSlices;
+  /** Spreads the work on requests over turns of the event loop. */
+  readonly eventLoopBudget: EventLoopBudget;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
   /** Only where the store of conversations is shared. */

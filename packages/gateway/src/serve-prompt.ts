@@ -9,8 +9,8 @@ import { type TranslatedApi, translateRequest } from './engines/translate-reques
 import type { Gateway } from './gateway.js';
 import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
 import { chatApi } from './intake/apis/prompt-apis.js';
+import { whenReady } from './intake/event-loop-budget.js';
 import { bodyOf } from './intake/request-body.js';
-import { whenReady } from './intake/work-slices.js';
 import { withOwnSpeculation } from './render/speculation-ids.js';
 
 /**
@@ -92,7 +92,7 @@ function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call | Pr
     limitBytes: gateway.config.server.bodyLimitBytes,
   });
   return whenReady(
-    gateway.slices.run(steps, () => call.reply.raw.destroyed),
+    gateway.eventLoopBudget.runSteps(steps, () => call.reply.raw.destroyed),
     (translation) => {
       exchange.warnings = translation.warnings;
       return { ...call, api: chatApi, body: translation.body, translation };

@@ -103,7 +103,7 @@ export function buildServer(gateway: Gateway): FastifyInstance {
       }
       const { exchange } = request;
       exchange.holds(body);
-      gateway.turns.run(() => {
+      gateway.eventLoopBudget.run(() => {
         if (!exchange.isOver) done(null, body.bytes);
       });
     });

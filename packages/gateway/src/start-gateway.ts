@@ -19,16 +19,13 @@ import { Engines } from './engines/engines.js';
 import { Indexer } from './engines/indexer/indexer.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
-import { AcceptQueue } from './intake/accept-queue.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
+import { EventLoopBudget } from './intake/event-loop-budget.js';
 import { newHopName } from './intake/hops.js';
-import { ListeningHandles } from './intake/listening-handles.js';
-import { LoadShedder } from './intake/load-shedder.js';
+import { Overload } from './intake/overload.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
-import { RequestTurns } from './intake/request-turns.js';
-import { WorkSlices } from './intake/work-slices.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { PeerGateways } from './observe/peer-gateways.js';
@@ -38,7 +35,6 @@ import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog } from './operate/explain/request-log.js';
-import { HeapGrowth } from './operate/heap-growth.js';
 import { type Log, logDestination, openLog } from './operate/log.js';
 import { Metrics } from './operate/metrics.js';
 import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
@@ -52,10 +48,10 @@ import { WarmPrefixes, Warmups } from './warm/warmups.js';
 const ENGINES = channel('warmpath:engine');
 
 /**
- * Connections that may wait to be accepted; the kernel allows 4,096 by default (`net.core.somaxconn`). Where the queue
- * is full the kernel says nothing, and clients try again after 1, 3, 7 and 15 s; Node's 511 are full within 0.1 s.
+ * Connections that may wait to be accepted, as far as the kernel allows (`net.core.somaxconn`). The kernel drops those
+ * beyond without an answer, and their clients try again a second later.
  */
-const BACKLOG = 16_384;
+const MAX_PENDING_CONNECTIONS = 16_384;
 
 /** A gateway that listens. */
 export interface RunningGateway {
@@ -100,8 +96,7 @@ export interface GatewayParts {
 
 /**
  * Starts a gateway in front of the engine at `config.upstream.url`, or of those in `config.engines`. Defaults are
- * filled in. How V8 grows the heap of this process is set, too. Errors: `WARMPATH_CONFIG_…`; what `listen` throws if
- * the port is taken.
+ * filled in. Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
  */
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
@@ -127,7 +122,8 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   try {
     await openConversationStore(gateway);
     if (socket !== undefined) admin = await startAdminServer(socket, gateway);
-    url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port, backlog: BACKLOG });
+    const { host, port } = gateway.config.server;
+    url = await app.listen({ host, port, backlog: MAX_PENDING_CONNECTIONS });
   } catch (error) {
     await admin?.close();
     await gateway.conversations.store.close();
@@ -137,10 +133,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     throw error;
   }
   watchEngines(gateway, parts.onEngine);
-  const growth = new HeapGrowth();
-  growth.start();
-  const handles = new ListeningHandles(app.server, BACKLOG);
-  gateway.shedder.start(new AcceptQueue(app.server, { now: () => performance.now(), crowded: () => handles.open() }));
+  gateway.overload.start();
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {
@@ -155,7 +148,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       return reloaded;
     },
     close: () => {
-      closing ??= shutDown(app, gateway, { admin, handles, growth });
+      closing ??= shutDown(app, gateway, admin);
       return closing;
     },
   };
@@ -222,8 +215,8 @@ async function assemble(
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
     recordedRequests: () => requests.size,
-    load: () => shedder.load,
-    isShedding: () => shedder.reason !== undefined,
+    load: () => overload.load,
+    isShedding: () => overload.reason !== undefined,
     logLinesLost: () => logDestination().linesLost,
     memoryBytes,
     memory: {
@@ -281,15 +274,14 @@ async function assemble(
   const exchange = sessions.exchange?.bind(sessions);
   const keys = () => config.server.keys ?? [];
   const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
-  const processNow = () => performance.now();
-  const turns = new RequestTurns(processNow);
-  const shedder = new LoadShedder({
-    now: processNow,
-    turns,
+  // Simulated time says nothing about the load of the process.
+  const eventLoopBudget = new EventLoopBudget(() => performance.now());
+  const overload = new Overload({
+    waitMs: () => eventLoopBudget.waitMs,
     isBusy: () => bodies.bytes > 0,
     changed: (reason, load) => {
-      if (reason === undefined) log.info(load, 'no request is refused for want of time or memory');
-      else log.warn({ reason, ...load }, 'more than can be served: some requests are refused');
+      if (reason === undefined) log.info(load, 'overload ended');
+      else log.warn({ reason, ...load }, 'overload: requests are refused');
     },
     refused: (reason) => metrics.shed(reason),
   });
@@ -297,14 +289,13 @@ async function assemble(
   const state = {
     authenticator,
     rateLimits,
-    shedder,
+    overload,
     cors,
     bodies,
     histories,
     sentPrefixes,
     indexer,
-    turns,
-    slices: new WorkSlices(),
+    eventLoopBudget,
     documents,
     cacheSalts,
     conversations,
@@ -337,32 +328,19 @@ async function assemble(
   return gateway;
 }
 
-async function shutDown(
-  app: FastifyInstance,
-  gateway: Gateway,
-  {
-    admin,
-    handles,
-    growth,
-  }: {
-    readonly admin: AdminServer | undefined;
-    readonly handles: ListeningHandles;
-    readonly growth: HeapGrowth;
-  },
-): Promise<void> {
+async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServer | undefined): Promise<void> {
   gateway.leaving = true;
   const { drainDelayMs } = gateway.config.server;
   // Whoever chooses among gateways learns that this one goes while it still answers.
   if (drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
   gateway.draining = true;
-  gateway.shedder.close();
-  growth.close();
+  gateway.overload.close();
   gateway.warmups.close();
   gateway.peers?.close();
   for (const engine of gateway.engines.all) engine.rest();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
-  await Promise.all([app.close(), handles.close()]);
+  await app.close();
   clearTimeout(deadline);
   await admin?.close();
   await gateway.conversations.store.close();

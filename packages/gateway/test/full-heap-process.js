@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { getHeapStatistics } from 'node:v8';
 import { startGateway } from '@warmpath/gateway';
 
-/** A little more of the old generation than the gateway lets be taken, and what the young one may take. */
+/** More of the old generation than the gateway allows, and what the young generation may take. */
 const FULL_PART = 0.85;
 const YOUNG_BYTES = 48 * 2 ** 20;
 const CHUNK = 65_536;

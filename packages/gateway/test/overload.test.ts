@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
+import { Overload } from '../src/intake/overload.js';
 import { CHAT_RESPONSE, FakeEngine } from './fake-engine.js';
 import { chat, closing, errorOf, metricOf, type Reply, send, stand, untilMetric } from './harness.js';
 
@@ -73,7 +74,10 @@ describe('an engine that is offered twice what it can do', () => {
 describe('a processor that is offered more than it can do', () => {
   it('refuses some at once, answers probes, and recovers by itself', { timeout: 120_000 }, async () => {
     const { engine, gateway } = await stand();
-    const agent = closing(new KeptAgent());
+    const { agent } = closing(new KeptAgent());
+    const { hostname, port } = new URL(gateway.url);
+    const slow = connect(Number(port), hostname).setEncoding('latin1');
+    await once(slow, 'connect');
     // The event loop of gateway, engine and clients: each turn takes longer than a probe may wait.
     let isBusy = true;
     const spin = (): void => {
@@ -81,7 +85,7 @@ describe('a processor that is offered more than it can do', () => {
       if (isBusy) setImmediate(spin);
     };
     setImmediate(spin);
-    const replies = await untilRefused(gateway.url, 4, agent.agent);
+    const replies = await untilRefused(gateway.url, 4, agent);
     const refused = replies.filter(({ status }) => status !== 200);
     for (const reply of refused) {
       expect(reply.status).toBe(429);
@@ -91,35 +95,6 @@ describe('a processor that is offered more than it can do', () => {
     expect(engine.received.filter(({ method }) => method === 'POST')).toHaveLength(replies.length - refused.length);
     expect((await send(`${gateway.url}/healthz`)).status).toBe(200);
     expect(await metricOf(gateway, 'warmpath_shed_requests_total')).toBe(refused.length);
-    isBusy = false;
-    await untilMetric(gateway, 'warmpath_shedding', 0);
-    const after = await Promise.all(Array.from({ length: 32 }, () => send(gateway.url + PATH, chat())));
-    expect(after.map(({ status }) => status)).toEqual(after.map(() => 200));
-  });
-});
-
-describe('connections that wait because of those that are open', () => {
-  it('have requests refused, on connections that stay, until all are accepted', { timeout: 120_000 }, async () => {
-    const { gateway } = await stand();
-    const { agent } = closing(new KeptAgent());
-    expect((await send(gateway.url + PATH, chat(), { agent })).status).toBe(200);
-    const { hostname, port } = new URL(gateway.url);
-    const open = () => connect(Number(port), hostname).on('error', () => {});
-    const slow = open().setEncoding('latin1');
-    await once(slow, 'connect');
-    let isBusy = true;
-    const waiting = Array.from({ length: 1_500 }, open);
-    // Sixteen are accepted a turn, at most, so more wait after each; the kernel has room for 4,096.
-    const spin = (): void => {
-      if (!isBusy) return;
-      for (let opened = 0; opened < 18; opened++) waiting.push(open());
-      for (const until = performance.now() + 50; performance.now() < until; );
-      setImmediate(spin);
-    };
-    setImmediate(spin);
-    const [refused] = (await untilRefused(gateway.url, 1, agent)).slice(-1) as [Reply];
-    expect(errorOf(refused).code).toBe('WARMPATH_OVERLOADED');
-    expect(refused.headers.connection).toBe('keep-alive');
     const text = JSON.stringify(chat());
     slow.write(`POST ${PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`);
     slow.write(`content-length: ${text.length}\r\n\r\n${text.slice(0, 20)}`);
@@ -127,13 +102,86 @@ describe('connections that wait because of those that are open', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 429 /);
     expect(answer).toMatch(/\r\nconnection: keep-alive\r\n/i);
     isBusy = false;
-    for (const socket of waiting) socket.destroy();
     await untilMetric(gateway, 'warmpath_shedding', 0);
-    // What is left of a refused body is read, and the next request on the connection is another one.
+    // The gateway reads the rest of a refused body, and then the next request on the connection.
     slow.write(text.slice(20));
     slow.write(`GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n`);
     expect((await slow.toArray()).join('')).toMatch(/^HTTP\/1\.1 200 /);
-    expect((await send(gateway.url + PATH, chat(), { agent })).status).toBe(200);
+    const after = await Promise.all(Array.from({ length: 32 }, () => send(gateway.url + PATH, chat())));
+    expect(after.map(({ status }) => status)).toEqual(after.map(() => 200));
+  });
+});
+
+describe('a burst of more requests than can be served at once', () => {
+  it('is answered to the last, by an answer or a refusal that says when to come again', {
+    timeout: 300_000,
+  }, async () => {
+    const { gateway } = await stand(undefined, {
+      queue: { capacity: 64, adaptive: false },
+      upstream: { maxConcurrent: 8 },
+    });
+    const asked = Array.from({ length: 1_000 }, () => send(gateway.url + PATH, chat()));
+    const probes = Array.from({ length: 10 }, () => send(`${gateway.url}/healthz`));
+    const replies = await Promise.all(asked);
+    for (const reply of replies.filter(({ status }) => status !== 200)) {
+      expect(reply.status).toBe(429);
+      expect(Number(reply.headers['retry-after'])).toBeGreaterThan(0);
+      expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_OVERLOADED', type: 'server_error' });
+    }
+    expect((await Promise.all(probes)).map(({ status }) => status)).toEqual(probes.map(() => 200));
+    expect(replies.some(({ status }) => status === 200)).toBe(true);
+    expect(await metricOf(gateway, 'warmpath_memory_bytes{part="bodies"')).toBe(0);
+    expect((await send(gateway.url + PATH, chat())).status).toBe(200);
+  });
+});
+
+describe('Overload', () => {
+  const IDLE = { delayMs: 0, heapBytes: 50e6, heapLimitBytes: 250e6 };
+
+  function overloadWith() {
+    const load = { isBusy: true };
+    const changes: (string | undefined)[] = [];
+    const refused: string[] = [];
+    const overload = new Overload({
+      waitMs: () => 0,
+      isBusy: () => load.isBusy,
+      changed: (reason) => changes.push(reason),
+      refused: (reason) => refused.push(reason),
+    });
+    return { overload, load, changes, refused };
+  }
+
+  it('refuses while the event loop is late, and says when it begins and ends', () => {
+    const { overload, changes, refused } = overloadWith();
+    for (const delayMs of [999, 1_001, 2_000, 999, 0]) overload.sample({ ...IDLE, delayMs });
+    expect(changes).toEqual(['event_loop', undefined]);
+    for (const delayMs of [1_001, 1_001]) overload.sample({ ...IDLE, delayMs });
+    expect(overload.refusal()).toMatchObject({ code: 'WARMPATH_OVERLOADED', retryAfterS: 1 });
+    expect(refused).toEqual(['event_loop']);
+  });
+
+  it('refuses nothing because of a single halt', () => {
+    const { overload, changes } = overloadWith();
+    for (const delayMs of [0, 5_000, 0, 5_000, 0]) {
+      overload.sample({ ...IDLE, delayMs });
+      expect(overload.refusal()).toBeUndefined();
+    }
+    expect(changes).toEqual([]);
+  });
+
+  it('serves one request at a time while the heap is full', () => {
+    const { overload, load, refused } = overloadWith();
+    overload.sample({ ...IDLE, heapBytes: 150e6 });
+    expect(overload.refusal()).toBeUndefined();
+    overload.sample({ ...IDLE, heapBytes: 170e6 });
+    expect(overload.refusal()?.message).toContain('heap');
+    load.isBusy = false;
+    expect(overload.refusal()).toBeUndefined();
+    expect(refused).toEqual(['heap']);
+  });
+
+  it('refuses nothing before the first sample', () => {
+    expect(overloadWith().overload.refusal()).toBeUndefined();
   });
 });
 

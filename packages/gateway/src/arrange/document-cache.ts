@@ -7,9 +7,9 @@ import {
   type TemplateName,
   type WorkSteps,
 } from '@warmpath/core';
+import { UNINTERRUPTED_SIZE } from '../intake/event-loop-budget.js';
 import { type ByteSpan, JsonScanner } from '../intake/json-scanner.js';
 import type { RequestSwitches } from '../intake/parse-request.js';
-import { SLICE_SIZE } from '../intake/work-slices.js';
 import { TenantCache } from '../observe/tenant-cache.js';
 import { escaped, ownBytes } from '../render/insert-documents.js';
 
@@ -103,7 +103,7 @@ export class DocumentCache {
       },
     });
     // Otherwise they are rendered where they are sent.
-    if (span !== undefined && span.end - span.start > SLICE_SIZE) {
+    if (span !== undefined && span.end - span.start > UNINTERRUPTED_SIZE) {
       for (const document of request.documents) {
         this.rendered(document);
         yield document.content.length;

@@ -20,6 +20,7 @@ import {
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { mayBeReused } from '../engines/expected-reuse.js';
+import { UNINTERRUPTED_SIZE } from '../intake/event-loop-budget.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import {
   invalid,
@@ -30,7 +31,6 @@ import {
   toolTokens,
   type ViewedMessages,
 } from '../intake/prompt-view.js';
-import { SLICE_SIZE } from '../intake/work-slices.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { type ArrangedInsertion, InsertedPrompts, type InsertedRequest } from '../render/inserted-prompts.js';
 import { DocumentCache } from './document-cache.js';
@@ -198,7 +198,7 @@ export class InsertedDocuments {
   *measure(request: ScopedRequest, prompt: PromptView, sent: number): WorkSteps<void> {
     yield* prompt.read(sent);
     const size = request.body.bytes.length / 2;
-    if (size < SLICE_SIZE) return;
+    if (size < UNINTERRUPTED_SIZE) return;
     promptScope(request);
     yield size;
     toolTokens(request.body);

@@ -7,11 +7,11 @@ import type { Gateway } from '../gateway.js';
 import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
 import { hasMessages } from '../intake/apis/prompt-api.js';
 import { BodyView } from '../intake/body-view.js';
+import { whenReady } from '../intake/event-loop-budget.js';
 import { isWorthReading } from '../intake/json-body.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import { modelOf, type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { PromptView } from '../intake/prompt-view.js';
-import { whenReady } from '../intake/work-slices.js';
 import type { Fallback } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
@@ -84,7 +84,6 @@ const NOTHING_ASKED: ReadRequest = { parsed: undefined, asked: undefined, prompt
  */
 export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Promise<PreparedPrompt> {
   if (!isReadable(call.request)) return { kind: 'plain', body: call.body };
-  const { slices } = gateway;
   const { exchange } = call.request;
   const isUnwanted = () => call.reply.raw.destroyed;
   try {
@@ -97,7 +96,7 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
           return plain(call, undefined, undefined);
         }
         return traced(gateway, exchange, 'documents', () =>
-          slices.run(documentSteps(gateway, call, stepsOf(read, history, search)), isUnwanted),
+          gateway.eventLoopBudget.runSteps(documentSteps(gateway, call, stepsOf(read, history, search)), isUnwanted),
         );
       }),
     );
@@ -119,7 +118,9 @@ function readRequest(gateway: Gateway, call: Call, isUnwanted: () => boolean): R
     endUser: request.exchange.caller.endUser,
     original: translation && (request.body as Buffer),
   });
-  return parsed === undefined ? NOTHING_ASKED : gateway.slices.run(readSteps(gateway, call, parsed), isUnwanted);
+  return parsed === undefined
+    ? NOTHING_ASKED
+    : gateway.eventLoopBudget.runSteps(readSteps(gateway, call, parsed), isUnwanted);
 }
 
 function* readSteps(gateway: Gateway, { api, body, tenant }: Call, parsed: ParsedRequest): WorkSteps<ReadRequest> {

@@ -1,6 +1,5 @@
 import { ConcurrencyLimiter, type Document, type Preamble, type SentRequest, WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import { TenantCounts } from '../observe/tenant-counts.js';
 import { type ColdPrefix, LeadingPrompts } from './leading-prompts.js';
 import { type Dispatch, type EnginePlace, TenantQueue, type Waiting } from './tenant-queue.js';
 
@@ -53,12 +52,12 @@ export class DispatchQueue {
   readonly #places: PlaceParts;
   /** Only tenants with waiting requests, in turn. */
   readonly #tenants = new Map<string, TenantQueue>();
-  readonly #underWayOf = new TenantCounts();
+  /** Requests that the engine has, of each tenant that has any there. */
+  readonly #underWayOf = new Map<string, number>();
   /** Whose the latest request is, when it came, and when the latest one before it of any other tenant. */
   #latest: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
   #latestOtherAt = Number.NEGATIVE_INFINITY;
-  /** Requests that wait; a Map of them kept them alive, as `OpenTable` says. */
   #depth = 0;
   #arrivals = 0;
   #filling = false;
@@ -81,7 +80,7 @@ export class DispatchQueue {
       leading: this.#leading,
       begun: (hasLed) => this.#mayGoOn(hasLed),
       over: (tenant, hasLed) => {
-        this.#underWayOf.add(tenant, -1);
+        this.#addUnderWay(tenant, -1);
         this.#mayGoOn(hasLed);
       },
     };
@@ -199,7 +198,7 @@ export class DispatchQueue {
    */
   #mayStart(tenant: string): boolean {
     const { inFlight } = this.#limiter;
-    const own = this.#underWayOf.get(tenant);
+    const own = this.#underWayOf.get(tenant) ?? 0;
     if (this.#hasRoom) {
       const kept = this.#max < LEAST_SHARED_PLACES ? 0 : Math.max(1, Math.floor(KEPT_SHARE * this.#max));
       return inFlight < this.#max - kept || own < Math.max(1, Math.floor(this.#max / this.#tenantsAbout(tenant)));
@@ -211,21 +210,23 @@ export class DispatchQueue {
 
   /** Whether one tenant has more than half of what is under way, and not just one request. */
   get #isUnevenlyShared(): boolean {
-    return this.#underWayOf.someHas(Math.max(2, this.#limiter.inFlight / 2 + 0.5));
+    const most = Math.max(2, this.#limiter.inFlight / 2 + 0.5);
+    for (const underWay of this.#underWayOf.values()) if (underWay >= most) return true;
+    return false;
   }
 
   /** Whether nobody waits who goes before this tenant: its first request goes before further ones of others. */
   #isNext(tenant: string): boolean {
     if (this.#depth === 0) return true;
-    if (this.#underWayOf.get(tenant) > 0) return false;
+    if (this.#underWayOf.has(tenant)) return false;
     const next = this.#nextTenant();
-    return next === undefined || this.#underWayOf.get(next) > 0;
+    return next === undefined || this.#underWayOf.has(next);
   }
 
   /** Tenants that have requests here, and one more for any that has come of late; `tenant` is among them. */
   #tenantsAbout(tenant: string): number {
     let count = this.#underWayOf.size;
-    for (const waiting of this.#tenants.keys()) if (this.#underWayOf.get(waiting) === 0) count++;
+    for (const waiting of this.#tenants.keys()) if (!this.#underWayOf.has(waiting)) count++;
     return Math.max(count, this.#parts.now() < this.#aloneAt(tenant) ? 2 : 1);
   }
 
@@ -285,7 +286,7 @@ export class DispatchQueue {
     let fewest = Number.POSITIVE_INFINITY;
     for (const [tenant, queue] of this.#tenants) {
       if (queue.ready === 0) continue;
-      const underWay = this.#underWayOf.get(tenant);
+      const underWay = this.#underWayOf.get(tenant) ?? 0;
       if (underWay >= fewest) continue;
       next = tenant;
       fewest = underWay;
@@ -362,7 +363,7 @@ export class DispatchQueue {
     }
     this.#lastStart = now;
     const sent = this.#limiter.sent(now, tells);
-    this.#underWayOf.add(tenant, 1);
+    this.#addUnderWay(tenant, 1);
     dispatch.start(queuedMs, new GivenPlace(tenant, sent, this.#places));
   }
 
@@ -414,6 +415,12 @@ export class DispatchQueue {
       Math.max(1, Math.ceil(roomAt - now)),
     );
     this.#again.unref();
+  }
+
+  #addUnderWay(tenant: string, requests: number): void {
+    const underWay = (this.#underWayOf.get(tenant) ?? 0) + requests;
+    if (underWay > 0) this.#underWayOf.set(tenant, underWay);
+    else this.#underWayOf.delete(tenant);
   }
 
   #forget(waiting: Waiting): void {

@@ -86,14 +86,14 @@ export function isPrivate({ config: { server } }: Gateway): boolean {
 
 /** Notes the caller. Returns why it may send no more for now, if so. */
 function enter(
-  { rateLimits, shedder }: Gateway,
+  { rateLimits, overload }: Gateway,
   { exchange }: FastifyRequest,
   reply: FastifyReply,
   caller: Caller,
 ): WarmpathError | undefined {
   exchange.caller = caller;
-  const overload = shedder.refusal(caller.tenant);
-  if (overload !== undefined) return overload;
+  const overloaded = overload.refusal();
+  if (overloaded !== undefined) return overloaded;
   const { key } = caller;
   if (key === undefined) return undefined;
   const refusal = rateLimits.enter(key);

@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
-import { OpenTable } from '../observe/open-table.js';
 
 /**
  * Milliseconds that a client gets to send a whole request, and that a connection stays open between two; beyond the
@@ -49,7 +48,8 @@ interface OpenExchange {
 export class OpenRequests {
   readonly #stallMs: () => number;
   readonly #stalled: () => void;
-  readonly #open = new OpenTable<OpenExchange>();
+  readonly #open = new Map<number, OpenExchange>();
+  #began = 0;
   #timer: NodeJS.Timeout | undefined;
 
   /**
@@ -63,7 +63,8 @@ export class OpenRequests {
 
   /** A request's headers have come, and it is open until `ended` gets the number that this returns. O(1). */
   began(request: OpenRequest, answer: WrittenAnswer): number {
-    const number = this.#open.add({ request, answer, waiting: 0 });
+    const number = this.#began++;
+    this.#open.set(number, { request, answer, waiting: 0 });
     // One timer for all, and none while there is nothing to look at.
     this.#timer ??= setTimeout(this.#look, this.#stallMs()).unref();
     return number;
@@ -79,7 +80,7 @@ export class OpenRequests {
    * request on it but the malformed one. O(open requests).
    */
   refuse(error: NodeJS.ErrnoException, socket: Socket): boolean {
-    const open = this.#open.values().filter(({ request }) => request.socket === socket);
+    const open = [...this.#open.values()].filter(({ request }) => request.socket === socket);
     const isUnanswered = open.length === 0 || (open.length === 1 && !open[0]!.request.complete);
     if (error.code === 'ECONNRESET' || !socket.writable || !isUnanswered) {
       socket.destroy();

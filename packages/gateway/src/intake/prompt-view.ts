@@ -10,8 +10,8 @@ import {
 import { isObject } from './apis/content-texts.js';
 import type { ConversationMembers, PromptApi } from './apis/prompt-api.js';
 import type { BodyView } from './body-view.js';
+import { UNINTERRUPTED_SIZE } from './event-loop-budget.js';
 import { type ByteSpan, parseJson } from './json-scanner.js';
-import { SLICE_SIZE } from './work-slices.js';
 
 /** Where a message of the rendered prompt comes from. */
 export interface MessageOrigin {
@@ -135,13 +135,13 @@ export class PromptView implements MessagesByPlace {
   }
 
   /**
-   * Reads and measures what `view` would, message by message, where that is more than a slice of work. Errors: those of
+   * Reads and measures what `view` would, message by message, where that is long. Errors: those of
    * `view`. O(messages that are read).
    */
   *read(sent: number): WorkSteps<void> {
     const { opening, elements } = this;
     const from = elements[sent]?.start ?? 0;
-    if ((elements.at(-1)?.end ?? 0) - from + length(opening ?? NOTHING) <= SLICE_SIZE) return;
+    if ((elements.at(-1)?.end ?? 0) - from + length(opening ?? NOTHING) <= UNINTERRUPTED_SIZE) return;
     if (opening !== undefined && sent === 0) {
       const message = this.#openingMessage(opening);
       yield length(opening);

@@ -1,7 +1,5 @@
 import type { IncomingMessage } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import { OpenTable } from '../observe/open-table.js';
-import { TenantCounts } from '../observe/tenant-counts.js';
 
 /** A tenant on its own may fill all of the memory for bodies but this part, so that another one finds room at once. */
 const NEWCOMERS_PART = 1 / 8;
@@ -14,7 +12,8 @@ const TENANT_PART = 1 / 2;
  */
 export class BodyMemory {
   readonly maxBytes: number;
-  readonly #tenants = new TenantCounts();
+  /** Bytes of each tenant that has any. */
+  readonly #bytesOf = new Map<string, number>();
   #bytes = 0;
 
   constructor(maxBytes: number) {
@@ -34,7 +33,7 @@ export class BodyMemory {
   /** Error: `WARMPATH_OVERLOADED` where it does not fit, or is more than a tenant may have. */
   reserve(tenant: string, bytes: number): void {
     if (bytes === 0) return;
-    const own = this.#tenants.get(tenant);
+    const own = this.#bytesOf.get(tenant) ?? 0;
     const isAlone = own === this.#bytes;
     const ownMost = own === 0 ? this.maxBytes : this.maxBytes * (isAlone ? 1 - NEWCOMERS_PART : TENANT_PART);
     if (this.#bytes + bytes > this.maxBytes || own + bytes > ownMost) {
@@ -42,13 +41,15 @@ export class BodyMemory {
         detail: `The bodies of requests under way take ${this.#bytes} bytes${own < this.#bytes ? `, ${own} of them yours` : ''} (\`limits.memoryBytes\` is the limit of all).`,
       });
     }
-    this.#tenants.add(tenant, bytes);
+    this.#bytesOf.set(tenant, own + bytes);
     this.#bytes += bytes;
   }
 
   release(tenant: string, bytes: number): void {
     if (bytes === 0) return;
-    this.#tenants.add(tenant, -bytes);
+    const left = this.#bytesOf.get(tenant)! - bytes;
+    if (left > 0) this.#bytesOf.set(tenant, left);
+    else this.#bytesOf.delete(tenant);
     this.#bytes -= bytes;
   }
 }
@@ -81,7 +82,7 @@ const FIRST_BYTES = 16_384;
 export class RequestBodies {
   readonly #options: RequestBodiesOptions;
   /** Bodies that have not come completely. */
-  readonly #incomplete = new OpenTable<BodyReader>();
+  readonly #incomplete = new Set<BodyReader>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: RequestBodiesOptions) {
@@ -96,20 +97,19 @@ export class RequestBodies {
    * `WARMPATH_CLIENT_CLOSED`.
    */
   receive(request: IncomingMessage, tenant: string, done: BodyListener): void {
-    let number = 0;
     const over: BodyListener = (error, body) => {
-      this.#incomplete.delete(number);
+      this.#incomplete.delete(reader);
       done(error, body);
     };
-    const reader = new BodyReader(request, tenant, this.#options, over);
+    const reader: BodyReader = new BodyReader(request, tenant, this.#options, over);
     if (!reader.start()) return;
-    number = this.#incomplete.add(reader);
+    this.#incomplete.add(reader);
     // One timer for all: a timer for each would cost more than receiving a small body.
     this.#timer ??= setInterval(() => this.#checkPace(), this.#options.stallMs).unref();
   }
 
   #checkPace(): void {
-    for (const reader of this.#incomplete.values()) reader.checkPace();
+    for (const reader of this.#incomplete) reader.checkPace();
     if (this.#incomplete.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;

@@ -1,6 +1,6 @@
 import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
-import type { ProcessLoad, SheddingReason } from '../intake/load-shedder.js';
+import type { OverloadReason, ProcessLoad } from '../intake/overload.js';
 import type { Exchange, Fallback } from '../observe/exchange.js';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
 
@@ -270,7 +270,7 @@ export class Metrics {
   }
 
   /** A request was refused because the process has too much to do. */
-  shed(reason: SheddingReason): void {
+  shed(reason: OverloadReason): void {
     this.#shed.inc({ reason });
   }
 
@@ -374,7 +374,6 @@ export class Metrics {
   /** How the deciding process is, and whether it refuses requests because of it. */
   #readLoad({ load, isShedding }: GaugeSources): void {
     this.#read('event_loop_delay_seconds', 'How late the event loop is, as last seen.', () => load().delayMs / 1_000);
-    this.#read('accept_delay_seconds', 'How long new connections wait, as last seen.', () => load().acceptMs / 1_000);
     this.#read('heap_used_bytes', "Bytes of V8's heap that are taken, garbage included.", () => load().heapBytes);
     this.#read('heap_limit_bytes', 'Bytes that the heap may have.', () => load().heapLimitBytes);
     this.#read('shedding', 'Whether requests are refused because of these: 1, or 0.', () => Number(isShedding()));

@@ -39,7 +39,7 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
     exchange.bodyAt = gateway.now();
     const body = readBody(request.body as Buffer | undefined);
     const steps = readDocuments(gateway, body, exchange.caller.tenant);
-    const asked = await gateway.slices.run(steps, () => reply.raw.destroyed);
+    const asked = await gateway.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
     const call = placed(gateway, request, body, asked);
     const others = await calls.turn(call);
     const answer = arrangeOnly(gateway, request, { ...call, others });

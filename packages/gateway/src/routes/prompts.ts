@@ -34,7 +34,10 @@ export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
       );
       return reply;
     }
-    const tokens = await gateway.slices.run(tokenSteps(gateway, request, body), () => reply.raw.destroyed);
+    const tokens = await gateway.eventLoopBudget.runSteps(
+      tokenSteps(gateway, request, body),
+      () => reply.raw.destroyed,
+    );
     return reply.header(RESPONSE_HEADERS.requestId, exchange.requestId).send({ input_tokens: tokens });
   });
 }
@@ -73,7 +76,7 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
     const { exchange } = request;
     exchange.bodyAt = gateway.now();
     const steps = readPreamble(gateway, chatApi, bodyOf(request));
-    const asked = await gateway.slices.run(steps, () => reply.raw.destroyed);
+    const asked = await gateway.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
     const { tenant, key } = exchange.caller;
     const { state, isOwn } = warmPreamble(gateway, request, engineToWarm(gateway, tenant, asked), asked);
     if (isOwn && key !== undefined) gateway.rateLimits.charge(key, estimateTokensOfBytes(asked.body.bytes));

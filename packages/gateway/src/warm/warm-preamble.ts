@@ -106,7 +106,7 @@ export function warmDuringSearch(gateway: Gateway, coming: () => Call): SearchWa
   let isOver = false;
   const begin = async (): Promise<void> => {
     const { api, body, request, tenant } = coming();
-    const asked = await gateway.slices.run(readPreamble(gateway, api, body), () => isOver);
+    const asked = await gateway.eventLoopBudget.runSteps(readPreamble(gateway, api, body), () => isOver);
     const engine = engineToWarm(gateway, tenant, asked);
     const keepsPrefixes = engine.dialect.reuse.kind === 'prefix' && engine.dialect.owners.length > 0;
     if (isOver || !keepsPrefixes || asked.preamble.tokens < LEAST_TOKENS || engine.prefilling > 0) return;
