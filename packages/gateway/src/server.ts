@@ -108,6 +108,7 @@ export function buildServer(gateway: Gateway): FastifyInstance {
       });
     });
   });
+  app.server.on('connection', () => gateway.eventLoopBudget.shortenTurn());
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     const number = open.began(request.raw, reply.raw);

@@ -64,6 +64,24 @@ test('work that takes longer than the budget of a turn is alone in it', async ()
   expect((await burst(4, 60)).perTurn).toEqual([1, 1, 1, 1]);
 });
 
+test('a turn in which a connection was accepted does one piece of waiting work', async () => {
+  let now = 0;
+  const budget = new EventLoopBudget(() => now);
+  let begun = 0;
+  for (let count = 0; count < 40; count++) {
+    budget.run(() => {
+      begun++;
+      now++;
+    });
+  }
+  expect(begun).toBe(10);
+  budget.shortenTurn();
+  await nextTurn();
+  expect(begun).toBe(11);
+  await nextTurn();
+  expect(begun).toBe(21);
+});
+
 test('new work goes behind waiting work, and the wait of the oldest is known', async () => {
   let now = 0;
   const budget = new EventLoopBudget(() => now);
