@@ -99,7 +99,6 @@ const SIDEBAR = [
       ['Disk tier', 'disk-tier'],
       ['Scheduling', 'scheduling'],
       ['Steps and streams', 'steps'],
-      ['Speculation', 'speculation'],
       ['KV events', 'kv-events'],
       ['Failures', 'crashes'],
       ['Hostile requests', 'hostile-requests'],

@@ -242,24 +242,6 @@ export const ERROR_TABLE = {
     remedy:
       'Try again after the seconds that Retry-After names; the operator can raise the limit that the message names, or `queue.capacity`.',
   },
-  WARMPATH_SPECULATION_UNKNOWN: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'There is no speculation of this id.',
-    remedy: 'It never began, or ended long ago: send the request again with `speculation: {id, confirmed: true}`.',
-  },
-  WARMPATH_SPECULATION_ENDED: {
-    status: 409,
-    type: 'invalid_request_error',
-    message: 'This speculation has ended.',
-    remedy: 'If its answer is still wanted, send the request again under a new id.',
-  },
-  WARMPATH_SPECULATION_SUPERSEDED: {
-    status: 409,
-    type: 'invalid_request_error',
-    message: 'A newer generation of this speculation took over.',
-    remedy: 'None; wait for the answer of the newer one.',
-  },
   WARMPATH_PLAN_LIMIT: {
     status: 422,
     type: 'invalid_request_error',

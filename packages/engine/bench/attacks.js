@@ -84,7 +84,7 @@ class Engine {
   static async start(binary) {
     const model = await modelPath('random:1m');
     const flags = ['--model', model, '--port', '0', '--context-tokens', '32768', '--default-max-tokens', '4'];
-    const limits = ['--max-running', '8', '--speculation-timeout-ms', '50', '--threads', '1', '--host-tier', '0'];
+    const limits = ['--max-running', '8', '--threads', '1', '--host-tier', '0'];
     const child = spawn(process.execPath, [binary, ...flags, ...limits], { stdio: ['ignore', 'pipe', 'inherit'] });
     process.once('exit', () => child.kill());
     const lines = createInterface({ input: child.stdout });

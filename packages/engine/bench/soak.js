@@ -115,7 +115,6 @@ function drawRequest(next) {
     seed: Math.floor(next() * 1000),
     ...(next() < 0.2 && { cache_salt: `tenant ${Math.floor(next() * 3)}` }),
     ...(next() < 0.05 && { max_tokens: 0 }),
-    ...(next() < 0.1 && { speculation: { id: `search-${Math.floor(next() * 30)}` } }),
   };
   if (kind < 0.4) {
     return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: prompt(next) }], ...fields } };
@@ -134,15 +133,6 @@ function drawAbort(next) {
     return NEVER;
   }
   return draw < 0.85 ? { kind: 'after', ms: next() ** 2 * 300 } : { kind: 'chunks', count: Math.floor(next() * 12) };
-}
-
-/** A search that ends: its speculation is confirmed or cancelled, or nobody cares for it any more. */
-function endSearch(url, { id }, next) {
-  const draw = next();
-  const action = draw < 0.6 ? 'confirm' : 'cancel';
-  if (draw < 0.85) {
-    setTimeout(() => void send(url, { path: `/v1/speculations/${id}/${action}`, body: {} }, NEVER), next() * 500);
-  }
 }
 
 /**
@@ -170,9 +160,7 @@ function send(url, { path, body }, abort, onStream = () => undefined) {
           leave();
         }
       });
-      // A confirmation does not outlive a crash, nor does the stream that it let go.
-      const cut = body.speculation === undefined ? 'cut off' : 'speculation cut off';
-      incoming.once('error', () => resolve(abort.kind === 'never' ? cut : 'aborted'));
+      incoming.once('error', () => resolve(abort.kind === 'never' ? 'cut off' : 'aborted'));
       incoming.once('end', () => {
         const ending = verdict(incoming.statusCode, text, body);
         if (ending === 'finished' && body.stream === true) {
@@ -194,10 +182,9 @@ function streamedText(text) {
   return JSON.stringify({ heads, said, tokens: chunks.at(-1).timings.predicted_n });
 }
 
-function verdict(status, text, { stream, max_tokens: mostTokens, speculation }) {
+function verdict(status, text, { stream, max_tokens: mostTokens }) {
   if (status !== 200) {
-    const { code } = JSON.parse(text).error;
-    return code === 'WARMPATH_ENGINE_FAILED' && speculation !== undefined ? 'speculation failed' : code;
+    return JSON.parse(text).error.code;
   }
   if (stream === true) {
     return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
@@ -299,10 +286,7 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
   const crashes = [];
   const onCrash = ({ message }) => crashes.push(message);
   const model = await modelPath(options.model);
-  const engine = await spawnEngine(
-    { port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options, model },
-    { onCrash },
-  );
+  const engine = await spawnEngine({ port: 0, threads: 1, ...options, model }, { onCrash });
   const outcomes = new Map();
   /** Greedy streams and what they said: those in which a worker was killed, and others to compare with. */
   const greedy = { continued: [], undisturbed: [] };
@@ -327,14 +311,11 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
       // Often the very request that another client has just sent: the same prompt, twice in flight.
       const drawn = previous !== undefined && next() < 0.15 ? previous : drawRequest(next);
       previous = drawn;
-      if (drawn.body.speculation !== undefined) {
-        endSearch(engine.url, drawn.body.speculation, next);
-      }
       const twin = next() < 0.1 ? send(engine.url, drawn, drawAbort(next)) : undefined;
       const killsBefore = kills;
       const end = await send(engine.url, drawn, drawAbort(next), (said) => {
         const streams = kills > killsBefore ? greedy.continued : greedy.undisturbed;
-        if (drawn.body.temperature === 0 && drawn.body.speculation === undefined && streams.length < MOST_ASKED_AGAIN) {
+        if (drawn.body.temperature === 0 && streams.length < MOST_ASKED_AGAIN) {
           streams.push({ drawn, said });
         }
       });
@@ -426,7 +407,6 @@ async function differing(engine, streams) {
 
 async function audit(engine, outcomes, { early, options, kills, greedy }) {
   const faults = [];
-  const mayBreak = kills > 0 ? ['speculation cut off', 'speculation failed'] : [];
   if (kills > 0) {
     // Where cells lie changes last bits, and with them a token that is as likely as another: also without any crash.
     const shares = [await differing(engine, greedy.continued), await differing(engine, greedy.undisturbed)];
@@ -438,7 +418,7 @@ async function audit(engine, outcomes, { early, options, kills, greedy }) {
   }
   for (const outcome of outcomes.keys()) {
     const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
-    if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal && !mayBreak.includes(outcome)) {
+    if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal) {
       faults.push(outcome);
     }
   }

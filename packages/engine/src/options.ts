@@ -167,23 +167,6 @@ export const engineOptionsSchema = z.strictObject({
     .max(100_000)
     .default(32)
     .describe('How often cache-aware may let others overtake a waiting request'),
-  speculationLimit: z
-    .int()
-    .min(1)
-    .max(100_000)
-    .default(64)
-    .describe('Most speculations that wait for their confirmation at the same time'),
-  speculationTokens: z
-    .int()
-    .min(1)
-    .default(64)
-    .describe('Tokens after which an unconfirmed speculation gives its cells away and waits'),
-  speculationTimeoutMs: z
-    .int()
-    .min(1)
-    .max(3_600_000)
-    .default(30_000)
-    .describe('How long a speculation waits for its confirmation before it is ended, in milliseconds'),
   defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
   bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body').meta(IN_BYTES),
   shutdownGraceMs: z

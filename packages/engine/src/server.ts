@@ -14,7 +14,6 @@ import { baseUrl, cannotListen } from './listen-address.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
-import { Speculations } from './loop/speculations.js';
 import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
@@ -161,14 +160,7 @@ async function serve(
     ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,
   });
-  const speculations = new Speculations({
-    capacity: settings.speculationLimit,
-    timeoutMs: settings.speculationTimeoutMs,
-    heldTokens: settings.speculationTokens,
-    submit: (request, listener) => loop.submit(request, listener),
-    onEnd: (outcome) => metrics.onSpeculationEnd(outcome),
-  });
-  metrics.watch(() => loop.stats, speculations, model.vocabulary.grammars.counts);
+  metrics.watch(() => loop.stats, model.vocabulary.grammars.counts);
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
@@ -178,7 +170,6 @@ async function serve(
     created: Math.floor(Date.now() / 1000),
     cpuVariant: llamaBindings().cpuVariant,
     loop,
-    speculations,
     vocabulary: model.vocabulary,
     template,
     metrics,
@@ -198,7 +189,6 @@ async function serve(
   }
   let closing: Promise<void> | undefined;
   const close = async (): Promise<void> => {
-    speculations.close();
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
     await publisher?.close();

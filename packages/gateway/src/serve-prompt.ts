@@ -11,7 +11,6 @@ import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
 import { chatApi } from './intake/apis/prompt-apis.js';
 import { whenReady } from './intake/event-loop-budget.js';
 import { bodyOf } from './intake/request-body.js';
-import { withOwnSpeculation } from './render/speculation-ids.js';
 
 /**
  * The way of a prompt through the gateway: intake, retrieval where it asks for it, conversation, arrange, render,
@@ -22,7 +21,7 @@ import { withOwnSpeculation } from './render/speculation-ids.js';
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     received(gateway, request);
-    const call = callOf(gateway, request, reply, api);
+    const call = callOf(request, reply, api);
     const answered = answer(gateway, call, { serve: (call) => serve(gateway, call), isTranslated: false });
     answered?.catch((error: unknown) => refuseLate(reply, error));
   };
@@ -38,7 +37,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
     const go = (way: Way): void | Promise<void> => {
       if (reply.raw.destroyed) return;
       received(gateway, request);
-      const call = callOf(gateway, request, reply, api);
+      const call = callOf(request, reply, api);
       const isTranslated = way !== 'native';
       return answer(gateway, call, {
         serve: isTranslated
@@ -70,13 +69,10 @@ function refuseLate(reply: FastifyReply, error: unknown): void {
   if (!reply.sent) reply.send(error);
 }
 
-function callOf(gateway: Gateway, request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
+function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
   const { tenant } = request.exchange.caller;
   request.exchange.tenant = tenant;
-  const given = bodyOf(request);
-  const isShared = gateway.cacheSalts === undefined && isReadable(request);
-  const body = isShared ? withOwnSpeculation(given, tenant) : given;
-  return { request, reply, tenant, route: api.name, api, body };
+  return { request, reply, tenant, route: api.name, api, body: bodyOf(request) };
 }
 
 function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call | Promise<Call> {

@@ -29,7 +29,7 @@ import {
   requestsRoute,
   sessionsRoute,
 } from './routes/operator.js';
-import { passthroughRoute, speculationsRoute } from './routes/passthrough.js';
+import { passthroughRoute } from './routes/passthrough.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 
 declare module 'fastify' {
@@ -151,8 +151,7 @@ export function buildServer(gateway: Gateway): FastifyInstance {
     collectionsRoutes,
   ])
     route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute])
-    route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, passthroughRoute]) route(app, gateway);
   return app;
 }
 

@@ -60,20 +60,6 @@ describe('a gateway with a key for salts', () => {
     expect(new Set([first, ...others.slice(3)]).size).toBe(3);
   });
 
-  it('salts the confirmation of a speculation as its prompt, so that the engine knows whose it is', async () => {
-    const { gateway, engine } = await stand(undefined, { upstream: { cacheSaltKey: KEY } });
-    await send(gateway.url + COMPLETIONS, chat(undefined, { speculation: { id: 's' } }), asked('a'));
-    const empty = { ...asked('a'), method: 'POST' };
-    await send(`${gateway.url}/v1/speculations/s/confirm`, undefined, empty);
-    await send(`${gateway.url}/v1/speculations/s/cancel`, { generation: 1 }, asked('a'));
-    await send(`${gateway.url}/v1/speculations/s/cancel`, { generation: 1 }, asked('b'));
-    const [prompt, confirmed, cancelled, others] = engine.received.map(({ body }) => saltOf(body));
-    expect([confirmed, cancelled]).toEqual([prompt, prompt]);
-    expect(others).not.toBe(prompt);
-    expect(engine.last.path).toBe('/v1/speculations/s/cancel');
-    expect(JSON.parse(engine.last.body)).toMatchObject({ generation: 1 });
-  });
-
   it("mixes a client's own salt into the tenant's", async () => {
     const { gateway, engine } = await stand(undefined, { upstream: { cacheSaltKey: KEY } });
     for (const name of ['a', 'b', 'a']) {

@@ -440,13 +440,6 @@ describe('what goes with several engines', () => {
     expect(paths).toEqual([Array(2).fill('/v1/files/file-1'), Array(3).fill('/v1/embeddings')]);
   });
 
-  it('asks each of them for a speculation until one has it', async () => {
-    const stand = await fleet([fails(404), answerJson, fails(404)]);
-    const reply = await send(`${stand.gateway.url}/v1/speculations/s1/confirm`, '');
-    expect(reply.status).toBe(200);
-    expect(prompts(stand)).toEqual([1, 1, 0]);
-  });
-
   it('gives each its own key', async () => {
     const stand = await fleet([answerJson, answerJson], { upstream: { apiKey: 'shared' } }, [{ apiKey: 'own' }]);
     await ask(stand, {}, [passage('x')]);

@@ -1,6 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { hash, randomUUID } from 'node:crypto';
-import type { IncomingHttpHeaders } from 'node:http';
+import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { z } from 'zod';
@@ -8,7 +7,6 @@ import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationRequest } from '../loop/generation.js';
-import type { Speculations } from '../loop/speculations.js';
 import type { CpuVariant } from '../native/cpu-variant.js';
 import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
@@ -21,7 +19,7 @@ import {
   type RecordWriter,
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
-import { answer, type GenerationTarget, type StreamOptions } from './exchange.js';
+import { answer, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { parseJson } from './json-body.js';
@@ -35,7 +33,6 @@ import {
   type GenerationFields,
   type MessageInput,
   parseBody,
-  speculationActionSchema,
   tokenizeSchema,
 } from './schemas.js';
 
@@ -46,7 +43,6 @@ export interface EngineApp {
   readonly created: number;
   readonly cpuVariant: CpuVariant;
   readonly loop: EngineLoop;
-  readonly speculations: Speculations;
   readonly vocabulary: Vocabulary;
   readonly template: ChatTemplate;
   readonly metrics: EngineMetrics;
@@ -82,7 +78,6 @@ export function createApp(app: EngineApp): FastifyInstance {
   });
   server.setNotFoundHandler((_request, reply) => sendError(reply, new WarmpathError('WARMPATH_NOT_FOUND')));
   addGenerationRoutes(server, app);
-  addSpeculationRoutes(server, app);
   addTokenRoutes(server, app);
   addStateRoutes(server, app);
   addKvRoutes(server, { ...app, promptOf: (fields, reply) => promptOf(app, fields, reply) });
@@ -91,7 +86,6 @@ export function createApp(app: EngineApp): FastifyInstance {
 
 function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   const limits = { contextTokens: app.loop.contextTokens, defaultMaxTokens: app.defaultMaxTokens };
-  const inTurn = speculationsInTurn();
 
   server.post('/v1/chat/completions', async (request, reply) => {
     const { sent, begun } = receivedBody(app, request);
@@ -103,7 +97,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     checkLogprobs(body, form);
     const messages = toMessages(body.messages);
     const reading = { ...tokenizeOptions(app, reply), ...(form.tools !== undefined && { tools: form.tools }) };
-    const prompt = await inTurn(body, () => app.template.tokenize(messages, true, reading));
+    const prompt = await app.template.tokenize(messages, true, reading);
     const id = begun?.id ?? `chatcmpl-${randomUUID()}`;
     const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
     const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
@@ -111,7 +105,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const head = { id, created: origin.created, model: app.model };
     const format = form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head);
     const options = streamOptions(app, request, body, origin);
-    return answer(targetOf(app, body, request.headers), generation, format, { reply, options });
+    return answer(app.loop, generation, format, { reply, options });
   });
 
   server.post('/v1/completions', async (request, reply) => {
@@ -120,9 +114,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = jsonForm(body);
-    const prompt = await inTurn(body, () =>
-      segmentedPrompt(body.prompt, body.segments ?? [], app, tokenizeOptions(app, reply)),
-    );
+    const prompt = await segmentedPrompt(body.prompt, body.segments ?? [], app, tokenizeOptions(app, reply));
     const id = begun?.id ?? `cmpl-${randomUUID()}`;
     const topLogprobs = body.logprobs ?? undefined;
     const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
@@ -130,29 +122,13 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const head = { id, created: origin.created, model: app.model };
     const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
     const options = streamOptions(app, request, body, origin);
-    return answer(targetOf(app, body, request.headers), generation, format, { reply, options });
+    return answer(app.loop, generation, format, { reply, options });
   });
 }
 
 /** How a prompt of a request is tokenised. */
 function tokenizeOptions(app: EngineApp, { raw }: FastifyReply): Required<TokenizeOptions> {
   return { most: app.loop.contextTokens, isWanted: () => !raw.destroyed };
-}
-
-/**
- * Reads the prompts of speculations one after the other: which of two generations is newer may be known by their coming
- * alone, and a long prompt is read beside others.
- */
-function speculationsInTurn(): <T>(fields: GenerationFields, read: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve();
-  return (fields, read) => {
-    if (fields.speculation === undefined || fields.speculation === null) {
-      return read();
-    }
-    const turn = last.then(read);
-    last = turn.catch(() => undefined);
-    return turn;
-  };
 }
 
 /** What the client sent, and the answer that an earlier worker has begun, when the front says so. */
@@ -182,42 +158,6 @@ function streamOptions(
     includeUsage: options?.include_usage ?? false,
     ...(writer !== undefined && { records: { origin, stream: Number(headers[RECORDS_HEADER]), writer } }),
   };
-}
-
-function addSpeculationRoutes(server: FastifyInstance, { speculations }: EngineApp): void {
-  for (const action of ['confirm', 'cancel'] as const) {
-    server.post<{ Params: { id: string } }>(`/v1/speculations/:id/${action}`, (request) => {
-      const { id } = request.params;
-      const body = parseBody(speculationActionSchema, request.body);
-      const owner = ownerOf(request.headers, body?.cache_salt);
-      const generation = speculations[action]({ owner, id }, body?.generation ?? undefined);
-      return { id, state: action === 'confirm' ? 'confirmed' : 'cancelled', generation: generation ?? null };
-    });
-  }
-}
-
-/** Where a request is handed in: one that may be on the wrong documents waits for its confirmation. */
-function targetOf(
-  { loop, speculations }: EngineApp,
-  { speculation, cache_salt: salt }: GenerationFields,
-  headers: IncomingHttpHeaders,
-): GenerationTarget {
-  if (speculation === undefined || speculation === null) {
-    return loop;
-  }
-  const { id, generation, confirmed } = speculation;
-  const owner = ownerOf(headers, salt);
-  const tag = { owner, id, isConfirmed: confirmed ?? false, ...(typeof generation === 'number' && { generation }) };
-  return { submit: (request, listener) => speculations.submit(request, tag, listener) };
-}
-
-/**
- * Whose speculation it is: the key and the cache salt of a request tell callers apart, the salt behind a gateway with
- * one key.
- */
-function ownerOf(headers: IncomingHttpHeaders, salt: string | null | undefined): string {
-  const keys = [headers.authorization, headers['x-api-key'], headers['api-key']];
-  return hash('sha256', JSON.stringify([salt ?? null, ...keys]));
 }
 
 function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {

@@ -43,7 +43,7 @@ export interface StreamOptions {
   readonly records?: { readonly origin: AnswerOrigin; readonly stream: number; readonly writer: RecordWriter };
 }
 
-/** Where generations are handed in: the loop, or what stands before it. */
+/** Where generations are handed in: the loop, or a stand-in for tests. */
 export interface GenerationTarget {
   submit(request: GenerationRequest, listener: GenerationListener): GenerationHandle;
 }

@@ -3,7 +3,6 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { EndEvent, LoopObserver } from '../loop/events.js';
 import type { LoopStats } from '../loop/loop-options.js';
-import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
 import type { GrammarCounts } from '../native/grammar.js';
 
 /** From a token on a small model to a long answer on a busy machine, in seconds. */
@@ -58,12 +57,6 @@ const LABELLED = {
     'reason',
     Object.values(REFUSED_BODIES),
   ],
-  speculations: [
-    'warmpath_engine_speculations_total',
-    'Speculative generations that ended as such, by outcome',
-    'outcome',
-    SPECULATION_OUTCOMES,
-  ],
 } as const;
 
 const HISTOGRAMS = {
@@ -101,7 +94,6 @@ const GAUGES: readonly Reading[] = [
     'Share of the KV cells that hold a token, 0 to 1',
     ({ usedCells, cells }) => usedCells / cells,
   ],
-  ['warmpath_engine_held_requests', 'Generations that pause until they are confirmed', ({ held }) => held],
   ['warmpath_engine_cells', 'KV cells in all', ({ cells }) => cells],
   ['warmpath_engine_used_cells', 'KV cells that hold a token', ({ usedCells }) => usedCells],
   ['warmpath_engine_cached_cells', 'KV cells in the prefix cache', ({ cachedCells }) => cachedCells],
@@ -264,11 +256,6 @@ export class EngineMetrics implements LoopObserver {
     }
   }
 
-  /** A speculative generation was confirmed, or ended without. */
-  onSpeculationEnd(outcome: SpeculationOutcome): void {
-    this.#by.speculations.inc({ outcome });
-  }
-
   get promptTokenCounts(): PromptTokenCounts {
     return this.#counts;
   }
@@ -279,15 +266,13 @@ export class EngineMetrics implements LoopObserver {
   }
 
   /** Adds what is read whenever it is scraped. Call it once. */
-  watch(stats: () => LoopStats, speculations: Speculations, grammars: Readonly<GrammarCounts>): void {
+  watch(stats: () => LoopStats, grammars: Readonly<GrammarCounts>): void {
     for (const [name, help, read] of GAUGES) {
       this.#gauge(name, help, () => read(stats()) ?? 0);
     }
     for (const [name, help, read] of TOTALS) {
       this.#total(name, help, () => read(stats()) ?? 0);
     }
-    const waiting = 'Speculations that wait for their confirmation';
-    this.#gauge('warmpath_engine_speculations', waiting, () => speculations.size);
     this.#gauge('warmpath_engine_grammars', 'Grammars that answers are held to now', () => grammars.open);
     const asked = 'Times that a grammar was asked about';
     this.#total('warmpath_engine_grammar_checks', `${asked} a few tokens`, () => grammars.checks);

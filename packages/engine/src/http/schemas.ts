@@ -27,20 +27,6 @@ const stop = z
   })
   .nullish();
 
-/**
- * What a speculation is called: stands in a path without being escaped. A gateway puts 23 characters of its own before
- * a client's id.
- */
-const SPECULATION_ID = /^[\w.~-]{1,96}$/;
-
-const speculation = z
-  .object({
-    id: z.string().regex(SPECULATION_ID, { error: 'Expected 1 to 96 letters, digits, or any of . _ ~ -' }),
-    generation: z.int().min(0).nullish(),
-    confirmed: z.boolean().nullish(),
-  })
-  .nullish();
-
 export const cacheSalt = z.string().min(1).max(MAX_SALT_LENGTH).nullish();
 
 /** Where the documents of a prompt end. */
@@ -144,7 +130,6 @@ const generationFields = {
   n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   ignore_eos: z.boolean().nullish(),
   priority: z.int().min(0).max(MOST_PRIORITY).nullish(),
-  speculation,
   cache_salt: cacheSalt,
 };
 
@@ -208,11 +193,6 @@ export const detokenizeSchema = z.object({
   // Checked by hand: there may be as many as the context holds.
   tokens: z.array(z.unknown()),
 });
-
-/** The body of a confirmation or cancellation; it may be left out. */
-export const speculationActionSchema = z
-  .object({ generation: z.int().min(0).nullish(), cache_salt: cacheSalt })
-  .nullish();
 
 export type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export type ToolChoice = z.output<typeof toolChoice>;

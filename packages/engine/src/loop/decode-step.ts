@@ -166,8 +166,6 @@ export class DecodeStep {
       }
       if (finish !== undefined) {
         this.#options.places.end(task, 'finished', finish);
-      } else if (task.isHeld) {
-        this.#options.places.hold(task);
       }
     }
   }

@@ -139,10 +139,6 @@ export class EngineLoop {
       this.#places.abort(task);
       this.#wakeUp();
     };
-    const release = (): void => {
-      this.#places.release(task);
-      this.#wakeUp();
-    };
     const isolated = isolatedListener(listener, (cause) => {
       process.emitWarning(cause instanceof Error ? cause : String(cause));
       abort();
@@ -150,7 +146,7 @@ export class EngineLoop {
     const task = new GenerationTask(request, isolated, performance.now());
     this.#places.add(task);
     this.#wakeUp();
-    return { abort, release };
+    return { abort };
   }
 
   /**
@@ -192,7 +188,6 @@ export class EngineLoop {
     } catch (cause) {
       this.#fail(cause);
     }
-    this.#places.refuseHeld();
     this.management.close();
     // After a failure nothing is written any more.
     await cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));

@@ -24,8 +24,6 @@ export interface GenerationRequest {
   readonly priority?: number;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
-  /** Tokens after which it gives its cells away and waits to be released; what is computed stays cached. */
-  readonly holdAfter?: number;
   /** Whether somebody reads its tokens as they come, so that no step may keep it waiting for long. */
   readonly isStreamed?: boolean;
   readonly sampling: SamplingOptions;
@@ -123,8 +121,6 @@ export interface GenerationListener {
 export interface GenerationHandle {
   /** Ends it after the current decode, wherever it is; what it has prefilled stays cached. Later calls do nothing. */
   abort(): void;
-  /** Lets it go on beyond `holdAfter`. Later calls do nothing. */
-  release(): void;
 }
 
 /**

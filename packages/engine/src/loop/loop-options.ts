@@ -50,8 +50,6 @@ export interface EngineLoopOptions extends LoopSettings {
 export interface LoopStats extends PrefixCacheStats {
   readonly running: number;
   readonly waiting: number;
-  /** Generations that are held: they have no cells and wait to be released. */
-  readonly held: number;
   /** Present when copies are kept for the next process. */
   readonly hot?: HotCopiesStats;
 }

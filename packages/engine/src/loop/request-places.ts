@@ -23,15 +23,12 @@ export interface RequestPlacesOptions {
 }
 
 /**
- * Where every request of the loop is: it waits, runs with cells, or is held without any; and how it comes from one
- * place to the next. Only `add`, `abort` and `release` may be called while a decode is in flight: everything else
- * touches the cache.
+ * Where every request of the loop is: it waits, or runs with cells. Only `add` and `abort` may be called while a decode
+ * is in flight: everything else touches the cache.
  */
 export class RequestPlaces {
   readonly #options: RequestPlacesOptions;
   readonly #running: GenerationTask[] = [];
-  /** Held until they are released, without cells. */
-  readonly #held = new Set<GenerationTask>();
   /** What was aborted since the last turn. */
   readonly #aborted: GenerationTask[] = [];
 
@@ -44,8 +41,8 @@ export class RequestPlaces {
     return this.#running;
   }
 
-  get counts(): { readonly running: number; readonly waiting: number; readonly held: number } {
-    return { running: this.#running.length, waiting: this.#options.waiting.size, held: this.#held.size };
+  get counts(): { readonly running: number; readonly waiting: number } {
+    return { running: this.#running.length, waiting: this.#options.waiting.size };
   }
 
   /** A new request waits. */
@@ -61,23 +58,11 @@ export class RequestPlaces {
     }
   }
 
-  /**
-   * Notes that a request may go on beyond the tokens after which it is held; one that is held already waits for a
-   * place.
-   */
-  release(task: GenerationTask): void {
-    task.released = true;
-    if (this.#held.delete(task)) {
-      // In turn with the others: it gave its place away, and finds nearly all of its tokens in the cache.
-      this.#options.waiting.push(task);
-    }
-  }
-
   reapAborted(): void {
     for (const task of this.#aborted.splice(0)) {
       if (this.#running.includes(task)) {
         this.end(task, 'aborted');
-      } else if (this.#options.waiting.remove(task) || this.#held.delete(task)) {
+      } else if (this.#options.waiting.remove(task)) {
         this.#options.announcer.end(task, 'aborted');
       }
     }
@@ -163,14 +148,6 @@ export class RequestPlaces {
   }
 
   /**
-   * A running request has all the tokens that it may have for now: it gives its cells away and waits to be released.
-   */
-  hold(task: GenerationTask): void {
-    this.#takeCells(task);
-    this.#held.add(task);
-  }
-
-  /**
    * The running requests hold each other's cells: the youngest of the least urgent gives way and waits again. One alone
    * always has enough, because no request is longer than all cells; were it ever otherwise, it would be admitted and
    * give way for ever.
@@ -181,7 +158,10 @@ export class RequestPlaces {
     }
     const priority = ({ request }: GenerationTask): number => request.priority ?? 0;
     const last = this.#running.reduce((least, task) => (priority(task) >= priority(least) ? task : least));
-    this.#takeCells(last);
+    // What its cells hold stays cached until it is evicted, and the request goes on from there.
+    this.commit(last);
+    this.#leave(last, false);
+    last.loseCells();
     this.#options.waiting.putBack(last);
     this.#options.announcer.preemption();
   }
@@ -204,16 +184,12 @@ export class RequestPlaces {
     for (const task of running) {
       task.freeGrammar();
     }
-    this.#drop([...running, ...this.#options.waiting, ...this.#held], error);
+    this.#drop([...running, ...this.#options.waiting], error);
   }
 
   /** Refuses what waits and has never run. What has begun may have given its client half an answer. */
   refuseUnstarted(): void {
     this.#drop([...this.#options.waiting].filter((task) => !task.hasStarted));
-  }
-
-  refuseHeld(): void {
-    this.#drop([...this.#held]);
   }
 
   /** Tells what runs and waits that time is up, and aborts it. */
@@ -227,7 +203,6 @@ export class RequestPlaces {
   #drop(tasks: readonly GenerationTask[], error = new WarmpathError('WARMPATH_SHUTTING_DOWN')): void {
     for (const task of tasks) {
       this.#options.waiting.remove(task);
-      this.#held.delete(task);
       if (!task.aborted) {
         task.listener.onError(error);
       }
@@ -235,7 +210,7 @@ export class RequestPlaces {
     }
   }
 
-  /** Only what was answered counts as a use: a request that was held, gave way, or was aborted is not two. */
+  /** Only what was answered counts as a use: a request that gave way or was aborted is not two. */
   #leave(task: GenerationTask, wasUsed: boolean): void {
     this.#options.cache.release(task.lease!, wasUsed);
     if (wasUsed) {
@@ -244,12 +219,5 @@ export class RequestPlaces {
     task.lease = undefined;
     task.freeGrammar();
     this.#running.splice(this.#running.indexOf(task), 1);
-  }
-
-  /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */
-  #takeCells(task: GenerationTask): void {
-    this.commit(task);
-    this.#leave(task, false);
-    task.loseCells();
   }
 }

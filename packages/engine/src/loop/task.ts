@@ -48,8 +48,6 @@ export class GenerationTask {
   /** Tokens up to which the cells of its answer lie together (`AdjacentCells`). */
   adjacent = 0;
   aborted = false;
-  /** Whether it may go on beyond the tokens after which it is to be held. */
-  released = false;
   /** Whether its next tokens are on their way from the disk. */
   isAwaitingDisk = false;
   /** Whether what the disk holds of it was asked for. */
@@ -121,14 +119,9 @@ export class GenerationTask {
     return this.generated > 0 && this.pending === 1;
   }
 
-  /** Whether somebody reads its tokens as they come. What is held back, nobody reads yet. */
+  /** Whether a client reads its tokens as they come. */
   get isStreamRead(): boolean {
-    return this.request.isStreamed === true && (this.released || this.request.holdAfter === undefined);
-  }
-
-  /** Whether it has all the tokens that it may have before it is released. */
-  get isHeld(): boolean {
-    return !this.released && this.generated >= (this.request.holdAfter ?? Number.POSITIVE_INFINITY);
+    return this.request.isStreamed === true;
   }
 
   /** Milliseconds from arrival to the first token. */

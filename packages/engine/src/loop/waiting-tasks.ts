@@ -45,7 +45,7 @@ export class WaitingTasks {
     const lookup = (task: GenerationTask): PromptReuse => this.#lookUp(task);
     this.#cache = cache;
     this.#cost = cost;
-    // The loop refuses what is too much when it comes, and what was held comes back beside it.
+    // The loop refuses what is too much when it comes.
     const capacity = Number.MAX_SAFE_INTEGER;
     this.#newScheduler = () =>
       discipline === 'fifo'

@@ -98,7 +98,7 @@ export class Front {
           this.#line.leave(request, worker);
         }
         // What never left cannot have done any harm; it waits for the next worker like one that has just come.
-        const mayRepeat = tries < MOST_TRIES && !(tries + request.crashes > 0 && isSpeculation(sent));
+        const mayRepeat = tries < MOST_TRIES;
         if (!mayRepeat && outcome.kind === 'failed' && sent.answer === undefined) {
           sendWhole(response, outcome.answer);
           return;
@@ -168,23 +168,6 @@ export class Front {
     } catch {
       return '';
     }
-  }
-}
-
-/**
- * Whether a request is a speculation that waits for its confirmation. It is not sent again: a confirmation that came
- * before the crash is forgotten, and it would wait for ever. Asked after a failure alone, so bodies are not read
- * otherwise.
- */
-function isSpeculation({ body }: RelayedRequest): boolean {
-  if (body === null || !body.includes('"speculation"')) {
-    return false;
-  }
-  try {
-    const { speculation } = JSON.parse(body.toString()) as { speculation?: { confirmed?: unknown } | null };
-    return typeof speculation === 'object' && speculation !== null && speculation.confirmed !== true;
-  } catch {
-    return false;
   }
 }
 

@@ -24,7 +24,7 @@ export class QueuedRequest {
 
   constructor(sent: RelayedRequest) {
     this.sent = sent;
-    this.isComputed = sent.method === 'POST' && !sent.path.startsWith('/v1/speculations/');
+    this.isComputed = sent.method === 'POST';
   }
 
   get isSuspect(): boolean {

@@ -14,6 +14,14 @@ describe('completions on the real engine', () => {
 
   const cached = (answer: Answer): number => answer.usage.prompt_tokens_details.cached_tokens;
 
+  it('answers a request that names a speculation as any other, and keeps nothing of it', async () => {
+    const fields = { prompt: 'one two', max_tokens: 1, speculation: { id: 'a' } };
+    for (let round = 0; round < 2; round++) {
+      expect(await engine.call('/v1/completions', fields)).toMatchObject({ status: 200 });
+    }
+    expect(await engine.call('/v1/speculations/a/confirm', {})).toMatchObject({ status: 404 });
+  });
+
   it('reads earlier calls and what answered them', async () => {
     const response = await fetch(`${engine.server.url}/tokenize`, {
       method: 'POST',

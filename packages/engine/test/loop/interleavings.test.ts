@@ -20,7 +20,7 @@ const SCHEDULES = Number(process.env.WARMPATH_INTERLEAVINGS ?? 400);
 /** What comes from outside, before a step or while its decode is in flight. */
 type Event =
   | { readonly kind: 'submit'; readonly request: Draft }
-  | { readonly kind: 'abort' | 'release'; readonly which: number }
+  | { readonly kind: 'abort'; readonly which: number }
   /** Decodes until the next event. */
   | { readonly kind: 'steps'; readonly count: number }
   /** The decode in flight fails, as one does for which there is no memory. */
@@ -32,7 +32,6 @@ interface Draft {
   readonly isSegmented: boolean;
   readonly salt: number;
   readonly maxTokens: number;
-  readonly holdAfter: number | null;
   readonly isStreamed: boolean;
   readonly priority: number;
   readonly temperature: number;
@@ -49,7 +48,6 @@ const draft: fc.Arbitrary<Draft> = fc.record({
   isSegmented: fc.boolean(),
   salt: fc.constantFrom(0, 0, 0, 1),
   maxTokens: fc.constantFrom(0, 1, 5, 20, 30, 40),
-  holdAfter: fc.option(fc.integer({ min: 1, max: 8 }), { freq: 4 }),
   isStreamed: fc.boolean(),
   priority: fc.constantFrom(0, 0, 0, 1, 7),
   temperature: fc.constantFrom(0, 0.7, 1),
@@ -64,7 +62,6 @@ const event: fc.Arbitrary<Event> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('submit' as const), request: draft }) },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('steps' as const), count: fc.integer({ min: 1, max: 12 }) }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('abort' as const), which: fc.nat({ max: 40 }) }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('release' as const), which: fc.nat({ max: 40 }) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('failure' as const) }) },
 );
 
@@ -102,7 +99,6 @@ function requestOf(draft: Draft, id: string, most: number): GenerationRequest {
     prompt,
     ...(draft.isSegmented && { boundaries: boundaries.filter((boundary) => boundary < prompt.length) }),
     ...(draft.salt > 0 && { salt: `tenant ${draft.salt}` }),
-    ...(draft.holdAfter !== null && { holdAfter: draft.holdAfter }),
     maxTokens,
     isStreamed,
     priority,
@@ -184,11 +180,10 @@ class Player {
       case 'submit':
         this.#submit(event.request);
         break;
-      case 'abort':
-      case 'release': {
+      case 'abort': {
         const sent = this.sent[event.which % Math.max(1, this.sent.length)];
-        sent?.handle[event.kind]();
-        if (sent !== undefined && event.kind === 'abort') {
+        sent?.handle.abort();
+        if (sent !== undefined) {
           // Nothing may come of it any more, not even of the step that is in flight.
           sent.end ??= 'aborted';
         }
@@ -212,15 +207,12 @@ class Player {
 
   /** Lets everything finish and looks at what is left. */
   async end(): Promise<void> {
-    for (const { handle } of this.sent) {
-      handle.release();
-    }
     await this.#settled();
     while (this.#context.isDecoding) {
       await this.#step();
     }
-    const { running, waiting, held, leases, usedCells, cachedCells, host } = this.#loop.stats;
-    expect({ running, waiting, held, leases }).toEqual({ running: 0, waiting: 0, held: 0, leases: 0 });
+    const { running, waiting, leases, usedCells, cachedCells, host } = this.#loop.stats;
+    expect({ running, waiting, leases }).toEqual({ running: 0, waiting: 0, leases: 0 });
     expect([usedCells, cachedCells]).toEqual([this.#context.liveCells, this.#context.liveCells]);
     expect(exactGrammars.open).toBe(0);
     this.counts.restoredTokens = host?.restoredTokens ?? 0;

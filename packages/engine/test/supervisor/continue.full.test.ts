@@ -214,28 +214,6 @@ describe('a stream whose worker dies', { timeout: TIMEOUT_MS }, () => {
     // The usage speaks of the prompt alone, whose last token counts as computed, though the answer stands behind it.
     expect(chunks.at(-1)!.usage!.prompt_tokens_details.cached_tokens).toBe(599);
   });
-
-  it('while it waits for its confirmation ends with an error, for a confirmation would be forgotten', async () => {
-    await start();
-    const body = { ...plain(someTokens(50), { max_tokens: 900 }).body, speculation: { id: 'a' } };
-    const outgoing = sendRequest(`${engine.url}/v1/completions`, { method: 'POST', agent: false });
-    outgoing.end(JSON.stringify(body));
-    const answer = once(outgoing, 'response') as Promise<[IncomingMessage]>;
-    const confirm = async (): Promise<number> =>
-      (await fetch(`${engine.url}/v1/speculations/a/confirm`, { method: 'POST' })).status;
-    await vi.waitFor(async () => expect(await confirm()).toBe(200), TIMEOUT_MS);
-    const [incoming] = await answer;
-    let text = '';
-    incoming.setEncoding('utf8').on('data', (part: string) => {
-      text += part;
-    });
-    const broken = expect(once(incoming, 'end')).rejects.toMatchObject({ code: 'ECONNRESET' });
-    await once(incoming, 'data');
-    await kill();
-    await broken;
-    expect(text).toContain('WARMPATH_ENGINE_FAILED');
-    expect(text).not.toContain('[DONE]');
-  });
 });
 
 describe('what front and worker say to each other', { timeout: TIMEOUT_MS }, () => {

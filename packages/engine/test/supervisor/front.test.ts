@@ -209,28 +209,6 @@ describe('the front', () => {
     }
   });
 
-  it('does not send a speculation again, unless its documents are final', async () => {
-    for (const [speculation, most] of [
-      [{ id: 'a' }, 1],
-      [{ id: 'a', confirmed: true }, 2],
-      [null, 2],
-    ] as const) {
-      let tries = 0;
-      const url = await front(
-        running(
-          await worker((request) => {
-            tries++;
-            request.socket.destroy();
-          }),
-        ),
-      );
-      const response = await fetch(`${url}/v1/completions`, { method: 'POST', body: JSON.stringify({ speculation }) });
-      expect(response.status).toBe(500);
-      expect(await response.text()).toContain(most === 1 ? 'crashed while' : 'crashed twice while');
-      expect(tries).toBe(most);
-    }
-  });
-
   it('passes other errors on at once', async () => {
     let tries = 0;
     const url = await front(

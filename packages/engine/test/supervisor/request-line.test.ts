@@ -73,9 +73,8 @@ describe('who may go to a worker', () => {
     expect(line.enter(b, worker)).toBe(false);
     expect(line.enter(a, worker)).toBe(true);
     expect([b, late].map((each) => line.enter(each, worker))).toEqual([false, false]);
-    // What only asks goes by, and so does the word that a speculation waits for.
+    // What only asks goes by.
     expect(line.enter(request('', 'GET', '/health'), worker)).toBe(true);
-    expect(line.enter(request('', 'POST', '/v1/speculations/a/confirm'), worker)).toBe(true);
     const woken = line.wait();
     line.leave(a, worker);
     line.end(a);

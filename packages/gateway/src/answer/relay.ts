@@ -60,8 +60,6 @@ export interface RelayOptions {
    * the client hears nothing of this one.
    */
   readonly movesOn?: ((failure: EngineFailure) => boolean) | undefined;
-  /** Statuses for which that is asked. Default: those of a failure that another engine may not have. */
-  readonly movesOnAt?: ReadonlySet<number> | undefined;
   /** Called once, when the first part of the answer's body has come. Must not throw. */
   readonly onFirstData?: (() => void) | undefined;
   /**
@@ -131,8 +129,8 @@ class Relay implements UpstreamListener {
 
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
-    const { movesOn, movesOnAt = ELSEWHERE_WELL } = this.#options;
-    if (movesOnAt.has(status) && movesOn?.({ status }) === true) {
+    const { movesOn } = this.#options;
+    if (ELSEWHERE_WELL.has(status) && movesOn?.({ status }) === true) {
       this.#movedOn = true;
       this.#call!.abort(new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `status ${status}` }));
       return;

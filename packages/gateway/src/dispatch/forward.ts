@@ -26,7 +26,6 @@ export interface ForwardOptions {
   readonly onFirstData?: () => void;
   readonly onFirstContent?: () => void;
   readonly movesOn?: RelayOptions['movesOn'];
-  readonly movesOnAt?: RelayOptions['movesOnAt'];
   /** Called once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
@@ -68,7 +67,6 @@ export function forward(
     onFirstData: options.onFirstData,
     onFirstContent: options.onFirstContent,
     movesOn: options.movesOn,
-    movesOnAt: options.movesOnAt,
     onSettled:
       charged === undefined
         ? (options.onSettled ?? ignored)

@@ -11,7 +11,6 @@ import { PromptView } from '../intake/prompt-view.js';
 const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
   'documents',
   'warmpath',
-  'speculation',
   'stream',
   'stream_options',
   'background',

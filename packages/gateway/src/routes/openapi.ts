@@ -416,14 +416,6 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       answers: { 200: z.strictObject({ object: z.literal('ingestion'), collection: name, removed: count }) },
     },
   },
-  '/v1/speculations/{id}/{action}': {
-    post: {
-      summary: 'Confirms or ends a speculative request of the embedded engine. Passed on.',
-      parameters: ['id', 'action'],
-      answers: { 200: undefined },
-      isRelayed: true,
-    },
-  },
   '/healthz': {
     get: { summary: 'The process answers.', answers: { 200: z.strictObject({ status: z.literal('ok') }) } },
   },

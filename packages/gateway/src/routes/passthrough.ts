@@ -1,13 +1,11 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { modelIn } from '../arrange/prepare-prompt.js';
-import { engineHeaders, forward, IDENTITY } from '../dispatch/forward.js';
+import { engineHeaders, forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
-import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { SpeculationReply, speculationPath } from '../render/speculation-ids.js';
 
 /**
  * A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients.
@@ -43,8 +41,6 @@ export const CLIENT_PATHS: readonly string[] = [
 const OPERATOR_PATHS =
   /^\/v1\/(?:(?:un)?load_lora_adapters?|lora|loras|internal|admin|(?:model|models)\/(?:load|unload|download)|download)(?:\/|$)/;
 
-const SPECULATION_PATHS = /^\/v1\/speculations(?:\/|$)/;
-
 /** Percent escapes within escapes that are undone before a path is compared. */
 const ESCAPE_DEPTH = 3;
 
@@ -57,8 +53,6 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
     const path = request.raw.url!.split('?', 1)[0]!;
     if (DOT_SEGMENT.test(path)) throw new WarmpathError('WARMPATH_NOT_FOUND');
     const plain = normalised(path);
-    // Those that a server behind may read as the route below.
-    if (SPECULATION_PATHS.test(plain)) throw new WarmpathError('WARMPATH_NOT_FOUND');
     if (OPERATOR_PATHS.test(plain)) {
       throw new WarmpathError('WARMPATH_NOT_FOUND', {
         detail: "This path is for the engine's operator, who asks the engine itself.",
@@ -155,42 +149,4 @@ function normalised(path: string): string {
     .replace(/;[^/]*/g, '')
     .replace(/[/\\]+/g, '/')
     .toLowerCase();
-}
-
-const NOT_THERE: ReadonlySet<number> = new Set([404]);
-
-/**
- * `POST /v1/speculations/{id}/confirm` and `…/cancel`: the embedded engine's. It tells callers apart by the salt that
- * their prompts had, so these bodies get the same; without a key for salts, by the id, which is made the tenant's own.
- * Of several engines each is asked until one has the speculation.
- */
-export function speculationsRoute(app: FastifyInstance, gateway: Gateway): void {
-  const { cacheSalts } = gateway;
-  app.post<{ Params: { id: string; action: string } }>('/v1/speculations/:id/:action', (request, reply) => {
-    const { exchange, params } = request;
-    const { tenant } = exchange.caller;
-    exchange.bodyAt = gateway.now();
-    const given = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
-    const object = given.length === 0 ? Buffer.from('{}') : given;
-    const body = cacheSalts?.salted(object, tenant) ?? object;
-    const way = cacheSalts === undefined && {
-      path: speculationPath(tenant, params.id, params.action),
-      body: new SpeculationReply(tenant, errorShapeOf(request.url)),
-    };
-    const ask = (engine: Engine, others: readonly Engine[]): void => {
-      const [next, ...rest] = others;
-      forward(gateway, engine, { request, reply }, body, {
-        ...way,
-        requestHeaders: [{ 'content-type': 'application/json' }, IDENTITY],
-        movesOnAt: NOT_THERE,
-        movesOn: next && (() => true),
-        onSettled: ({ movedOn }) => {
-          if (movedOn) ask(next!, rest);
-        },
-      });
-    };
-    // One that drains may have it, too.
-    const [first, ...others] = gateway.engines.all;
-    ask(first!, others);
-  });
 }
