@@ -166,13 +166,6 @@ export { SpeculativePipeline } from './speculation/pipeline.js';
 export type { FinishedSearch, SpeculationGateOptions } from './speculation/speculation-gate.js';
 export { SpeculationGate } from './speculation/speculation-gate.js';
 export { estimateTokens, estimateTokensOfBytes } from './token-estimate.js';
-export type {
-  Insertion,
-  KnowledgeNode,
-  KnowledgeTreeOptions,
-  ResidencyMark,
-  ServedPath,
-} from './tree/knowledge-tree.js';
-export { KnowledgeTree } from './tree/knowledge-tree.js';
-export type { CachedPath, KnowledgeTreeView, PlacementRule, RecentNode } from './tree/view.js';
+export type { KnowledgeTreeOptions, ServedPath } from './tree/knowledge-tree.js';
+export type { CachedPath, KnowledgeTreeView, PlacementRule, TreeNode } from './tree/view.js';
 export type { WorkSteps } from './work-steps.js';

@@ -18,6 +18,11 @@ export class RecencyList<Item extends RecencyLinks<Item>> {
     return this.#oldest;
   }
 
+  /** The most recently used one. */
+  get newest(): Item | undefined {
+    return this.#newest;
+  }
+
   /** Takes in an object that is in no list; it counts as used now. */
   add(item: Item): void {
     item.older = this.#newest;

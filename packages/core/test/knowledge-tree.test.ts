@@ -1,8 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/runs.js';
-import { type Document, KnowledgeTree, type ResidencyMark } from '../src/index.js';
-import { BestPathSearch } from '../src/tree/best-path.js';
+import type { Document } from '../src/index.js';
+import { bestPath } from '../src/tree/best-path.js';
+import { KnowledgeTree } from '../src/tree/knowledge-tree.js';
+import { UnusedDocuments } from '../src/tree/unused-documents.js';
+import type { ResidencyMark, TreeNode } from '../src/tree/view.js';
 import { order } from './arbitraries.js';
 import { NaiveTree } from './naive-tree.js';
 import { documentsOf, tokensOf } from './served.js';
@@ -11,12 +14,13 @@ const path = (keys: readonly string[]) => ({ keys, tokens: keys.map(tokensOf) })
 
 /** The tree's most recent nodes by their paths, each behind its parent. */
 function recentPaths(tree: KnowledgeTree, limit: number): Map<string, { key: string; hits: number; children: number }> {
-  const pathOf = new Map([[0, '']]);
+  const pathOf = new Map<TreeNode, string>();
   const recent = new Map<string, { key: string; hits: number; children: number }>();
-  for (const { node, parent, key, hits, children } of tree.recentNodes(limit)) {
-    const name = parent === 0 ? key : `${pathOf.get(parent)!}/${key}`;
+  for (const node of tree.recentNodes(limit)) {
+    const { key, hits, children } = node;
+    const name = node.parent === tree.root ? key : `${pathOf.get(node.parent!)!}/${key}`;
     pathOf.set(node, name);
-    recent.set(name, { key, hits, children });
+    recent.set(name, { key, hits, children: children.size });
   }
   return recent;
 }
@@ -27,20 +31,13 @@ function expectEqual(tree: KnowledgeTree, model: NaiveTree): void {
   expect(tree.tokens).toBe(model.tokens);
   for (const [name, expected] of model.nodes) {
     const keys = name.split('/');
-    let node = 0;
-    let start = 0;
-    for (const key of keys) {
-      node = tree.child(node, key);
-      expect(node, name).toBeGreaterThan(0);
-      if (key !== keys.at(-1)) start += tokensOf(key);
-    }
-    expect(tree.inspect(node), name).toMatchObject({
+    expect(tree.find(keys), name).toMatchObject({
       key: expected.key,
       hits: expected.hits,
       lastAccess: expected.access,
       lastUsedAt: expected.time,
       residency: expected.mark,
-      span: { start, end: start + expected.tokens },
+      tokens: expected.tokens,
     });
   }
 }
@@ -97,7 +94,6 @@ test('behaves like a naive map of paths, evictions, prunings and withdrawals inc
       (steps, maxNodes) => {
         const tree = new KnowledgeTree({ maxNodes });
         const model = new NaiveTree(maxNodes);
-        const search = new BestPathSearch(tree);
         const inserted: { keys: string[]; access: number }[] = [];
         let now = 0;
         for (const action of steps) {
@@ -153,7 +149,8 @@ test('behaves like a naive map of paths, evictions, prunings and withdrawals inc
           ]);
           expect(recentPaths(tree, Number.POSITIVE_INFINITY)).toEqual(new Map(expected as never));
           for (const set of [POOL, POOL.slice(1, 4)]) {
-            expect(search.find(documentsWithKeys(set), undefined, undefined).order).toEqual(bestPathInside(set, model));
+            const best = bestPath(tree, documentsWithKeys(set), { preamble: undefined, rule: undefined });
+            expect(best.order).toEqual(bestPathInside(set, model));
           }
           expect(tree.nodes).toBeLessThanOrEqual(maxNodes);
         }
@@ -211,30 +208,24 @@ describe('bounds', () => {
   });
 });
 
-test('children among documents are those that a look-up each finds, whether a node has few or many', () => {
+test('children among unused documents are those that a look-up each finds, by rank, whether a node has few or many', () => {
   const keys = Array.from({ length: 24 }, (_, number) => `d${number}`);
+  const documents = documentsWithKeys(keys);
+  const places = fc.uniqueArray(fc.nat({ max: 23 }), { maxLength: 24 });
   fc.assert(
-    fc.property(
-      fc.uniqueArray(fc.nat({ max: 23 }), { maxLength: 24 }),
-      fc.uniqueArray(fc.nat({ max: 23 }), { maxLength: 24 }),
-      (held, asked) => {
-        const tree = new KnowledgeTree();
-        for (const key of keys) tree.insert(path([key]), 'confirmed', 0);
-        for (const child of held) tree.insert(path(['d0', keys[child]!]), 'confirmed', 0);
-        const node = tree.child(0, 'd0');
-        const numbers = Int32Array.from(keys, (key) => tree.numberOf(key));
-        const among = asked.reduce((places, place) => places | (1 << place), 0);
-        const children = new Int32Array(64);
-        const found = tree.childrenAmong(node, numbers, among, children, 32);
-        for (const place of keys.keys()) {
-          const child = tree.childByNumber(node, numbers[place]!);
-          const isFound = asked.includes(place) && child >= 0;
-          expect((found >> place) & 1).toBe(isFound ? 1 : 0);
-          expect(children[32 + place]).toBe(isFound ? child : 0);
-        }
-        expect(tree.lookUpsAmong(node, among)).toBe(held.length <= 8 ? held.length : asked.length);
-      },
-    ),
+    fc.property(places, places, (held, used) => {
+      const tree = new KnowledgeTree();
+      for (const child of held) tree.insert(path([keys[child]!]), 'confirmed', 0);
+      const unused = new UnusedDocuments(documents);
+      for (const rank of used) unused.use(rank);
+      const expected = held.filter((rank) => !used.includes(rank)).sort((a, b) => a - b);
+      expect(unused.childrenOf(tree.root).map(({ rank, child }) => [rank, child.key])).toEqual(
+        expected.map((rank) => [rank, keys[rank]]),
+      );
+      expect(unused.lookUps(tree.root)).toBe(Math.min(held.length, 24 - used.length));
+      for (const rank of used) unused.giveBack(rank);
+      expect(unused.count).toBe(24);
+    }),
     { numRuns: runs(100) },
   );
 });

@@ -1,4 +1,4 @@
-import type { ResidencyMark } from '../src/index.js';
+import type { ResidencyMark } from '../src/tree/view.js';
 
 interface NaiveNode {
   readonly key: string;

@@ -1,114 +1,177 @@
+import type { Document } from '../document.js';
 import { SURVIVAL_RANKS } from '../residency/recent-requests.js';
 import type { ResidencyView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS } from '../tree/best-path.js';
 import type { CachedPaths } from './cached-paths.js';
+import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
-import { MAX_WAITING, WaitingRequests } from './waiting-requests.js';
+import { ranksIn } from './rank-sets.js';
 
+/** Waiting requests that are looked at, the first ones. */
+const MAX_WAITING = 64;
+/** Documents of a waiting request that are looked at, the highest ranked ones. */
+const MAX_WAITING_DOCUMENTS = 64;
 /** Recent requests of which the overlap is looked at. */
 const MAX_RECENT = 128;
-
-/** Sets that a demand can hold. */
-export const DEMAND_ROOM = MAX_WAITING + MAX_RECENT + (1 << SURVIVAL_RANKS);
-
 /** Weight of the recent requests in the horizon beside rank survival; tuned, see docs/research/foresight.md. */
 const RECENT_WEIGHT = 0.3;
+/** Sets that fewer requests are expected to keep are left out. */
+const MIN_EXPECTED_REQUESTS = 1e-4;
 
-/** Sets that fewer requests keep than this are not worth their time. */
-const LEAST_EXPECTED = 1e-4;
-
-/**
- * What coming requests will want of a context: for each of them the set of documents it shares with the context (a bit
- * mask by retrieval rank), the tokens it will find cached anyway, and how sure it is. The waiting requests stand first,
- * then the likely ones: sets learned from rank survival, and the overlaps with recent requests.
- *
- * A waiting request may follow another waiting one instead of this context, the sooner the more it shares with that
- * one: it weighs `shared / (shared + most tokens shared with another)`, 1 if with none.
- *
- * Flat arrays that are reused: one instance serves call after call and must not be re-entered.
- */
-export class Demand {
-  /** Sets wanted, of which the first `waiting` by requests that are known. */
-  count = 0;
-  waiting = 0;
-  readonly sets = new Int32Array(DEMAND_ROOM);
-  readonly weights = new Float64Array(DEMAND_ROOM);
-  /** Tokens that the request will find cached without us. */
-  readonly held = new Float64Array(DEMAND_ROOM);
-  readonly #overlaps = new Int32Array(MAX_RECENT);
-  readonly #requests = new WaitingRequests();
-
-  /**
-   * Collects the sets. False if the waiting requests' best paths together take more than `maxOperations`, or one of
-   * them more than `maxForOne`: then only the first requests are in it, as many as fit. O(waiting² × k + window × k +
-   * 256) beside those paths.
-   */
-  collect(
-    context: Context,
-    view: ResidencyView,
-    maxOperations: number = BEST_PATH_MAX_OPERATIONS,
-    maxForOne = maxOperations,
-  ): boolean {
-    this.count = 0;
-    const knowsAll = this.#collectWaiting(context, view, maxOperations, maxForOne);
-    this.waiting = this.count;
-    // What stands before a later turn is one conversation's own: no other request will come behind it.
-    if (context.preamble?.steps === undefined) this.#collectLikely(context, view);
-    return knowsAll;
-  }
-
-  /** Fills in `held` for the likely sets, whose other documents nobody knows. O(sets) look-ups in `paths`. */
-  weigh(paths: CachedPaths): void {
-    for (let i = this.waiting; i < this.count; i++) this.held[i] = paths.longestWithin(this.sets[i]!);
-  }
-
-  #collectWaiting(context: Context, view: ResidencyView, maxOperations: number, maxForOne: number): boolean {
-    const { documents, waiting, preamble } = context;
-    if (waiting === undefined) return true;
-    let operationsLeft = maxOperations;
-    const requests = this.#requests;
-    requests.read(documents, waiting);
-    for (let i = 0; i < requests.count; i++) {
-      const set = requests.sharedSet(i);
-      if (set === 0) continue;
-      const request = waiting[i]!;
-      const path = view.bestPath(request, preamble, undefined, Math.min(operationsLeft, maxForOne));
-      operationsLeft -= path.operations;
-      if (!path.isComplete) return false;
-      let held = 0;
-      for (const rank of path.order) held += request[rank]!.tokens;
-      this.held[this.count] = held;
-      const elsewhere = requests.mostShared(i);
-      this.#add(set, elsewhere === 0 ? 1 : 1 - elsewhere / (elsewhere + tokensIn(set, documents)));
-    }
-    return true;
-  }
-
-  #collectLikely(context: Context, view: ResidencyView): void {
-    const { documents, preamble } = context;
-    const { recent } = view;
-    const ranks = 2 ** documents.length - 1;
-    for (let kept = 1; kept < 1 << SURVIVAL_RANKS; kept++) {
-      const expected = recent.survival(kept);
-      // Learned from longer contexts too, of which this one has the first ranks.
-      if (expected > LEAST_EXPECTED && (kept & ranks) !== 0) this.#add(kept & ranks, expected);
-    }
-    // Where documents do not come back soon, what came along with them long ago says nothing (it cost .003 of
-    // true-zero).
-    const weight = RECENT_WEIGHT * recent.horizonShare * Math.min(1, recent.recurrence);
-    if (weight === 0) return;
-    const found = recent.overlaps(documents, preamble, this.#overlaps);
-    for (let i = 0; i < found; i++) this.#add(this.#overlaps[i]!, weight);
-  }
-
-  #add(set: number, weight: number): void {
-    this.sets[this.count] = set;
-    this.weights[this.count++] = weight;
-  }
+/** A coming request, as far as it shares documents with the context. */
+export interface Wish {
+  /** The shared documents: a bit mask by retrieval rank. */
+  readonly set: number;
+  /** How many requests it counts as. */
+  readonly weight: number;
+  /** Tokens that it will find cached without this context; `undefined` for expected requests. */
+  readonly heldTokens: number | undefined;
 }
 
-function tokensIn(set: number, documents: Context['documents']): number {
-  let tokens = 0;
-  for (let left = set; left !== 0; left &= left - 1) tokens += documents[31 - Math.clz32(left & -left)]!.tokens;
-  return tokens;
+/** What coming requests will want of a context. */
+export interface Demand {
+  /** Known requests first, then those that recent requests let expect. */
+  readonly wishes: readonly Wish[];
+  /** How many of `wishes` are of waiting requests. */
+  readonly waiting: number;
+  /** Whether all waiting requests are in it. */
+  readonly isComplete: boolean;
+}
+
+/** What the planners of `foresight` plan for. */
+export interface ForesightProblem {
+  /** In retrieval order. */
+  readonly documents: readonly Document[];
+  readonly demand: Demand;
+  readonly rule: ConstraintRule | undefined;
+}
+
+export interface PlannedOrder {
+  /** Retrieval ranks in prompt order. */
+  readonly order: readonly number[];
+  /** Tokens that later requests are expected to save with what an order leaves behind its first `cached` documents. */
+  laterTokens(order: readonly number[], cached: number): number;
+}
+
+export interface DemandLimits {
+  /** Operations of the waiting requests' best paths together. */
+  readonly maxOperations?: number;
+  /** Operations of one of them. */
+  readonly maxForOne?: number;
+}
+
+/**
+ * Collects what coming requests will want of a context. Waiting requests beyond the limits are left out. O(waiting² × k
+ * + window × k + 256) beside the best paths.
+ */
+export function collectDemand(context: Context, view: ResidencyView, limits: DemandLimits = {}): Demand {
+  const wishes: Wish[] = [];
+  const isComplete = collectWaiting(wishes, context, view, limits);
+  const waiting = wishes.length;
+  // No other request follows what stands before a later turn of a conversation.
+  if (context.preamble?.steps === undefined) collectExpected(wishes, context, view);
+  return { wishes, waiting, isComplete };
+}
+
+/** Steps that comparing the waiting requests takes. O(waiting). */
+export function waitingCost(waiting: readonly (readonly Document[])[]): number {
+  const looked = waiting.slice(0, MAX_WAITING);
+  const documents = looked.reduce((sum, request) => sum + Math.min(request.length, MAX_WAITING_DOCUMENTS), 0);
+  return documents * (looked.length + 1);
+}
+
+/** Tokens that a request will find cached without this context. */
+export function heldTokensOf({ heldTokens, set }: Wish, paths: CachedPaths): number {
+  return heldTokens ?? paths.longestWithin(set);
+}
+
+/**
+ * A waiting request may follow another waiting one instead of this context: it weighs `shared / (shared + most tokens
+ * shared with another)`, 1 if it shares nothing with another.
+ */
+function collectWaiting(wishes: Wish[], context: Context, view: ResidencyView, limits: DemandLimits): boolean {
+  const { documents, waiting = [], preamble } = context;
+  const { maxOperations = BEST_PATH_MAX_OPERATIONS, maxForOne = maxOperations } = limits;
+  let operationsLeft = maxOperations;
+  const requests = new WaitingRequests(documents, waiting);
+  for (let i = 0; i < requests.count; i++) {
+    const set = requests.sharedSet(i);
+    if (set === 0) continue;
+    const request = waiting[i]!;
+    const path = view.bestPath(request, preamble, undefined, Math.min(operationsLeft, maxForOne));
+    operationsLeft -= path.operations;
+    if (!path.isComplete) return false;
+    const elsewhere = requests.mostShared(i);
+    const shared = ranksIn(set).reduce((sum, rank) => sum + documents[rank]!.tokens, 0);
+    wishes.push({
+      set,
+      weight: elsewhere === 0 ? 1 : 1 - elsewhere / (elsewhere + shared),
+      heldTokens: path.order.reduce((sum, rank) => sum + request[rank]!.tokens, 0),
+    });
+  }
+  return true;
+}
+
+function collectExpected(wishes: Wish[], { documents, preamble }: Context, { recent }: ResidencyView): void {
+  const ranks = 2 ** documents.length - 1;
+  for (let kept = 1; kept < 1 << SURVIVAL_RANKS; kept++) {
+    const expected = recent.survival(kept);
+    // Learned from longer contexts too, of which this one has the first ranks.
+    const set = kept & ranks;
+    if (expected > MIN_EXPECTED_REQUESTS && set !== 0) wishes.push({ set, weight: expected, heldTokens: undefined });
+  }
+  // Where documents seldom come back, older requests say nothing about coming ones.
+  const weight = RECENT_WEIGHT * recent.horizonShare * Math.min(1, recent.recurrence);
+  if (weight === 0) return;
+  const overlaps = new Int32Array(MAX_RECENT);
+  const found = recent.overlaps(documents, preamble, overlaps);
+  for (const set of overlaps.subarray(0, found)) wishes.push({ set, weight, heldTokens: undefined });
+}
+
+/** Documents that waiting requests share with a context and with each other, compared by number. */
+class WaitingRequests {
+  readonly #ranks: number;
+  readonly #requests: readonly (readonly { readonly number: number; readonly tokens: number }[])[];
+  /** By number: tokens of one request's documents while others are compared with it, else 0. */
+  readonly #tokensOf: number[];
+
+  /** Documents of the context are numbered by rank. O(documents of all). */
+  constructor(documents: readonly Document[], waiting: readonly (readonly Document[])[]) {
+    const numbers = new Map(documents.map(({ key }, rank) => [key, rank]));
+    this.#ranks = documents.length;
+    this.#requests = waiting.slice(0, MAX_WAITING).map((request) =>
+      request.slice(0, MAX_WAITING_DOCUMENTS).map(({ key, tokens }) => {
+        const number = numbers.get(key) ?? numbers.size;
+        numbers.set(key, number);
+        return { number, tokens };
+      }),
+    );
+    this.#tokensOf = new Array(numbers.size).fill(0);
+  }
+
+  get count(): number {
+    return this.#requests.length;
+  }
+
+  /** The documents of the context that a request wants too, as a bit mask by rank. O(k). */
+  sharedSet(request: number): number {
+    let set = 0;
+    for (const { number } of this.#requests[request]!) if (number < this.#ranks) set |= 1 << number;
+    return set;
+  }
+
+  /** Tokens that a request shares with the other request with which it shares most. O(waiting × k). */
+  mostShared(request: number): number {
+    const tokensOf = this.#tokensOf;
+    for (const { number, tokens } of this.#requests[request]!) tokensOf[number] = tokens;
+    let most = 0;
+    for (const [other, documents] of this.#requests.entries()) {
+      if (other === request) continue;
+      let shared = 0;
+      for (const { number } of documents) shared += tokensOf[number]!;
+      most = Math.max(most, shared);
+    }
+    for (const { number } of this.#requests[request]!) tokensOf[number] = 0;
+    return most;
+  }
 }

@@ -86,15 +86,7 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
   const path: number[] = [];
   let node = preambleNode(tree, preamble);
   let cachedTokens = residentPreambleTokens(tree, preamble, node);
-  const left: number[] = [];
-  const numbers: number[] = [];
-  for (let rank = 0; rank < documents.length; rank++) {
-    const number = node < 0 ? -1 : tree.numberOf(documents[rank]!.key);
-    if (number >= 0) {
-      left.push(rank);
-      numbers.push(number);
-    }
-  }
+  const left = node === undefined ? [] : retrievalOrder(documents.length);
   let operationsLeft = maxOperations;
   let most = 0;
   let kept = 0;
@@ -103,8 +95,8 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     operationsLeft -= OPERATIONS_A_LOOK_UP;
     if (operationsLeft < 0) break;
     const rank = left[i]!;
-    const child = tree.childByNumber(node, numbers[i]!);
-    if (child < 0 || (rule !== undefined && !rule.allows(path, rank))) {
+    const child = node?.children.get(documents[rank]!.key);
+    if (child === undefined || (rule !== undefined && !rule.allows(path, rank))) {
       i++;
       continue;
     }
@@ -112,7 +104,6 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     cachedTokens += documents[rank]!.tokens;
     node = child;
     left.splice(i, 1);
-    numbers.splice(i, 1);
     i = 0;
     if (rule?.priceOf === undefined) continue;
     walkedTokens += documents[rank]!.tokens;

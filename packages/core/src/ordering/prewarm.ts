@@ -3,8 +3,9 @@ import type { Preamble } from '../preamble.js';
 import type { ServedRequest } from '../residency/history.js';
 import type { ResidencyView } from '../residency/view.js';
 import { preambleNode } from '../tree/best-path.js';
+import type { TreeNode } from '../tree/view.js';
 import { CachedPaths } from './cached-paths.js';
-import { Demand } from './demand.js';
+import { collectDemand, type Demand } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS } from './foresight-chain.js';
 import type { Context } from './policy.js';
 
@@ -113,7 +114,7 @@ function likelyCompanions(served: readonly ServedRequest[], last: ServedRequest)
 interface Beginning {
   readonly set: number;
   readonly tokens: number;
-  readonly node: number;
+  readonly node: TreeNode;
 }
 
 /** What one more document behind each beginning of a served path would be worth. */
@@ -123,8 +124,7 @@ class Extensions {
   /** By retrieval rank. */
   readonly #documents: readonly Document[];
   readonly #beginnings: readonly Beginning[];
-  readonly #demand = new Demand();
-  readonly #paths = new CachedPaths();
+  readonly #demand: Demand;
 
   constructor(last: ServedRequest, view: ResidencyView) {
     this.#last = last;
@@ -135,17 +135,18 @@ class Extensions {
     });
     this.#documents = byRank;
     this.#beginnings = beginningsOf(last, view);
-    this.#demand.collect(this.#contextOf(byRank), view);
+    this.#demand = collectDemand(this.#contextOf(byRank), view);
   }
 
   /** The beginnings with `companion` behind them, as far as that path is not resident and worth something. */
   with({ document, likelihood }: Companion): readonly PrewarmPath[] {
     const context = this.#contextOf([...this.#documents, document]);
-    if (!this.#paths.collect(context, this.#view, undefined, MAX_LOOK_UPS)) return [];
+    const paths = CachedPaths.collect(context, this.#view, { rule: undefined, maxLookUps: MAX_LOOK_UPS });
+    if (paths === undefined) return [];
     const extensions: PrewarmPath[] = [];
     for (const [depth, beginning] of this.#beginnings.entries()) {
-      if (this.#view.tree.child(beginning.node, document.key) >= 0) continue;
-      const expectedSaved = likelihood * this.#gainOf(beginning, document.tokens);
+      if (beginning.node.children.has(document.key)) continue;
+      const expectedSaved = likelihood * this.#gainOf(beginning, document.tokens, paths);
       if (expectedSaved <= 0) continue;
       const documents = [...this.#last.documents.slice(0, depth), document];
       extensions.push({ preamble: this.#last.preamble, documents, newTokens: document.tokens, expectedSaved });
@@ -156,15 +157,14 @@ class Extensions {
   /**
    * Tokens that requests would save, all of which also want the document. Those who want less of the path gain nothing.
    */
-  #gainOf({ set, tokens }: Beginning, newTokens: number): number {
-    const { sets, weights, count } = this.#demand;
+  #gainOf({ set, tokens }: Beginning, newTokens: number, paths: CachedPaths): number {
     const withDocument = 2 ** this.#documents.length;
     let gain = 0;
-    for (let i = 0; i < count; i++) {
-      // Whoever wants all documents has no room for another one (and is, among recent requests, the served one itself).
-      if ((set & ~sets[i]!) !== 0 || sets[i] === withDocument - 1) continue;
-      const held = this.#paths.longestWithin(sets[i]! | withDocument);
-      gain += weights[i]! * Math.max(0, tokens + newTokens - held);
+    for (const wish of this.#demand.wishes) {
+      // A request that wants all documents has no room for another one. The served request is one of these.
+      if ((set & ~wish.set) !== 0 || wish.set === withDocument - 1) continue;
+      const held = paths.longestWithin(wish.set | withDocument);
+      gain += wish.weight * Math.max(0, tokens + newTokens - held);
     }
     return gain;
   }
@@ -181,13 +181,13 @@ function beginningsOf(last: ServedRequest, { tree }: ResidencyView): readonly Be
   let set = 0;
   let tokens = 0;
   const beginnings: Beginning[] = [];
-  for (let place = 0; node >= 0; place++) {
+  for (let place = 0; node !== undefined; place++) {
     beginnings.push({ set, tokens, node });
     const document = documents[place];
     if (document === undefined) break;
     set |= 1 << (order?.[place] ?? place);
     tokens += document.tokens;
-    node = tree.child(node, document.key);
+    node = node.children.get(document.key);
   }
   return beginnings;
 }

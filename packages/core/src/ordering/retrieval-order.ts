@@ -72,12 +72,12 @@ export function withCachedPrefix(
   if (slots !== undefined) return inSlots(order, context, slots, budget);
   let node = preambleNode(tree, preamble);
   let cachedTokens = residentPreambleTokens(tree, preamble, node);
-  if (node < 0) return { order, cachedDocuments: 0, cachedTokens };
+  if (node === undefined) return { order, cachedDocuments: 0, cachedTokens };
   let cachedDocuments = 0;
   for (const rank of order) {
     const document = context.documents[rank]!;
-    node = tree.child(node, document.key);
-    if (node < 0) break;
+    node = node.children.get(document.key);
+    if (node === undefined) break;
     cachedTokens += document.tokens;
     cachedDocuments++;
   }

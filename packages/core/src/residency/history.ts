@@ -1,6 +1,6 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import { BestPathSearch } from '../tree/best-path.js';
+import { bestPath } from '../tree/best-path.js';
 import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
@@ -153,7 +153,6 @@ export class ServedHistory implements ResidencyView {
   readonly #tree: KnowledgeTree;
   readonly #statistics: DocumentStatistics;
   readonly #recent = new RecentRequests();
-  readonly #search: BestPathSearch;
   readonly #predictions = new PredictionRecord();
   readonly #capacity = new CapacityEstimate();
   readonly #ttft = new TtftFeedback();
@@ -166,7 +165,6 @@ export class ServedHistory implements ResidencyView {
   constructor(options: ServedHistoryOptions = {}) {
     this.#tree = new KnowledgeTree(options.tree);
     this.#statistics = new DocumentStatistics(options.hotness);
-    this.#search = new BestPathSearch(this.#tree);
     this.#maxAgeMs = options.maxAgeMs ?? Number.POSITIVE_INFINITY;
     this.#evictsLeastRecent = options.evictsLeastRecent ?? true;
     this.#events = options.events;
@@ -216,7 +214,7 @@ export class ServedHistory implements ResidencyView {
     maxOperations?: number,
   ): CachedPath {
     const bySlots = this.#slots?.bestPath(documents, preamble, rule, maxOperations);
-    return bySlots ?? this.#search.find(documents, preamble, rule, maxOperations);
+    return bySlots ?? bestPath(this.#tree, documents, { preamble, rule, maxOperations });
   }
 
   /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
@@ -359,12 +357,8 @@ export class ServedHistory implements ResidencyView {
   }
 
   #isUnusedSince(keys: readonly string[], time: number): boolean {
-    let node = 0;
-    for (const key of keys) {
-      node = this.#tree.child(node, key);
-      if (node < 0) return false;
-    }
-    return this.#tree.inspect(node).lastUsedAt < time;
+    const node = this.#tree.find(keys);
+    return node !== undefined && node.lastUsedAt < time;
   }
 
   get #isExact(): boolean {

@@ -1,6 +1,5 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import { KeyInterner } from '../tree/interner.js';
 import type { RecentRequestsView } from './view.js';
 
 /** Ranks whose joint survival is learned; a document ranked lower takes no part in it. */
@@ -63,7 +62,13 @@ const REMEMBERED_DOCUMENTS = 30;
 
 const SURVIVAL_MASK = 2 ** SURVIVAL_RANKS - 1;
 
-/** What the window keeps of a request. */
+/** Estimated bytes of a key beside its characters: an object, a string header and a map entry. */
+const BYTES_PER_KEY = 128;
+/** Estimated bytes of a request, and of each of its documents. */
+const BYTES_PER_REQUEST = 96;
+const BYTES_PER_DOCUMENT = 8;
+
+/** The part of a served request that is remembered. */
 interface RecentRequest {
   /** In prompt order. */
   readonly documents: readonly Document[];
@@ -72,38 +77,48 @@ interface RecentRequest {
   readonly order?: readonly number[];
 }
 
+/** A document key of remembered requests. */
+interface RememberedKey {
+  readonly key: string;
+  /** Documents of remembered requests that have it. */
+  holders: number;
+  /** A bit mask while requests are compared, else 0. */
+  mark: number;
+}
+
+interface RememberedRequest {
+  /** By retrieval rank. */
+  readonly documents: readonly (RememberedKey | undefined)[];
+  readonly preamble: string | undefined;
+}
+
 /**
- * The last 100 requests as sets of documents, and the rank survival learned from them: what look-ahead knows of the
- * future. Bounded by construction: one flat ring of 100 × 30 document numbers, one table of rank sets.
+ * The last 100 requests as sets of documents, and the rank survival learned from them: what look-ahead knows of coming
+ * requests. Bounded: 100 requests of 30 documents, one table of rank sets.
  */
 export class RecentRequests implements RecentRequestsView {
   readonly horizonShare = HORIZON / WINDOW;
   readonly #survival = new RankSurvival();
-  #interner = new KeyInterner();
-  /** By slot and retrieval rank: the document's number, 0 for none. */
-  readonly #numbers = new Int32Array(WINDOW * REMEMBERED_DOCUMENTS);
-  readonly #counts = new Int32Array(WINDOW);
-  /** By slot: the number of the preamble's key, 0 for none. */
-  readonly #preambles = new Int32Array(WINDOW);
-  /** By document number: a bit mask while a request is compared, else 0. */
-  #bitOf = new Int32Array(256);
-  /** Scratch: the numbers marked in `#bitOf`. */
-  readonly #marked = new Int32Array(REMEMBERED_DOCUMENTS);
+  readonly #keys = new Map<string, RememberedKey>();
+  /** A ring. */
+  readonly #remembered: RememberedRequest[] = [];
   #requests = 0;
+  #bytes = 0;
 
   /** Learns from one request, then remembers it. O(20 × k + 256). */
   record(request: RecentRequest): void {
     const slot = this.#requests % WINDOW;
     this.#survival.beginRequest();
     this.#forget(slot);
-    const count = this.#remember(request, slot);
-    this.#learn(slot, count);
+    const remembered = this.#remember(request);
+    this.#remembered[slot] = remembered;
+    this.#learn(remembered);
     this.#requests++;
   }
 
   /** Bytes held, estimated. */
   get bytes(): number {
-    return this.#numbers.byteLength + this.#counts.byteLength + this.#preambles.byteLength + this.#interner.bytes;
+    return this.#bytes;
   }
 
   survival(ranks: number): number {
@@ -115,87 +130,77 @@ export class RecentRequests implements RecentRequestsView {
   }
 
   overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number {
-    const preambleNumber = preamble === undefined ? 0 : this.#interner.numberOf(preamble.key);
-    if (preambleNumber < 0) return 0;
-    const known = Math.min(documents.length, REMEMBERED_DOCUMENTS);
-    this.#makeRoom();
-    const bitOf = this.#bitOf;
-    const marked = this.#marked;
-    for (let rank = 0; rank < known; rank++) {
-      const number = this.#interner.numberOf(documents[rank]!.key);
-      marked[rank] = Math.max(0, number);
-      if (number > 0) bitOf[number] = 1 << rank;
-    }
-    bitOf[0] = 0;
+    const marked = documents.slice(0, REMEMBERED_DOCUMENTS).map(({ key }) => this.#keys.get(key));
+    for (const [rank, known] of marked.entries()) if (known !== undefined) known.mark = 1 << rank;
     let found = 0;
-    const slots = Math.min(this.#requests, WINDOW);
-    for (let slot = 0; slot < slots; slot++) {
-      if (this.#preambles[slot] !== preambleNumber) continue;
+    for (const request of this.#remembered) {
+      if (request.preamble !== preamble?.key) continue;
       let mask = 0;
-      const end = slot * REMEMBERED_DOCUMENTS + this.#counts[slot]!;
-      for (let at = slot * REMEMBERED_DOCUMENTS; at < end; at++) mask |= bitOf[this.#numbers[at]!]!;
+      for (const document of request.documents) mask |= document?.mark ?? 0;
       if (mask !== 0 && found < masks.length) masks[found++] = mask;
     }
-    for (let rank = 0; rank < known; rank++) bitOf[marked[rank]!] = 0;
+    for (const known of marked) if (known !== undefined) known.mark = 0;
     return found;
   }
 
   /** Forgets everything. */
   clear(): void {
     this.#survival.clear();
-    this.#interner = new KeyInterner();
-    this.#counts.fill(0);
-    this.#numbers.fill(0);
-    this.#preambles.fill(0);
+    this.#keys.clear();
+    this.#remembered.length = 0;
     this.#requests = 0;
+    this.#bytes = 0;
   }
 
   #forget(slot: number): void {
-    const first = slot * REMEMBERED_DOCUMENTS;
-    for (let at = first; at < first + this.#counts[slot]!; at++) {
-      if (this.#numbers[at] !== 0) this.#interner.release(this.#numbers[at]!);
-      this.#numbers[at] = 0;
+    const request = this.#remembered[slot];
+    if (request === undefined) return;
+    this.#bytes -= bytesOf(request);
+    for (const known of request.documents) {
+      if (known === undefined || --known.holders > 0) continue;
+      this.#keys.delete(known.key);
+      this.#bytes -= BYTES_PER_KEY + 2 * known.key.length;
     }
-    this.#counts[slot] = 0;
-    if (this.#preambles[slot] !== 0) this.#interner.release(this.#preambles[slot]!);
-    this.#preambles[slot] = 0;
   }
 
-  #remember(request: RecentRequest, slot: number): number {
-    const { documents, preamble, order } = request;
-    const count = Math.min(documents.length, REMEMBERED_DOCUMENTS);
-    for (let place = 0; place < documents.length; place++) {
+  #remember({ documents, preamble, order }: RecentRequest): RememberedRequest {
+    const byRank: (RememberedKey | undefined)[] = new Array(Math.min(documents.length, REMEMBERED_DOCUMENTS));
+    byRank.fill(undefined);
+    for (const [place, { key }] of documents.entries()) {
       const rank = order?.[place] ?? place;
-      if (rank >= count) continue;
-      this.#numbers[slot * REMEMBERED_DOCUMENTS + rank] = this.#interner.hold(documents[place]!.key);
+      if (rank < byRank.length) byRank[rank] = this.#hold(key);
     }
-    this.#counts[slot] = count;
-    if (preamble !== undefined) this.#preambles[slot] = this.#interner.hold(preamble.key);
-    return count;
+    const request = { documents: byRank, preamble: preamble?.key };
+    this.#bytes += bytesOf(request);
+    return request;
   }
 
-  /** For each of the last requests behind the same preamble: which of its ranks the new one in `slot` kept. */
-  #learn(slot: number, count: number): void {
-    this.#makeRoom();
-    const bitOf = this.#bitOf;
-    const numbers = this.#numbers;
-    const first = slot * REMEMBERED_DOCUMENTS;
-    for (let at = first; at < first + count; at++) bitOf[numbers[at]!] = 1;
-    bitOf[0] = 0;
+  #hold(key: string): RememberedKey {
+    let known = this.#keys.get(key);
+    if (known === undefined) {
+      known = { key, holders: 0, mark: 0 };
+      this.#keys.set(key, known);
+      this.#bytes += BYTES_PER_KEY + 2 * key.length;
+    }
+    known.holders++;
+    return known;
+  }
+
+  /** For each of the last requests behind the same preamble: which of its ranks the new one kept. */
+  #learn({ documents, preamble }: RememberedRequest): void {
+    for (const known of documents) if (known !== undefined) known.mark = 1;
     for (let back = 1; back <= Math.min(HORIZON, this.#requests); back++) {
-      const earlier = (this.#requests - back) % WINDOW;
-      if (this.#preambles[earlier] !== this.#preambles[slot]) continue;
+      const earlier = this.#remembered[(this.#requests - back) % WINDOW]!;
+      if (earlier.preamble !== preamble) continue;
       let ranks = 0;
-      for (let rank = 0; rank < this.#counts[earlier]!; rank++) {
-        ranks |= bitOf[numbers[earlier * REMEMBERED_DOCUMENTS + rank]!]! << rank;
-      }
+      for (const [rank, known] of earlier.documents.entries()) ranks |= (known?.mark ?? 0) << rank;
       ranks &= SURVIVAL_MASK;
       if (ranks !== 0) this.#survival.learn(ranks);
     }
-    for (let at = first; at < first + count; at++) bitOf[numbers[at]!] = 0;
+    for (const known of documents) if (known !== undefined) known.mark = 0;
   }
+}
 
-  #makeRoom(): void {
-    if (this.#bitOf.length < this.#interner.limit) this.#bitOf = new Int32Array(2 * this.#interner.limit);
-  }
+function bytesOf({ documents, preamble = '' }: RememberedRequest): number {
+  return BYTES_PER_REQUEST + BYTES_PER_DOCUMENT * documents.length + 2 * preamble.length;
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { fingerprint } from '@warmpath/core';
+import { fingerprint, type TreeNode } from '@warmpath/core';
 import type { HistoryTree, TreeRow, TreeSnapshot } from '@warmpath/dashboard';
 import type { ServedHistories, TenantModel } from '../observe/served-histories.js';
 
@@ -41,16 +41,16 @@ function historyTree(
   { tenant, model, engine, history }: TenantModel,
   { limit, now, names }: { readonly limit: number; readonly now: number; readonly names: boolean },
 ): HistoryTree {
-  const placeOf = new Map<number, number>();
+  const placeOf = new Map<TreeNode | undefined, number>();
   const rows = history.tree.recentNodes(limit).map((node, place): TreeRow => {
-    placeOf.set(node.node, place);
+    placeOf.set(node, place);
     return [
       placeOf.get(node.parent) ?? -1,
       node.tokens,
       node.hits,
-      node.isConfirmed ? 1 : 0,
+      node.residency === 'confirmed' ? 1 : 0,
       Math.max(0, Math.round((now - node.lastUsedAt) / 1_000)),
-      node.children,
+      node.children.size,
       labelOf(node.key, names),
     ];
   });

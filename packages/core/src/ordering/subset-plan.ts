@@ -1,0 +1,86 @@
+import type { ConstraintRule } from './placement.js';
+import { lowestRank, rankCount, ranksIn, setOf } from './rank-sets.js';
+
+/** Up to so many documents, all subsets are weighed. */
+export const SUBSETS_MAX_DOCUMENTS = 8;
+
+/** Value of the document `rank` right behind the documents of `set`, in whatever order these stand. */
+export type StepValue = (set: number, rank: number) => number;
+
+export interface SubsetPlanOptions {
+  /** Documents, at most 8. */
+  readonly count: number;
+  readonly valueOfStep: StepValue;
+  readonly rule: ConstraintRule | undefined;
+  /** Value that each place costs by which a document moves. */
+  readonly price: number;
+}
+
+/**
+ * The best way on from every set of documents: a dynamic programme from the full set down. Among equals, the document
+ * of lower rank comes first. What may stand next, and what it costs, depends on the set before it alone.
+ */
+export class SubsetPlan {
+  /** By set: value of the best way on, the price of its moves left out. */
+  readonly laterValues: number[];
+  /** By set: places by which the best way on moves documents. */
+  readonly laterMoves: number[];
+  readonly #next: number[];
+  readonly #full: number;
+  readonly #valueOfStep: StepValue;
+
+  /** O(k 2^k) steps; O(k² 2^k) with constraints. */
+  constructor({ count, valueOfStep, rule, price }: SubsetPlanOptions) {
+    const full = 2 ** count - 1;
+    const limits = rule?.isOpen === false ? rule : undefined;
+    const values: number[] = new Array(full + 1).fill(0);
+    const moves: number[] = new Array(full + 1).fill(0);
+    const next: number[] = new Array(full + 1).fill(-1);
+    for (let set = full - 1; set >= 0; set--) {
+      const place = rankCount(set);
+      const prefix = limits === undefined ? [] : ranksIn(set);
+      let most = Number.NEGATIVE_INFINITY;
+      values[set] = most;
+      for (let left = full & ~set; left !== 0; left &= left - 1) {
+        const rank = lowestRank(left);
+        const longer = set | (1 << rank);
+        const value = valueOfStep(set, rank) + values[longer]!;
+        const moved = Math.abs(place - rank) + moves[longer]!;
+        const worth = price === 0 ? value : value - price * moved;
+        if (worth <= most || (limits !== undefined && !limits.allows(prefix, rank))) continue;
+        most = worth;
+        next[set] = rank;
+        values[set] = value;
+        moves[set] = moved;
+      }
+    }
+    this.laterValues = values;
+    this.laterMoves = moves;
+    this.#next = next;
+    this.#full = full;
+    this.#valueOfStep = valueOfStep;
+  }
+
+  /** Steps that a plan takes. */
+  static cost(count: number, rule: ConstraintRule | undefined): number {
+    return count * 2 ** count * (rule === undefined || rule.isOpen ? 1 : count);
+  }
+
+  /** `start`, followed by the best way on. */
+  complete(start: readonly number[]): number[] {
+    const order = [...start];
+    for (let set = setOf(start); set !== this.#full; set |= 1 << order.at(-1)!) order.push(this.#next[set]!);
+    return order;
+  }
+
+  /** Value of the steps of an order behind its first `from` documents. O(k). */
+  valueBehind(order: readonly number[], from: number): number {
+    let set = 0;
+    let value = 0;
+    for (const [place, rank] of order.entries()) {
+      if (place >= from) value += this.#valueOfStep(set, rank);
+      set |= 1 << rank;
+    }
+    return value;
+  }
+}
