@@ -37,7 +37,7 @@ export interface GatewayReport {
   readonly warnings: string | undefined;
   /** Set after a defect in the gateway: what went out instead of an arranged prompt. */
   readonly fallback: string | undefined;
-  /** What the gateway knows of the conversation that the request names: `new`, `known` or `forgotten`. */
+  /** What the gateway knows of the conversation that the request names: `new`, `known`, `forgotten` or `ignored`. */
   readonly conversation: string | undefined;
 }
 

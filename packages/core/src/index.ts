@@ -161,6 +161,7 @@ export { recallHistory } from './session/recall.js';
 export type { SentDocument, SentTurn, TurnName, VisibleDocuments } from './session/sent-turn.js';
 export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
 export { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
+export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant } from './session/tenant.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
 export type { FinishedSearch, SpeculationGateOptions } from './speculation/speculation-gate.js';

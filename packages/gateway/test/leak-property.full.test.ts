@@ -54,6 +54,8 @@ describe('the property itself', TIMEOUT, () => {
   it.each<[Fault, string]>([
     ['deletes for everybody', 'forgot what it knows'],
     ['ignores end users', 'leak: of another end user'],
+    ['knows no numbers', 'leak: of another end user'],
+    ['takes a cache key for a name', 'leak: into a request without a name'],
     ['never says forgotten', 'claims to remember'],
     ['repeats labels', 'one label for two texts'],
     ['no references', 'a document of the request neither shown nor referred to'],

@@ -181,8 +181,8 @@ export class ConversationLog {
     }
   }
 
-  #find({ tenant, user = NO_USER, session }: ConversationName): Conversation | undefined {
-    return this.#tenants.get(tenant)?.users.get(user)?.conversations.get(session);
+  #find(name: ConversationName): Conversation | undefined {
+    return this.#tenants.get(name.tenant)?.users.get(userKey(name))?.conversations.get(name.session);
   }
 
   /** The conversation of that name, used now; made where it is new. */
@@ -192,7 +192,8 @@ export class ConversationLog {
       this.#use(known, now);
       return known;
     }
-    const { tenant, user = NO_USER, session } = name;
+    const { tenant, session } = name;
+    const user = userKey(name);
     let share = this.#tenants.get(tenant);
     if (share === undefined) {
       share = { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
@@ -221,7 +222,8 @@ export class ConversationLog {
     this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.delete(conversation);
     this.#byAge.add(conversation);
-    const { tenant, user = NO_USER, session } = conversation.name;
+    const { tenant, session } = conversation.name;
+    const user = userKey(conversation.name);
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     own.conversations.delete(session);
@@ -257,9 +259,8 @@ export class ConversationLog {
 
   /** The conversation holds so many bytes more. */
   #resize(conversation: Conversation, bytes: number): void {
-    const { tenant, user = NO_USER } = conversation.name;
     conversation.bytes += bytes;
-    this.#resizeUser(tenant, user, bytes);
+    this.#resizeUser(conversation.name.tenant, userKey(conversation.name), bytes);
   }
 
   #resizeUser(tenant: string, user: string, bytes: number): void {
@@ -308,7 +309,8 @@ export class ConversationLog {
     for (const turns of turnsAt.values()) this.#turns -= turns.length;
     this.#resize(conversation, -bytes);
     this.#byAge.delete(conversation);
-    const { tenant, user = NO_USER, session } = name;
+    const { tenant, session } = name;
+    const user = userKey(name);
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     own.conversations.delete(session);
@@ -325,8 +327,11 @@ export class ConversationLog {
   }
 }
 
-/** Stands for no end user; none can be called so, because names of end users have no line ends. */
-const NO_USER = '\n';
+/** The key of an end user among those of its tenant: no end user is called what stands for none. */
+function userKey({ user }: ConversationName): string {
+  return user === undefined ? '' : `=${user}`;
+}
+
 const NO_TURNS: readonly never[] = [];
 const NOTHING: TurnLookup = () => NO_TURNS;
 

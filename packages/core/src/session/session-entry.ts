@@ -43,6 +43,8 @@ export function isAmong(
 type Check = (value: unknown) => string | undefined;
 
 const text: Check = (value) => (typeof value === 'string' ? undefined : '');
+/** A name becomes a hash input, and half of a surrogate pair has no bytes of its own. */
+const name: Check = (value) => (typeof value === 'string' && value.isWellFormed() ? undefined : '');
 const whole: Check = (value) => (Number.isInteger(value) ? undefined : '');
 const place: Check = (value) => (Number.isInteger(value) && (value as number) >= 0 ? undefined : '');
 const finite: Check = (value) => (Number.isFinite(value) ? undefined : '');
@@ -71,9 +73,9 @@ const record =
   (fields: Readonly<Record<string, Check>>): Check =>
   (value) => {
     if (typeof value !== 'object' || value === null) return '';
-    for (const name in fields) {
-      const wrong = fields[name]!((value as Readonly<Record<string, unknown>>)[name]);
-      if (wrong !== undefined) return `.${name}${wrong}`;
+    for (const field in fields) {
+      const wrong = fields[field]!((value as Readonly<Record<string, unknown>>)[field]);
+      if (wrong !== undefined) return `.${field}${wrong}`;
     }
     return undefined;
   };
@@ -81,9 +83,9 @@ const record =
 const NAME = { link: text, id: text };
 const ENTRY = record({
   version: oneOf(2),
-  tenant: text,
-  user: (value) => (value === null ? undefined : text(value)),
-  session: text,
+  tenant: name,
+  user: (value) => (value === null ? undefined : name(value)),
+  session: name,
   link: text,
   idleMs: duration,
   turns: list(

@@ -115,7 +115,7 @@ function readRequest(gateway: Gateway, call: Call, isUnwanted: () => boolean): R
   const { request, api, body, translation } = call;
   const parsed = parseRequest(body, api, {
     headers: request.headers,
-    endUser: request.exchange.caller.endUser,
+    caller: request.exchange.caller,
     original: translation && (request.body as Buffer),
   });
   return parsed === undefined
@@ -146,7 +146,7 @@ export function modelIn({ request, body }: Pick<Call, 'request' | 'body'>): stri
   }
 }
 
-/** What the conversation's earlier turns were rendered to; nothing where none is named, or the operator keeps none. */
+/** What the conversation's earlier turns were rendered to. `undefined` where no conversation is followed. */
 function recall(
   gateway: Gateway,
   { request, tenant }: Call,
@@ -155,6 +155,11 @@ function recall(
   const { exchange } = request;
   if (parsed?.conversation === undefined || prompt === undefined || !gateway.config.session.enabled) return undefined;
   const { conversation } = parsed;
+  if (conversation.lacksUser) {
+    const isForgotten = gateway.conversations.withoutEndUser(prompt, conversation);
+    exchange.conversation = isForgotten ? 'forgotten' : 'ignored';
+    return undefined;
+  }
   const recalled = traced(gateway, exchange, 'conversation', () =>
     gateway.conversations.recall(prompt, conversation, {
       tenant,
@@ -267,7 +272,7 @@ function replayedInPlace(
   const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location, orderHint });
   if (body === recognised.view.bytes) return parsed;
   const { headers, exchange } = call.request;
-  const again = parseRequest(body, call.api, { headers, endUser: exchange.caller.endUser, all: true })!;
+  const again = parseRequest(body, call.api, { headers, caller: exchange.caller, all: true })!;
   return { ...again, conversation: parsed.conversation };
 }
 

@@ -282,8 +282,8 @@ export function collectionTenant(
   { server }: Pick<GatewayConfig, 'server'>,
   { tenant, isAuthenticated }: Caller,
 ): string {
+  if (isAuthenticated) return tenant;
   const isChecked = identifiesTenants(server);
-  if (isChecked && isAuthenticated) return tenant;
   if (!isChecked && (server.open || isLoopback(server.host))) return DEFAULT_TENANT;
   throw new WarmpathError('WARMPATH_FORBIDDEN', {
     detail: 'Collections are for callers that the gateway can tell from others.',

@@ -89,7 +89,7 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
 }
 
 /** Members by which a request goes on with what an engine or the gateway remembers. */
-const REMEMBERED = ['prompt_cache_key', 'previous_response_id', 'conversation'];
+const REMEMBERED = ['previous_response_id', 'conversation'];
 
 function namesConversation({ request }: Call, body: BodyView, { session }: Record<string, unknown>): boolean {
   if (session !== undefined || request.headers[SESSION_HEADER] !== undefined) return true;

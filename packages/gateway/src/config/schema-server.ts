@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { z } from 'zod';
+import { isTenantName, NAME_MAX_LENGTH } from './owner-names.js';
 import { count, milliseconds } from './schema-values.js';
 
 /** The shortest key that is taken in clear: a shorter one can be guessed. */
@@ -37,12 +38,17 @@ function hashed<Settings extends KeyInput>({ key, sha256: digest, ...rest }: Set
   return { ...rest, sha256: digest ?? hash('sha256', key!) };
 }
 
+const tenantName = () =>
+  z.string().min(1).max(NAME_MAX_LENGTH).refine(isTenantName, {
+    error: 'must be well-formed Unicode without control characters, and not `anonymous` nor begin with `anonymous:`',
+  });
+
 const clientKey = z
   .strictObject({
-    name: z.string().min(1).max(256).describe('What the key is called in errors.'),
+    name: tenantName().describe('What the key is called in errors.'),
     sha256: sha256('the key'),
     key: clearKey(),
-    tenant: z.string().min(1).max(256).optional().describe('The tenant of its requests; `name` if left out.'),
+    tenant: tenantName().optional().describe('The tenant of its requests; `name` if left out.'),
     requestsPerMinute: count(10_000_000).optional().describe('Requests that it may send in a minute.'),
     tokensPerMinute: count(10_000_000_000).optional().describe('Tokens that it may use in a minute.'),
     maxConcurrent: count(65_536).optional().describe('Requests that it may have under way at once.'),
@@ -62,7 +68,9 @@ const trustedHeaders = z.strictObject({
   tenant: headerName(
     'Header in which a proxy that has checked the client names the tenant. Only that proxy may reach the gateway, and it must replace what a client sends under this name. A request without it gets 401.',
   ),
-  endUser: headerName('Header that names the end user within the tenant. Never sent to the engine, as the other.'),
+  endUser: headerName(
+    'Header that names the end user within the tenant. Then no body names one, and a request without this header continues no conversation. Never sent to the engine, as the other.',
+  ),
 });
 
 const jwt = z
@@ -80,7 +88,13 @@ const jwt = z
       .optional()
       .describe('Public key (PEM) that tokens are verified with: RSA (RS256), P-256 (ES256) or Ed25519 (EdDSA).'),
     tenantClaim: z.string().min(1).default('sub').describe('Claim that names the tenant.'),
-    endUserClaim: z.string().min(1).optional().describe('Claim that names the end user within the tenant.'),
+    endUserClaim: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        'Claim that names the end user within the tenant. Then no body names one, and a request without this claim continues no conversation.',
+      ),
     audience: z.string().min(1).optional().describe('What `aud` must be, or hold.'),
     issuer: z.string().min(1).optional().describe('What `iss` must be.'),
   })

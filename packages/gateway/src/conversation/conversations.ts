@@ -33,6 +33,20 @@ export class Conversations {
   }
 
   /**
+   * For a request that lacks an end user: it continues no conversation, and none is remembered.
+   *
+   * @returns whether documents of earlier turns may be missing.
+   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` where they may, and the request does not ask for a marked
+   * answer.
+   */
+  withoutEndUser(prompt: PromptView, { session, forgotten }: NamedConversation): boolean {
+    const name = { tenant: '', session };
+    const { isForgotten } = recallHistory({ ...name, messages: prompt, links: prompt.links() }, () => []);
+    if (isForgotten && forgotten === 'refuse') throw withoutEndUser('WARMPATH_CONVERSATION_FORGOTTEN');
+    return isForgotten;
+  }
+
+  /**
    * What is known of the conversation that a prompt continues. Cost: O(body), mostly native: 0.3 ms for 400 KB; with a
    * shared store, one look-up, and a second one 50 ms later before the conversation counts as forgotten.
    *
@@ -76,6 +90,16 @@ export class Conversations {
       return unlessRefused(recalled(await find()));
     });
   }
+}
+
+/**
+ * The error for a request that names a conversation and has no end user, where the operator configured where end users
+ * come from.
+ */
+export function withoutEndUser(code: 'WARMPATH_CONVERSATION_FORGOTTEN' | 'WARMPATH_FORBIDDEN'): WarmpathError {
+  const detail =
+    'This request has no end user. The operator of this gateway configured where end users come from (`server.jwt.endUserClaim` or `server.trustedHeaders.endUser`), so a request without one has no conversations.';
+  return new WarmpathError(code, { detail });
 }
 
 /** What a call answers, now or later, or what stands in for that where it fails. */

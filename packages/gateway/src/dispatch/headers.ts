@@ -53,7 +53,10 @@ export const SUMMARY_FIELDS = {
   ],
   moved: ['arranged requests', 'Documents that do not stand at their retrieval rank.'],
   predicted: ['arranged requests', 'Prompt tokens that the engine is believed to have cached.'],
-  conversation: ['named conversations', '`new`, `known`, or `forgotten` (earlier turns are not known any more).'],
+  conversation: [
+    'named conversations',
+    '`new`, `known`, `forgotten` (earlier turns are not known any more), or `ignored` (the request lacks an end user, where the operator configured where end users come from: it is not remembered).',
+  ],
   replayed: ['named conversations', 'Earlier turns that went out as they had been rendered before.'],
   references: ['named conversations', 'Documents that the conversation still shows and that were not sent again.'],
   shortened: ['named conversations', 'Documents of which only parts were sent again.'],

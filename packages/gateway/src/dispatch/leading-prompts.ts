@@ -89,7 +89,7 @@ interface LedPrompt {
 }
 
 function groupOf(tenant: string, { key }: Preamble): string {
-  return `${tenant}\n${key}`;
+  return JSON.stringify([tenant, key]);
 }
 
 /**

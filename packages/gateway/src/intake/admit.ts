@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { ANONYMOUS_TENANT, WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
@@ -72,8 +72,8 @@ export function admit(
  * Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can
  * ask.
  */
-export function mayActForTenant({ config: { server } }: Gateway, { isAuthenticated }: Caller): boolean {
-  return isAuthenticated || isLoopback(server.host);
+export function mayActForTenant({ config: { server } }: Gateway, { tenant }: Caller): boolean {
+  return tenant !== ANONYMOUS_TENANT || isLoopback(server.host);
 }
 
 /**

@@ -1,8 +1,9 @@
 import { createPublicKey, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
-import { WarmpathError } from '@warmpath/core';
+import { ANONYMOUS_TENANT, anonymousTenant, WarmpathError } from '@warmpath/core';
 import type { JWTPayload } from 'jose';
+import { isOwnerName, isTenantName, NAME_MAX_LENGTH } from '../config/owner-names.js';
 import type { ServerConfig } from '../config/schema-server.js';
 
 /** One of `server.keys`. */
@@ -12,25 +13,25 @@ export type ClientKey = NonNullable<ServerConfig['keys']>[number];
 export interface Caller {
   /**
    * The isolation boundary: nothing is shared across tenants, because an order tells what others asked for. A name from
-   * the configuration, a token or a trusted header, or the digest of whatever key the client sent. Never logged.
+   * the configuration, a token or a trusted header. Where keys are not checked: see `ANONYMOUS_TENANT`. Never logged.
    */
   readonly tenant: string;
-  /** As a token or a trusted header says; a request's body may name one too. */
+  /** As a token or a trusted header says. */
   readonly endUser: string | undefined;
-  /** Whether it can be distinguished from others: it sent a key, or came through a trusted proxy. */
+  /** Whether the request's body may name the end user: the operator configured no other source of it. */
+  readonly bodyNamesEndUser: boolean;
+  /** Whether the gateway checked the key or the token, or believes the proxy that did. */
   readonly isAuthenticated: boolean;
   readonly isOperator: boolean;
   /** With its limits; `undefined` where `server.keys` is not what it was known by. */
   readonly key: ClientKey | undefined;
 }
 
-/** The tenant of requests without a key. */
-const ANONYMOUS = 'anonymous';
-
 /** Whoever sent no key, where none is asked for. */
 export const ANONYMOUS_CALLER: Caller = {
-  tenant: ANONYMOUS,
+  tenant: ANONYMOUS_TENANT,
   endUser: undefined,
+  bodyNamesEndUser: false,
   isAuthenticated: false,
   isOperator: false,
   key: undefined,
@@ -40,6 +41,7 @@ export const ANONYMOUS_CALLER: Caller = {
 export const OPERATOR: Caller = {
   tenant: 'operator',
   endUser: undefined,
+  bodyNamesEndUser: false,
   isAuthenticated: true,
   isOperator: true,
   key: undefined,
@@ -47,9 +49,6 @@ export const OPERATOR: Caller = {
 
 /** Headers in which clients send keys: OpenAI's, Anthropic's, Azure's. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key'] as const;
-
-/** Longest name of a tenant or an end user that a proxy or a token may give. */
-const NAME_MAX_LENGTH = 256;
 
 /** Seconds by which the clock of whoever issues tokens may differ. */
 const CLOCK_TOLERANCE_S = 5;
@@ -66,11 +65,14 @@ export class Authenticator {
   readonly #settings: ServerConfig;
   readonly #keys: ReadonlyMap<string, ClientKey> | undefined;
   readonly #verify: TokenVerifier | undefined;
+  /** No request's body names the end user where another source is configured, whatever way this request came. */
+  readonly #bodyNamesEndUser: boolean;
 
   private constructor(settings: ServerConfig, verify: TokenVerifier | undefined) {
     this.#settings = settings;
     this.#keys = settings.keys && new Map(settings.keys.map((key) => [key.sha256, key]));
     this.#verify = verify;
+    this.#bodyNamesEndUser = settings.trustedHeaders.endUser === undefined && settings.jwt?.endUserClaim === undefined;
   }
 
   /** Reads the public key, where one is configured. Error: `WARMPATH_CONFIG_INVALID`. */
@@ -89,18 +91,20 @@ export class Authenticator {
    * and missing or wrong; `WARMPATH_INVALID_REQUEST` for a name that cannot be one.
    */
   callerOf(headers: IncomingHttpHeaders): Caller | Promise<Caller> {
-    const endUser = this.#trusted(headers, 'endUser');
-    if (this.#settings.trustedHeaders.tenant !== undefined) {
-      const tenant = this.#trusted(headers, 'tenant');
-      if (tenant !== undefined) return { ...ANONYMOUS_CALLER, tenant, endUser, isAuthenticated: true };
-      throw unauthorized('The proxy in front of the gateway did not say whose request this is.');
+    const endUser = this.#trustedEndUser(headers);
+    const { trustedHeaders } = this.#settings;
+    if (trustedHeaders.tenant !== undefined) {
+      return this.#authenticated(trustedTenant(headers, trustedHeaders.tenant), endUser);
     }
-    if (this.#keys === undefined && this.#verify === undefined) return unchecked(headers, endUser);
+    if (this.#keys === undefined && this.#verify === undefined) {
+      const bodyNamesEndUser = this.#bodyNamesEndUser;
+      return { ...ANONYMOUS_CALLER, tenant: uncheckedTenant(headers), endUser, bodyNamesEndUser };
+    }
     const presented = presentedKeys(headers);
     for (const text of presented) {
       const key = this.#keys?.get(digestOf(text));
       if (key !== undefined) {
-        return { tenant: key.tenant ?? key.name, endUser, isAuthenticated: true, isOperator: false, key };
+        return { ...this.#authenticated(key.tenant ?? key.name, endUser), key };
       }
     }
     const token = this.#verify && presented.find((text) => JWT.test(text));
@@ -121,35 +125,50 @@ export class Authenticator {
         `The token of this request is not valid: ${(error as { code?: string }).code ?? 'unreadable'}.`,
       );
     }
-    const tenant = claimOf(claims, tenantClaim);
-    if (tenant === undefined) throw unauthorized(`The token of this request names no tenant in \`${tenantClaim}\`.`);
-    const named = endUserClaim === undefined ? endUser : claimOf(claims, endUserClaim);
-    return { ...ANONYMOUS_CALLER, tenant, endUser: named, isAuthenticated: true };
+    const tenant = claims[tenantClaim];
+    if (!isTenantName(tenant)) throw unauthorized(`The token of this request names no tenant in \`${tenantClaim}\`.`);
+    const claim = endUserClaim === undefined ? endUser : claims[endUserClaim];
+    return this.#authenticated(tenant, isOwnerName(claim) ? claim : undefined);
   }
 
-  /** What the proxy in front says; `undefined` for nothing, or where it is not to be believed. */
-  #trusted(headers: IncomingHttpHeaders, what: 'tenant' | 'endUser'): string | undefined {
-    const name = this.#settings.trustedHeaders[what];
+  #authenticated(tenant: string, endUser: string | undefined): Caller {
+    const bodyNamesEndUser = this.#bodyNamesEndUser;
+    return { tenant, endUser, bodyNamesEndUser, isAuthenticated: true, isOperator: false, key: undefined };
+  }
+
+  /** The end user that the proxy in front names; `undefined` for none, and for what cannot be a name. */
+  #trustedEndUser(headers: IncomingHttpHeaders): string | undefined {
+    const name = this.#settings.trustedHeaders.endUser;
     const value = name === undefined ? undefined : headers[name];
-    if (name === undefined || value === undefined || value === '') return undefined;
-    // A header that came twice is one value with a comma: the proxy left the client's in place.
-    if (typeof value === 'string' && value.length <= NAME_MAX_LENGTH && !value.includes(',')) return value;
-    const detail = `one name of 1 to ${NAME_MAX_LENGTH} characters, without a comma, was expected`;
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: name, detail });
+    return isOwnerName(value) && !isRepeated(value) ? value : undefined;
   }
 }
 
-/** Clients whom nobody checks are distinguished by all that they send as a key. */
-function unchecked(headers: IncomingHttpHeaders, endUser: string | undefined): Caller {
-  const credentials: string[] = [];
+/** The tenant that the proxy in front names. */
+function trustedTenant(headers: IncomingHttpHeaders, header: string): string {
+  const value = headers[header];
+  if (value === undefined || value === '') {
+    throw unauthorized('The proxy in front of the gateway did not say whose request this is.');
+  }
+  if (isTenantName(value) && !isRepeated(value)) return value;
+  const detail = `one name of 1 to ${NAME_MAX_LENGTH} characters, without a comma, was expected`;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: header, detail });
+}
+
+/** A header that came twice is one value with a comma: the proxy left the client's in place. */
+function isRepeated(value: string): boolean {
+  return value.includes(',');
+}
+
+/** The tenant of a client that is not checked: it follows from everything that the client sends as a key. */
+function uncheckedTenant(headers: IncomingHttpHeaders): string {
+  const credentials: (readonly [string, string])[] = [];
   for (const name of KEY_HEADERS) {
     const value = headers[name];
-    if (typeof value === 'string') credentials.push(name === 'authorization' ? value : `${name} ${value}`);
+    if (typeof value === 'string') credentials.push([name, value]);
   }
-  if (credentials.length === 0) {
-    return endUser === undefined ? ANONYMOUS_CALLER : { ...ANONYMOUS_CALLER, endUser };
-  }
-  return { ...ANONYMOUS_CALLER, tenant: hash('sha256', credentials.join('\n')), endUser, isAuthenticated: true };
+  if (credentials.length === 0) return ANONYMOUS_TENANT;
+  return anonymousTenant(hash('sha256', JSON.stringify(credentials)));
 }
 
 /** The keys that a client sent: any of its headers may hold the one that is known. */
@@ -170,12 +189,6 @@ function presentedKeys(headers: IncomingHttpHeaders): string[] {
  */
 function digestOf(key: string): string {
   return hash('sha256', key);
-}
-
-function claimOf(claims: JWTPayload, name: string): string | undefined {
-  const value = claims[name];
-  const isName = typeof value === 'string' && value !== '' && value.length <= NAME_MAX_LENGTH;
-  return isName ? value : undefined;
 }
 
 function unauthorized(detail?: string): WarmpathError {

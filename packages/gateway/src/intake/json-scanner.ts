@@ -164,6 +164,10 @@ export class JsonScanner {
     return this.bytes[start] === QUOTE;
   }
 
+  isNumber({ start }: ByteSpan): boolean {
+    return isDigit(this.bytes[start]) || this.bytes[start] === MINUS;
+  }
+
   isNull({ start, end }: ByteSpan): boolean {
     return end - start === 4 && this.bytes[start] === 0x6e;
   }

@@ -1,8 +1,10 @@
+import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
 import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { PromptApi } from './apis/prompt-api.js';
+import type { Caller } from './authenticate.js';
 import { BodyView } from './body-view.js';
 import type { ByteEdit, ByteSpan } from './json-scanner.js';
 
@@ -18,8 +20,10 @@ export interface RequestSwitches {
 /** What a conversation is called, and by whom. */
 export interface NamedConversation {
   readonly session: string;
-  /** The end user, where the request or a trusted proxy names one. */
+  /** The end user, where the request, a token or a trusted proxy names one. */
   readonly user: string | undefined;
+  /** The operator configured where end users come from, and this request has none: it continues no conversation. */
+  readonly lacksUser: boolean;
   /** What becomes of a turn whose earlier turns are forgotten: it is refused, or answered with a mark. */
   readonly forgotten: 'refuse' | 'mark';
 }
@@ -81,6 +85,8 @@ export const SESSION_MAX_LENGTH = 256;
 const MODEL_MAX_LENGTH = 256;
 /** Longer names of end users are kept as a digest. */
 const USER_MAX_LENGTH = 256;
+const DIGEST_PREFIX = 'sha256:';
+const ILL_FORMED = 'well-formed Unicode was expected, in UTF-8 and without half of a surrogate pair';
 
 const SWITCHES = [
   'session',
@@ -98,13 +104,12 @@ const SWITCHES = [
 const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);
 const BYPASS_FIELDS: ReadonlySet<string> = new Set(['warmpath']);
 /** A body with none of these as a key is none of the gateway's business. */
-const SIGNS = ['documents', 'warmpath', 'prompt_cache_key'].map((key) => new KeySign(key));
+const SIGNS = ['documents', 'warmpath'].map((key) => new KeySign(key));
 
 /** What is known of a request beside its body. */
 export interface RequestContext {
   readonly headers: IncomingHttpHeaders;
-  /** The end user that a trusted proxy named. */
-  readonly endUser: string | undefined;
+  readonly caller: Pick<Caller, 'endUser' | 'bodyNamesEndUser'>;
   /** Whether the body is to be read although it has no sign of the gateway. */
   readonly all?: boolean;
   /** What the client sent, where `bytes` are its translation: only that says who asks. */
@@ -176,46 +181,73 @@ function documentsOf(body: BodyView): ByteSpan | undefined {
   return isEmpty ? undefined : span;
 }
 
-/**
- * The name from the body, else from the header, else from OpenAI's `prompt_cache_key`. Clients that send that key may
- * know nothing of Warmpath and cannot mend a conversation that is forgotten: they are answered, with a mark.
- */
+/** The conversation's name: from the body, else from the header. `prompt_cache_key` names no conversation. */
 function conversationOf(
   body: BodyView,
-  { headers, endUser }: RequestContext,
+  { headers, caller }: RequestContext,
   { session: given, forgotten, bypass }: Switches,
 ): NamedConversation | undefined {
+  const user = caller.bodyNamesEndUser ? (caller.endUser ?? endUserOf(body)) : caller.endUser;
   const header = headers[SESSION_HEADER];
-  const cacheKey = body.string('prompt_cache_key');
-  const explicit = given ?? (typeof header === 'string' ? readName(header, SESSION_HEADER) : undefined);
-  const session = explicit ?? (cacheKey === undefined || cacheKey === '' ? undefined : shortened(cacheKey));
+  const session = given ?? (typeof header === 'string' ? readName(header, SESSION_HEADER) : undefined);
   if (session === undefined) return undefined;
+  const switches = body.value('warmpath');
+  if (given !== undefined && switches !== undefined) requireUtf8(body, switches, 'warmpath.session');
   return {
     session,
-    user: endUser ?? endUserOf(body),
+    user,
+    lacksUser: user === undefined && !caller.bodyNamesEndUser,
     // What is sent as it came lacks nothing that it had.
-    forgotten: bypass ? 'mark' : (forgotten ?? (explicit === undefined ? 'mark' : 'refuse')),
+    forgotten: bypass ? 'mark' : (forgotten ?? 'refuse'),
   };
 }
 
-/** Who asks, in the words of OpenAI's APIs and of Anthropic's. */
+/**
+ * The end user as the body names it, in the fields of OpenAI's APIs and of Anthropic's. The first that is there counts.
+ *
+ * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what is neither a string nor a number.
+ */
 function endUserOf(body: BodyView): string | undefined {
-  const own = body.string('safety_identifier') ?? body.string('user');
-  if (own !== undefined) return own === '' ? undefined : shortened(own);
   const metadata = body.value('metadata');
-  const id = metadata && body.scan.member(metadata.start, 'user_id');
-  const named = id && body.scan.string(id);
-  return named === undefined || named === '' ? undefined : shortened(named);
+  const candidates = [
+    readEndUser(body, body.value('safety_identifier'), 'safety_identifier'),
+    readEndUser(body, body.value('user'), 'user'),
+    readEndUser(body, metadata && body.scan.member(metadata.start, 'user_id'), 'metadata.user_id'),
+  ];
+  return candidates.find((name) => name !== undefined);
 }
 
-/** The name itself, or a digest of a long one. */
+/**
+ * One field that may name the end user. A number is read as the text in which it is written: `1` is the user `"1"`, and
+ * `1.0` is another one. No number is parsed: two large ones must not become equal.
+ */
+function readEndUser(body: BodyView, span: ByteSpan | undefined, path: string): string | undefined {
+  const { scan } = body;
+  if (span === undefined || scan.isNull(span)) return undefined;
+  const name = scan.isNumber(span) ? scan.text(span) : scan.string(span);
+  if (name === undefined) throw invalid(path, 'a string or a number was expected');
+  if (!name.isWellFormed()) throw invalid(path, ILL_FORMED);
+  requireUtf8(body, span, path);
+  return name === '' ? undefined : shortened(name);
+}
+
+/** Bytes that are no UTF-8 are all read as the same character: two names must not become equal by that. */
+function requireUtf8({ bytes }: BodyView, { start, end }: ByteSpan, path: string): void {
+  if (!isUtf8(bytes.subarray(start, end))) throw invalid(path, ILL_FORMED);
+}
+
+/** The name itself, or a digest of a long one. A name that looks like a digest is digested, too: it is another name. */
 function shortened(name: string): string {
-  return name.length <= USER_MAX_LENGTH ? name : `sha256:${hash('sha256', name)}`;
+  const isShort = name.length <= USER_MAX_LENGTH && !name.startsWith(DIGEST_PREFIX);
+  return isShort ? name : `${DIGEST_PREFIX}${hash('sha256', name)}`;
 }
 
 function readName(name: string, path: string): string {
-  if (name.length > 0 && name.length <= SESSION_MAX_LENGTH) return name;
-  throw invalid(path, `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
+  if (name.length === 0 || name.length > SESSION_MAX_LENGTH) {
+    throw invalid(path, `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
+  }
+  if (!name.isWellFormed()) throw invalid(path, ILL_FORMED);
+  return name;
 }
 
 interface Switches extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'deduplicate' | 'blocks' | 'switches'> {

@@ -100,8 +100,8 @@ export class Exchange {
   engine: ChosenEngine | undefined;
   /** The ordering policy that decided. */
   policy: string | undefined;
-  /** What is known of the conversation that the request names. */
-  conversation: 'new' | 'known' | 'forgotten' | undefined;
+  /** What is known of the conversation that the request names. `ignored`: the request lacks an end user. */
+  conversation: 'new' | 'known' | 'forgotten' | 'ignored' | undefined;
   /** What was left out or mended. */
   warnings: readonly Warning[] = NONE;
   errorCode: ErrorCode | undefined;

@@ -24,10 +24,12 @@ export class CacheSalts {
   salted(bytes: Buffer, tenant: string): Buffer {
     const body = readBody(bytes);
     if (body === undefined) return bytes;
-    const hmac = createHmac('sha256', this.#key).update(tenant);
-    const own = body.value(FIELD);
-    if (own !== undefined && !body.scan.isNull(own)) hmac.update('\n').update(body.scan.text(own));
-    return applyEdits(bytes, [body.with(FIELD, `"${hmac.digest('base64url')}"`)]);
+    const span = body.value(FIELD);
+    const own = span === undefined || body.scan.isNull(span) ? null : body.scan.text(span);
+    const salt = createHmac('sha256', this.#key)
+      .update(JSON.stringify([tenant, own]))
+      .digest('base64url');
+    return applyEdits(bytes, [body.with(FIELD, `"${salt}"`)]);
   }
 }
 

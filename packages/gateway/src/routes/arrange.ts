@@ -88,7 +88,7 @@ class WaitingCalls {
   turn(call: PlacedCall): Promise<OtherContexts> {
     const { request, engine, tenant, model } = call;
     if (request.preamble === undefined) return Promise.resolve(NO_OTHERS);
-    const group = [engine.number, tenant, model, request.preamble.key].join('\n');
+    const group = JSON.stringify([engine.number, tenant, model, request.preamble.key]);
     const calls = this.#groups.get(group) ?? new Set();
     this.#groups.set(group, calls.add(call));
     return new Promise((resolve) => {

@@ -324,7 +324,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   },
   '/v1/sessions/{name}': {
     delete: {
-      summary: "Forgets one of the caller's own conversations.",
+      summary: "Forgets one of the conversations of the caller's own tenant and end user.",
       parameters: ['name'],
       answers: { 200: z.strictObject({ object: z.literal('session'), session: z.string(), forgotten: count }) },
     },

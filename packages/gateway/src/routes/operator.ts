@@ -1,6 +1,7 @@
-import { WarmpathError } from '@warmpath/core';
+import { ANONYMOUS_TENANT, WarmpathError } from '@warmpath/core';
 import { loadDashboardPage } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
+import { withoutEndUser } from '../conversation/conversations.js';
 import { DashboardFeed } from '../dashboard/feed.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
@@ -23,8 +24,8 @@ export function metricsRoute(app: FastifyInstance, gateway: Gateway): void {
 export function requestsRoute(app: FastifyInstance, gateway: Gateway): void {
   const isOpenToAnonymous = isPrivate(gateway) && gateway.config.server.operatorKey === undefined;
   app.get<{ Params: { id: string } }>('/v1/requests/:id', (request, reply) => {
-    const { isOperator, isAuthenticated, tenant } = request.exchange.caller;
-    if (!isAuthenticated && !isOpenToAnonymous) throw new WarmpathError('WARMPATH_FORBIDDEN');
+    const { isOperator, tenant } = request.exchange.caller;
+    if (tenant === ANONYMOUS_TENANT && !isOpenToAnonymous) throw new WarmpathError('WARMPATH_FORBIDDEN');
     const { id } = request.params;
     const record = isOperator ? gateway.requests.findOfAny(id) : gateway.requests.find(tenant, id);
     if (record === undefined) throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id' });
@@ -85,7 +86,7 @@ export function dashboardRoutes(app: FastifyInstance, gateway: Gateway): void {
  * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares
  * it. Of the caller's own tenant only, and of the end user that a proxy or a token names, or of none; a name that
  * nothing is remembered of is no error. Error: `WARMPATH_FORBIDDEN` for a client without a key, where others without
- * one could be meant.
+ * one could be meant, and for one without an end user, where the operator configured where these come from.
  */
 export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
   app.delete<{ Params: { name: string } }>('/v1/sessions/:name', async (request, reply) => {
@@ -96,6 +97,7 @@ export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
     }
     const { caller } = request.exchange;
     if (!mayActForTenant(gateway, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
+    if (caller.endUser === undefined && !caller.bodyNamesEndUser) throw withoutEndUser('WARMPATH_FORBIDDEN');
     const forgotten = await gateway.conversations.store.forget({
       tenant: caller.tenant,
       user: caller.endUser,

@@ -55,7 +55,7 @@ function* tokenSteps(gateway: Gateway, { exchange }: FastifyRequest, body: Buffe
       yield text.length;
     }
   }
-  const parsed = parseRequest(chat, chatApi, { headers: {}, endUser: undefined });
+  const parsed = parseRequest(chat, chatApi, { headers: {}, caller: exchange.caller });
   if (parsed !== undefined) {
     const { documents } = yield* gateway.documents.readDocuments(parsed, tenant);
     for (const document of documents) tokens += document.tokens;

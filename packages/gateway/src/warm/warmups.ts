@@ -10,7 +10,7 @@ export interface PromptPrefix {
 
 /** The name of a prefix in the tables of what is warm, or being warmed. */
 export function prefixOf(tenant: string, model: string, preambleKey: string): PromptPrefix {
-  return { tenant, key: `${model}\n${preambleKey}` };
+  return { tenant, key: JSON.stringify([model, preambleKey]) };
 }
 
 /** Milliseconds after which a prefix counts as cold, where nothing is known of the engine. */
@@ -87,7 +87,7 @@ export class Warmups {
    */
   start(upstream: Upstream, prefix: PromptPrefix, request: () => UpstreamRequest, done: () => void): Warmup {
     if (this.#prefixes.isWarm(prefix, this.#now())) return notOwn('warm');
-    const name = `${prefix.tenant}\n${prefix.key}`;
+    const name = JSON.stringify([prefix.tenant, prefix.key]);
     if (this.#underWay.has(name)) return notOwn('warming');
     if (this.#underWay.size >= MAX_UNDER_WAY) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });

@@ -255,6 +255,9 @@ export class Collections {
 
 /** A tenant's name may hold anything; what could be a path, or differ by case alone, goes by its hash. */
 function folderName(tenant: string): string {
+  if (!tenant.isWellFormed()) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'tenant', detail: 'well-formed Unicode was expected' });
+  }
   return NAME.test(tenant) ? tenant : `_${Buffer.from(hashOf(tenant)).toString('hex')}`;
 }
 

@@ -16,8 +16,8 @@ interface Query {
 
 /**
  * What only the operator may do, of all tenants: `GET /sessions` exports what is remembered of conversations, `POST
- * /sessions` takes an export in, `DELETE /sessions` forgets. `?tenant=` names a tenant by the digest that an export
- * has, `&user=` one of its end users (an empty one: conversations without), `&session=` a conversation by its name; to
+ * /sessions` takes an export in, `DELETE /sessions` forgets. `?tenant=` names a tenant as an export does,
+ * `&user=` one of its end users (an empty one: conversations without), `&session=` a conversation by its name; to
  * forget everything takes `?all=true`. In place of `?tenant=`, a client's key may stand in the header in which that
  * client sends it.
  */
