@@ -206,6 +206,74 @@ describe('the conversation log', () => {
     expect(log.bytes).toBeLessThanOrEqual(200_000);
   });
 
+  describe('of anonymous tenants', () => {
+    const named = (tenant: string, session = 's', user?: string): ConversationName => ({ tenant, user, session });
+    const holds = (log: ConversationLog, name: ConversationName) => log.lookup(name, 0)('1').length > 0;
+    /** A log that is full after some dozen small turns. */
+    const small = () => new ConversationLog({ maxBytes: 200_000 });
+
+    it('keeps all conversations of one that came back, however many others are made up', () => {
+      const log = small();
+      const own = Array.from({ length: 10 }, (_, at) => named('anonymous:real', `talk ${at}`));
+      for (const name of own) log.sent(name, turn('1', 2_000), 0);
+      for (let made = 0; made < 4_000; made++) log.sent(named(`anonymous:${made}`), turn('1'), 0);
+      expect(own.map((name) => holds(log, name))).toEqual(own.map(() => true));
+      expect(log.bytes).toBeLessThanOrEqual(200_000);
+      // The latest of the others are there, too: who comes for the first time can go on.
+      for (let made = 3_990; made < 4_000; made++) expect(holds(log, named(`anonymous:${made}`))).toBe(true);
+    });
+
+    it('keeps a conversation that is in use, however many others come back', () => {
+      const log = small();
+      log.sent(named('anonymous:real'), turn('1', 2_000), 0);
+      for (let made = 0; made < 4_000; made++) {
+        for (const link of ['1', '2']) log.sent(named(`anonymous:${made}`), turn(link), 0);
+        if (made % 10 === 0) log.sent(named('anonymous:real'), turn('2'), 0);
+      }
+      expect(holds(log, named('anonymous:real'))).toBe(true);
+    });
+
+    it.each([
+      ['names', (made: number) => named('anonymous', `talk ${made}`)],
+      ['end users', (made: number) => named('anonymous', 's', `user ${made}`)],
+      ['large turns', () => named('anonymous:loud')],
+    ])('lets one that holds much make room by its own, which has many %s', (what, nameOf) => {
+      const log = small();
+      const quiet = [named('anonymous:quiet'), named('anonymous:other')];
+      for (const link of ['1', '2']) for (const name of quiet) log.sent(name, turn(link, 2_000), 0);
+      for (let made = 0; made < 1_000; made++) {
+        log.sent({ ...nameOf(made), ...(what === 'large turns' && { session: `${made}` }) }, turn('1', 1_000), 0);
+      }
+      expect(quiet.map((name) => holds(log, name))).toEqual([true, true]);
+    });
+
+    it('forgets these before any of an authenticated tenant, also the one that just grew', () => {
+      const log = small();
+      const checked = Array.from({ length: 9 }, (_, at) => named('checked', `talk ${at}`));
+      for (const name of checked) log.sent(name, turn('1', 4_500), 0);
+      for (let made = 0; made < 1_000; made++) {
+        for (const link of ['1', '2']) log.sent(named(`anonymous:${made % 100}`), turn(link, 100 * (made % 90)), 0);
+        log.sent(named('anonymous', `talk ${made}`), turn('1', 5_000), 0);
+      }
+      expect(checked.map((name) => holds(log, name))).toEqual(checked.map(() => true));
+      for (let more = 0; more < 20; more++) log.sent(named('checked too', `talk ${more}`), turn('1', 1_000), 0);
+      expect(log.size).toBeGreaterThan(20);
+      expect(log.bytes).toBeLessThanOrEqual(200_000);
+    });
+
+    it('forgets and counts them as the others', () => {
+      const log = small();
+      for (let made = 0; made < 500; made++) {
+        log.sent(named(made % 3 === 0 ? 'anonymous' : `anonymous:${made % 7}`, `${made}`), turn('1'), made);
+        if (made % 50 === 0) log.forget({ tenant: `anonymous:${made % 7}` });
+      }
+      log.forget({});
+      expect([log.size, log.turns, log.bytes]).toEqual([0, 0, 0]);
+      log.sent(named('anonymous:new'), turn('1'), 0);
+      expect(holds(log, named('anonymous:new'))).toBe(true);
+    });
+  });
+
   it('forgets of one user the conversation first that was not used for the longest time', () => {
     const log = new ConversationLog({ maxBytes: bytesOfLog(turn('1'), 5) });
     const named = (session: string) => ({ ...NAME, session });

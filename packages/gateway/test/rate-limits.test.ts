@@ -94,6 +94,53 @@ describe('the limits of a key', () => {
     expect(Number(retryAfter)).toBeLessThan(400);
   });
 
+  const words = 'word '.repeat(200);
+  it.each([
+    ['chat', PATH, { model: 'm', messages: [{ role: 'user', content: words }] }],
+    ['completions', '/v1/completions', { model: 'm', prompt: words }],
+    ['messages', '/v1/messages', { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: words }] }],
+    ['responses', '/v1/responses', { model: 'm', input: words }],
+    ['embeddings', '/v1/embeddings', { model: 'm', input: words }],
+  ])('are not switched off by an engine that counts 0 tokens: %s', async (_, path, body) => {
+    const zeros = [
+      { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+      { prompt_tokens: 0 },
+      { input_tokens: 0, output_tokens: 0 },
+      { input_tokens: 0, cache_read_input_tokens: 0, cache_creation_input_tokens: 0, output_tokens: 0 },
+      { prompt_tokens: -5, completion_tokens: -5 },
+      { prompt_tokens: null, completion_tokens: '0' },
+    ];
+    for (const usage of zeros) {
+      for (const stream of path === '/v1/embeddings' ? [false] : [false, true]) {
+        const { ask } = await limited({ tokensPerMinute: 60 }, (response, request) => {
+          if (request.method !== 'POST') response.writeHead(404).end();
+          else if (stream) {
+            const choices = [{ index: 0, delta: { content: 'An answer.' }, text: 'An answer.' }];
+            startStream(response).end(`data: ${JSON.stringify({ choices, usage })}\n\ndata: [DONE]\n\n`);
+          } else {
+            response.writeHead(200, { 'content-type': 'application/json' });
+            response.end(JSON.stringify({ choices: [{ text: 'An answer.' }], usage }));
+          }
+        });
+        expect((await ask({ ...body, stream }, path)).status).toBe(200);
+        const [code, , retryAfter] = refusal(await ask({ ...body, stream }, path));
+        expect([JSON.stringify(usage), stream, code]).toEqual([JSON.stringify(usage), stream, 429]);
+        expect(Number(retryAfter)).toBeGreaterThan(100);
+      }
+    }
+  });
+
+  it('count an answer that the engine says had 0 tokens', async () => {
+    const answer = 'word '.repeat(400);
+    const { ask } = await limited({ tokensPerMinute: 60 }, (response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      const usage = { prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 };
+      response.end(JSON.stringify({ choices: [{ message: { role: 'assistant', content: answer } }], usage }));
+    });
+    expect((await ask()).status).toBe(200);
+    expect(Number(refusal(await ask())[2])).toBeGreaterThan(200);
+  });
+
   it('are requests at once, given back when an answer is over or its client left', async () => {
     const answers: (() => void)[] = [];
     const { engine, gateway, ask } = await limited({ maxConcurrent: 2 }, (response, request) => {

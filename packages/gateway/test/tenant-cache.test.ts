@@ -54,13 +54,13 @@ class NaiveCache {
     const entry = { tenant, key, value, bytes, usedAt: 0 };
     this.held.push(entry);
     this.use(entry);
-    this.shrink();
+    this.shrink(tenant);
   }
 
   resize(tenant: string, key: string, bytes: number): void {
     const entry = this.find(tenant, key);
     if (entry !== undefined) entry.bytes = bytes;
-    this.shrink();
+    this.shrink(tenant);
   }
 
   take(tenant: string, key: string): number | undefined {
@@ -69,17 +69,22 @@ class NaiveCache {
     return entry?.value;
   }
 
+  loser(grown: string): string {
+    if (grown.startsWith('anonymous') && this.bytesOf(grown) > this.maxBytes / 8) return grown;
+    const byUse = (a: string, b: string) => this.usedAt.get(a)! - this.usedAt.get(b)!;
+    const [idle] = this.tenants.filter((tenant) => tenant.startsWith('anonymous')).sort(byUse);
+    return idle ?? this.tenants.sort((a, b) => this.bytesOf(b) - this.bytesOf(a) || byUse(a, b))[0]!;
+  }
+
   use(entry: Held): void {
     entry.usedAt = ++this.uses;
     this.usedAt.set(entry.tenant, entry.usedAt);
   }
 
-  shrink(): void {
+  shrink(grown: string): void {
     while (this.bytes > this.maxBytes) {
-      const [largest] = this.tenants.sort(
-        (a, b) => this.bytesOf(b) - this.bytesOf(a) || this.usedAt.get(a)! - this.usedAt.get(b)!,
-      );
-      const [oldest] = this.held.filter(({ tenant }) => tenant === largest).sort((a, b) => a.usedAt - b.usedAt);
+      const loser = this.loser(grown);
+      const [oldest] = this.held.filter(({ tenant }) => tenant === loser).sort((a, b) => a.usedAt - b.usedAt);
       this.held = this.held.filter((entry) => entry !== oldest);
     }
   }
@@ -87,7 +92,7 @@ class NaiveCache {
 
 const step = fc.record({
   kind: fc.constantFrom('set', 'set', 'set', 'get', 'resize', 'take'),
-  tenant: fc.constantFrom('a', 'b', 'c', 'd', 'e'),
+  tenant: fc.constantFrom('a', 'b', 'c', 'd', 'anonymous', 'anonymous:1', 'anonymous:2'),
   key: fc.constantFrom('1', '2', '3', '4', '5', '6'),
   bytes: fc.nat(1_500),
 });
@@ -127,6 +132,25 @@ describe('TenantCache', () => {
       }),
       { seed: 31, numRuns: 100 },
     );
+  });
+
+  it('never takes from an authenticated tenant for anonymous ones, nor from one in use for any number of them', () => {
+    const cache = new TenantCache<string>(10_000);
+    cache.set('authenticated', 'key', 'kept', 5_000);
+    cache.set('anonymous:in use', 'key', 'kept', 1_000);
+    cache.set('anonymous:idle', 'key', 'lost', 1_000);
+    for (let made = 0; made < 1_000; made++) {
+      cache.set(`anonymous:${made}`, 'key', 'flood', 10);
+      expect(cache.get('anonymous:in use', 'key')).toBe('kept');
+    }
+    expect(cache.get('authenticated', 'key')).toBe('kept');
+    expect(cache.get('anonymous:idle', 'key')).toBeUndefined();
+    // An anonymous tenant that holds much makes room by its own.
+    for (let made = 0; made < 1_000; made++) cache.set('anonymous', `${made}`, 'flood', 100);
+    expect(cache.get('authenticated', 'key')).toBe('kept');
+    expect(cache.get('anonymous:in use', 'key')).toBe('kept');
+    expect(cache.set('anonymous:large', 'key', 'none', 9_000)).toBe(false);
+    expect(cache.get('authenticated', 'key')).toBe('kept');
   });
 
   it('keeps a digest of a long key', () => {

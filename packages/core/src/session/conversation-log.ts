@@ -1,6 +1,7 @@
 import type { ConversationName, TurnLookup } from './recall.js';
 import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
 import { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
+import { isAnonymousTenant } from './tenant.js';
 
 /** Bounds of what is remembered of conversations. */
 export interface ConversationLogOptions {
@@ -24,6 +25,10 @@ const USER_BYTES = 512;
 const TENANT_BYTES = 1_024;
 /** One conversation holds at most this part of the log. A longer one is forgotten. */
 const LARGEST_PART = 1 / 4;
+/** An anonymous tenant that holds more than this part of a full log makes room by its own conversations. */
+const LARGEST_ANONYMOUS_PART = 1 / 8;
+/** Anonymous tenants that came once give way to those that came back only where they hold more than this part. */
+const NEWCOMERS_PART = 1 / 4;
 
 /** One conversation: the turns that were sent, by the link of the hash chain at which each ended. */
 interface Conversation {
@@ -43,15 +48,20 @@ interface UserShare {
 interface TenantShare {
   readonly users: Map<string, UserShare>;
   readonly bySize: SizeClasses;
+  /** Of an anonymous tenant: its conversations in order of use. */
+  readonly byUse: Set<Conversation> | undefined;
+  /** Whether it is anonymous and has sent one turn only. */
+  isNewcomer: boolean;
   bytes: number;
 }
 
 /**
  * Remembers what was sent in named conversations, so that later turns send the same bytes again. Conversations belong
  * to a tenant and an end user. Bounded in bytes and in age; a conversation is forgotten as a whole, so none ever lacks
- * only some of its documents. When the log is full, the conversation goes that the largest user of the largest tenant
- * has not used for the longest time: nobody can push out the conversations of somebody who holds less. `now` is the
- * caller's clock, in milliseconds. All operations are O(1) amortised unless they say otherwise.
+ * only some of its documents. When the log is full, anonymous tenants (`isAnonymousTenant`) make room first, see
+ * `#anonymousVictim`. Then the conversation goes that the largest user of the largest tenant has not used for the
+ * longest time. `now` is the caller's clock, in milliseconds. All operations are O(1) amortised unless they say
+ * otherwise.
  */
 export class ConversationLog {
   readonly #limits: Required<ConversationLogOptions>;
@@ -59,6 +69,11 @@ export class ConversationLog {
   readonly #bySize = new SizeClasses();
   /** All conversations in order of use, to forget the old ones. */
   readonly #byAge = new Set<Conversation>();
+  /** Conversations of anonymous tenants in order of use: of those that sent one turn, and of those that came back. */
+  readonly #newcomers = new Set<Conversation>();
+  readonly #returned = new Set<Conversation>();
+  /** Bytes of tenants that are newcomers. */
+  #newcomerBytes = 0;
   /** When a conversation was used last; and whether all stand in that order, which restored ones may not. */
   #latestAt = Number.NEGATIVE_INFINITY;
   #isSorted = true;
@@ -94,6 +109,7 @@ export class ConversationLog {
   /** A turn goes to the engine. One that was sent before becomes the latest of its renderings. */
   sent(name: ConversationName, turn: SentTurn, now: number): void {
     this.expire(now);
+    this.#comesBack(name.tenant);
     const conversation = this.#open(name, now);
     const turns = turnsOf(conversation, turn.link);
     const known = turns.findIndex(({ id }) => id === turn.id);
@@ -147,6 +163,8 @@ export class ConversationLog {
     const before = this.#find(name);
     const isNewer = before === undefined || before.usedAt < usedAt;
     const conversation = before ?? this.#open(name, usedAt);
+    // A turn that is taken in was sent before.
+    this.#comesBack(tenant);
     if (isNewer) {
       this.#isSorted &&= usedAt >= this.#latestAt;
       this.#use(conversation, usedAt);
@@ -196,7 +214,9 @@ export class ConversationLog {
     const user = userKey(name);
     let share = this.#tenants.get(tenant);
     if (share === undefined) {
-      share = { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
+      const isNewcomer = isAnonymousTenant(tenant);
+      const byUse = isNewcomer ? new Set<Conversation>() : undefined;
+      share = { users: new Map(), bySize: new SizeClasses(), byUse, isNewcomer, bytes: 0 };
       this.#tenants.set(tenant, share);
       this.#resizeTenant(tenant, share, TENANT_BYTES);
     }
@@ -214,7 +234,28 @@ export class ConversationLog {
     this.#isSorted &&= now >= this.#latestAt;
     this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.add(conversation);
+    if (share.byUse !== undefined) this.#listed(conversation, share, share.byUse);
     return conversation;
+  }
+
+  /** The conversation of an anonymous tenant is new, or used now. */
+  #listed(conversation: Conversation, { isNewcomer }: TenantShare, byUse: Set<Conversation>): void {
+    for (const list of [byUse, isNewcomer ? this.#newcomers : this.#returned]) {
+      list.delete(conversation);
+      list.add(conversation);
+    }
+  }
+
+  /** A tenant sends another turn: if it was a newcomer, it is none any more. O(its conversations), once. */
+  #comesBack(tenant: string): void {
+    const share = this.#tenants.get(tenant);
+    if (share?.isNewcomer !== true) return;
+    share.isNewcomer = false;
+    this.#newcomerBytes -= share.bytes;
+    for (const conversation of share.byUse!) {
+      this.#newcomers.delete(conversation);
+      this.#returned.add(conversation);
+    }
   }
 
   #use(conversation: Conversation, now: number): void {
@@ -228,6 +269,7 @@ export class ConversationLog {
     const own = share.users.get(user)!;
     own.conversations.delete(session);
     own.conversations.set(session, conversation);
+    if (share.byUse !== undefined) this.#listed(conversation, share, share.byUse);
     // Of holders of one size, the one goes first that used nothing for the longest time.
     share.bySize.use(user, own.bytes);
     this.#bySize.use(tenant, share.bytes);
@@ -273,6 +315,7 @@ export class ConversationLog {
 
   #resizeTenant(tenant: string, share: TenantShare, bytes: number): void {
     share.bytes += bytes;
+    if (share.isNewcomer) this.#newcomerBytes += bytes;
     this.#bytes += bytes;
     this.#bySize.move(tenant, share.bytes - bytes, share.bytes);
   }
@@ -282,7 +325,27 @@ export class ConversationLog {
     const { maxBytes } = this.#limits;
     if (latest.bytes > LARGEST_PART * maxBytes) this.#drop(latest);
     if (this.#bytes > maxBytes) this.#sort();
-    while (this.#bytes > maxBytes) this.#drop(this.#victim(latest));
+    while (this.#bytes > maxBytes) this.#drop(this.#anonymousVictim(latest) ?? this.#victim(latest));
+  }
+
+  /**
+   * The conversation of an anonymous tenant that goes: the oldest of the tenant of `latest`, if that holds too much;
+   * else the oldest of newcomers, while these hold more than their part; else the oldest of tenants that came back.
+   * So a client that makes up thousands of tenants pushes out no conversation of a tenant that is in use. `undefined`
+   * where no tenant is anonymous.
+   */
+  #anonymousVictim(latest: Conversation): Conversation | undefined {
+    const { maxBytes } = this.#limits;
+    const share = this.#tenants.get(latest.name.tenant);
+    const holdsMuch = share !== undefined && share.bytes > LARGEST_ANONYMOUS_PART * maxBytes;
+    const own = holdsMuch ? oldestBut(share.byUse, latest) : undefined;
+    if (own !== undefined) return own;
+    const newcomer = oldestBut(this.#newcomers, latest);
+    const returned = oldestBut(this.#returned, latest);
+    const isCrowded = this.#newcomerBytes > NEWCOMERS_PART * maxBytes;
+    const other = isCrowded ? (newcomer ?? returned) : (returned ?? newcomer);
+    // One that is alone goes itself: it takes nothing from authenticated tenants.
+    return other ?? (share?.byUse === undefined ? undefined : latest);
   }
 
   /**
@@ -309,9 +372,12 @@ export class ConversationLog {
     for (const turns of turnsAt.values()) this.#turns -= turns.length;
     this.#resize(conversation, -bytes);
     this.#byAge.delete(conversation);
+    this.#newcomers.delete(conversation);
+    this.#returned.delete(conversation);
     const { tenant, session } = name;
     const user = userKey(name);
     const share = this.#tenants.get(tenant)!;
+    share.byUse?.delete(conversation);
     const own = share.users.get(user)!;
     own.conversations.delete(session);
     if (own.conversations.size > 0) return;
@@ -334,6 +400,11 @@ function userKey({ user }: ConversationName): string {
 
 const NO_TURNS: readonly never[] = [];
 const NOTHING: TurnLookup = () => NO_TURNS;
+
+function oldestBut(byUse: ReadonlySet<Conversation> | undefined, latest: Conversation): Conversation | undefined {
+  for (const conversation of byUse ?? []) if (conversation !== latest) return conversation;
+  return undefined;
+}
 
 function turnsOf({ turnsAt }: Conversation, link: string): SentTurn[] {
   let turns = turnsAt.get(link);

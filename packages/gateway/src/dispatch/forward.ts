@@ -103,16 +103,19 @@ function chargedKey({ method, exchange: { caller } }: FastifyRequest): ClientKey
   return method === 'POST' && caller.key?.tokensPerMinute !== undefined ? caller.key : undefined;
 }
 
-/** What the engine counted, or an estimate: nothing for what it refused or never saw. Cost of an estimate: O(body). */
+/**
+ * What the engine counted, or an estimate where it counted nothing: every prompt and every answer has at least one
+ * token, so a 0 is no count. Nothing for what it refused or never saw. Cost of an estimate: O(body).
+ */
 function usedTokens(
   { errorSource, tenant }: Exchange,
   body: Buffer | string | null,
   { status, sniffer }: RelayResult,
 ): number {
   if (status === undefined ? errorSource !== undefined : status >= 300) return 0;
-  const promptTokens = sniffer.usage?.promptTokens ?? estimateTokens(body?.toString() ?? '');
+  const promptTokens = sniffer.usage?.promptTokens || estimateTokens(body?.toString() ?? '');
   // Only prompts have an answer of tokens; what is passed through may be numbers, or a file.
-  return promptTokens + (sniffer.completionTokens ?? (tenant === undefined ? 0 : sniffer.estimatedTokens));
+  return promptTokens + (sniffer.completionTokens || (tenant === undefined ? 0 : sniffer.estimatedTokens));
 }
 
 /** A client's headers for an engine, with what every request to it carries from the gateway, and `overrides`. */

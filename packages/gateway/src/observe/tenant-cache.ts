@@ -1,15 +1,16 @@
 import { hash } from 'node:crypto';
-import { type RecencyLinks, RecencyList } from '@warmpath/core';
+import { isAnonymousTenant, type RecencyLinks, RecencyList } from '@warmpath/core';
 
-/** What is kept of one tenant. */
-interface Share<Value> {
+/** What is kept of one tenant. Only those of anonymous tenants are in a list. */
+interface Share<Value> extends RecencyLinks<Share<Value>> {
   readonly tenant: string;
   readonly entries: Map<string, Entry<Value>>;
   readonly byUse: RecencyList<Entry<Value>>;
+  readonly isAnonymous: boolean;
   bytes: number;
   /** The number of its last use. */
   usedAt: number;
-  /** Its place in the heap. */
+  /** Its place in the heap, if it is authenticated. */
   place: number;
 }
 
@@ -26,20 +27,25 @@ const LONG_KEY = 128;
 const ENTRY_BYTES = 160;
 /** Bytes of a tenant beside its entries: an object, two map slots, a map, and a digest as its name. */
 const SHARE_BYTES = 512;
+/** An anonymous tenant that holds more than this part of a full cache makes room by its own entries. */
+const LARGEST_ANONYMOUS_PART = 1 / 8;
 
 /**
  * The one bounded map of the gateway: what is remembered per tenant and key, within a budget of bytes for all together.
  * Beyond the budget the tenant that holds most loses its least recently used entry, of equals the tenant that was idle
- * longest. So no tenant, however much it sends, can push out what another one holds within its fair share (the budget
- * divided by tenants).
+ * longest: no tenant can push out what another one holds within its fair share (the budget divided by tenants).
+ * Anonymous tenants (`isAnonymousTenant`) can be made up, so these lose before all others, and among them the one that
+ * was idle longest: made-up tenants push out nothing of a tenant that is in use.
  *
  * Cost: O(log tenants) per use, where tenants are those with entries.
  */
 export class TenantCache<Value> {
   readonly #maxBytes: number;
   readonly #shares = new Map<string, Share<Value>>();
-  /** A binary heap: the share that loses next is the first. */
+  /** Authenticated tenants, as a binary heap: the share that loses next is the first. */
   readonly #heap: Share<Value>[] = [];
+  /** Anonymous tenants in order of use. */
+  readonly #anonymous = new RecencyList<Share<Value>>();
   #bytes = 0;
   #size = 0;
   #uses = 0;
@@ -94,7 +100,7 @@ export class TenantCache<Value> {
     this.#size++;
     this.#grow(share, bytes);
     this.#use(share);
-    this.#shrink();
+    this.#shrink(share);
     return share.entries.has(kept);
   }
 
@@ -108,7 +114,7 @@ export class TenantCache<Value> {
     if (growth === 0) return;
     entry.bytes = bytes;
     this.#grow(entry.share, growth);
-    this.#shrink();
+    this.#shrink(entry.share);
   }
 
   /** Takes a value out; `undefined` if there is none. */
@@ -131,8 +137,15 @@ export class TenantCache<Value> {
     if (share.entries.size === 0) this.#close(share);
   }
 
-  #shrink(): void {
-    while (this.#bytes > this.#maxBytes) this.#remove(this.#heap[0]!.byUse.oldest!);
+  /** Makes room, after this share has grown. */
+  #shrink(grown: Share<Value>): void {
+    while (this.#bytes > this.#maxBytes) this.#remove(this.#loser(grown).byUse.oldest!);
+  }
+
+  #loser(grown: Share<Value>): Share<Value> {
+    const holdsMuch = grown.entries.size > 0 && grown.bytes > LARGEST_ANONYMOUS_PART * this.#maxBytes;
+    if (grown.isAnonymous && holdsMuch) return grown;
+    return this.#anonymous.oldest ?? this.#heap[0]!;
   }
 
   #open(tenant: string): Share<Value> {
@@ -140,12 +153,16 @@ export class TenantCache<Value> {
       tenant,
       entries: new Map(),
       byUse: new RecencyList(),
+      isAnonymous: isAnonymousTenant(tenant),
       bytes: 0,
       usedAt: 0,
       place: this.#heap.length,
+      older: undefined,
+      newer: undefined,
     };
     this.#shares.set(tenant, share);
-    this.#heap.push(share);
+    if (share.isAnonymous) this.#anonymous.add(share);
+    else this.#heap.push(share);
     this.#grow(share, SHARE_BYTES);
     return share;
   }
@@ -153,6 +170,10 @@ export class TenantCache<Value> {
   #close(share: Share<Value>): void {
     this.#shares.delete(share.tenant);
     this.#bytes -= share.bytes;
+    if (share.isAnonymous) {
+      this.#anonymous.remove(share);
+      return;
+    }
     const last = this.#heap.pop()!;
     if (last === share) return;
     last.place = share.place;
@@ -162,13 +183,14 @@ export class TenantCache<Value> {
 
   #use(share: Share<Value>): void {
     share.usedAt = ++this.#uses;
-    this.#settle(share);
+    if (share.isAnonymous) this.#anonymous.use(share);
+    else this.#settle(share);
   }
 
   #grow(share: Share<Value>, bytes: number): void {
     share.bytes += bytes;
     this.#bytes += bytes;
-    this.#settle(share);
+    if (!share.isAnonymous) this.#settle(share);
   }
 
   /** Moves a share to its place in the heap. O(log tenants). */
