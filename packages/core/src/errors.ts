@@ -82,6 +82,12 @@ export const ERROR_TABLE = {
     message: 'The body has a media type that is not read here.',
     remedy: 'Send JSON in UTF-8 with the header `content-type: application/json`.',
   },
+  WARMPATH_CONTENT_ENCODING: {
+    status: 415,
+    type: 'invalid_request_error',
+    message: 'The body is encoded in a way that is not read here.',
+    remedy: 'Send the body as it is, or with one `content-encoding`: gzip, deflate or br.',
+  },
   WARMPATH_RATE_LIMITED: {
     status: 429,
     type: 'invalid_request_error',

@@ -1,6 +1,5 @@
-import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Call, isReadable, preparePrompt } from './arrange/prepare-prompt.js';
+import { type Call, preparePrompt } from './arrange/prepare-prompt.js';
 import { type Way as AnswerWay, answerInStages } from './collections/answer-in-stages.js';
 import { readRetrievalCall } from './collections/retrieve-documents.js';
 import { dispatchPrompt } from './dispatch/dispatch-prompt.js';
@@ -9,6 +8,7 @@ import { type TranslatedApi, translateRequest } from './engines/translate-reques
 import type { Gateway } from './gateway.js';
 import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
 import { chatApi } from './intake/apis/prompt-apis.js';
+import { BodyView } from './intake/body-view.js';
 import { whenReady } from './intake/event-loop-budget.js';
 import { bodyOf } from './intake/request-body.js';
 
@@ -21,7 +21,7 @@ import { bodyOf } from './intake/request-body.js';
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     received(gateway, request);
-    const call = callOf(request, reply, api);
+    const call = callOf(gateway, request, reply, api);
     const answered = answer(gateway, call, { serve: (call) => serve(gateway, call), isTranslated: false });
     answered?.catch((error: unknown) => refuseLate(reply, error));
   };
@@ -37,7 +37,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
     const go = (way: Way): void | Promise<void> => {
       if (reply.raw.destroyed) return;
       received(gateway, request);
-      const call = callOf(request, reply, api);
+      const call = callOf(gateway, request, reply, api);
       const isTranslated = way !== 'native';
       return answer(gateway, call, {
         serve: isTranslated
@@ -69,17 +69,16 @@ function refuseLate(reply: FastifyReply, error: unknown): void {
   if (!reply.sent) reply.send(error);
 }
 
-function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
+/** Error: `WARMPATH_INVALID_JSON` or `WARMPATH_BODY_TOO_COMPLEX` for a body that could not be given its salt. */
+function callOf(gateway: Gateway, request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
   const { tenant } = request.exchange.caller;
   request.exchange.tenant = tenant;
-  return { request, reply, tenant, route: api.name, api, body: bodyOf(request) };
+  const given = bodyOf(request);
+  const body = gateway.cacheSalts === undefined ? given : new BodyView(given).bytes;
+  return { request, reply, tenant, route: api.name, api, body };
 }
 
 function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call | Promise<Call> {
-  if (!isReadable(call.request)) {
-    const detail = 'A compressed body cannot be translated, and the engine speaks chat completions only.';
-    throw new WarmpathError('WARMPATH_NOT_TRANSLATABLE', { path: 'content-encoding', detail });
-  }
   const { exchange } = call.request;
   const steps = translateRequest({
     api,

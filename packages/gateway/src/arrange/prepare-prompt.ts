@@ -83,7 +83,6 @@ const NOTHING_ASKED: ReadRequest = { parsed: undefined, asked: undefined, prompt
  * @throws WarmpathError bad input, with a path; a conversation that is forgotten. A defect forwards the original.
  */
 export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Promise<PreparedPrompt> {
-  if (!isReadable(call.request)) return { kind: 'plain', body: call.body };
   const { exchange } = call.request;
   const isUnwanted = () => call.reply.raw.destroyed;
   try {
@@ -130,15 +129,8 @@ function* readSteps(gateway: Gateway, { api, body, tenant }: Call, parsed: Parse
   return { parsed, asked, prompt };
 }
 
-/** A compressed body is the engine's to read. */
-export function isReadable({ headers }: FastifyRequest): boolean {
-  const encoding = headers['content-encoding'];
-  return encoding === undefined || encoding === 'identity';
-}
-
 /** The model of a body that nobody has read; empty for one that cannot be read. O(body). */
-export function modelIn({ request, body }: Pick<Call, 'request' | 'body'>): string {
-  if (!isReadable(request)) return '';
+export function modelIn({ body }: Pick<Call, 'body'>): string {
   try {
     return modelOf(new BodyView(body));
   } catch {

@@ -1,6 +1,6 @@
 import { type SpeculationGate, WarmpathError } from '@warmpath/core';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
-import { type Call, isReadable } from '../arrange/prepare-prompt.js';
+import type { Call } from '../arrange/prepare-prompt.js';
 import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { hasMessages, type MessageApi } from '../intake/apis/prompt-api.js';
@@ -56,7 +56,7 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
   const { models } = collections.settings;
   const isNamed = Object.keys(models).length > 0;
   const { api } = call;
-  if (!hasMessages(api) || !isReadable(call.request) || (!isNamed && !call.body.includes(SIGN))) return call;
+  if (!hasMessages(api) || (!isNamed && !call.body.includes(SIGN))) return call;
   const body = readBody(call.body);
   if (body === undefined) return call;
   const name = modelOf(body);

@@ -1,7 +1,7 @@
 import { byteChain, WarmpathError } from '@warmpath/core';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
-import { type Call, isReadable, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
+import { type Call, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import { askText } from '../engines/engine-probe.js';
 import type { Indexer, IndexerAnswer, IndexerTurn, TokenisedPrompt } from '../engines/indexer/indexer.js';
@@ -89,8 +89,8 @@ function unnoted(call: Call): Call {
 }
 
 /** Whether a prompt can be asked about: an engine can say its tokens, and in no long time. */
-function isAskable({ request, api, body }: Call): boolean {
-  return (api.name === 'chat' || api.name === 'completions') && isReadable(request) && body.length <= MAX_BODY_BYTES;
+function isAskable({ api, body }: Call): boolean {
+  return (api.name === 'chat' || api.name === 'completions') && body.length <= MAX_BODY_BYTES;
 }
 
 function believedBest(engines: readonly Engine[], question: RouteQuestion | undefined): Engine {

@@ -11,7 +11,7 @@ import { type EngineFailure, refuse } from '../answer/relay.js';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { openDocuments } from '../arrange/found/serve-recognised.js';
-import { type Call, isReadable, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
+import { type Call, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -236,8 +236,8 @@ function deadlineOf({ request: { headers, exchange } }: Call): number | undefine
 }
 
 /** The request's own `priority` as the engine reads it, the higher the sooner; 0 where it has none, or the engine. */
-function urgencyOf({ request, body }: Call, { dialect: { priority: direction } }: Engine): number {
-  if (direction === undefined || !isReadable(request) || !PRIORITY_SIGN.isIn(body)) return 0;
+function urgencyOf({ body }: Call, { dialect: { priority: direction } }: Engine): number {
+  if (direction === undefined || !PRIORITY_SIGN.isIn(body)) return 0;
   try {
     const priority = new BodyView(body).parse('priority');
     if (!Number.isSafeInteger(priority)) return 0;

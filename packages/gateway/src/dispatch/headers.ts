@@ -19,8 +19,8 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** The HTTP client writes these itself, from the URL and the body. */
-const WRITTEN_ANEW = new Set(['host', 'content-length', 'expect']);
+/** The HTTP client writes these itself, from the URL and the body, which is decoded. */
+const WRITTEN_ANEW = new Set(['host', 'content-length', 'content-encoding', 'expect']);
 
 /** The header by which a client names its conversation; the engine has no use for it. */
 export const SESSION_HEADER = 'x-warmpath-session';

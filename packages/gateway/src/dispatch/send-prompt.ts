@@ -1,7 +1,7 @@
 import type { EngineFailure, RelayResult } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
-import { type Call, isReadable, modelIn } from '../arrange/prepare-prompt.js';
+import { type Call, modelIn } from '../arrange/prepare-prompt.js';
 import { SourcedAnswer } from '../collections/sourced-answer.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
@@ -52,9 +52,7 @@ export function sendPrompt(
   const prompt = withoutReadTexts(engine, arranged);
   const isRead = prompt.state !== undefined || readsAnswer(prompt) || listener.isAwaited;
   observeDispatch(gateway, prompt, arranged.keepFound);
-  const body = isReadable(call.request)
-    ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
-    : prompt.body;
+  const body = gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body;
   forward(gateway, engine, call, body, {
     path: call.translation && chatApi.path,
     body: wayBack(call, prompt),
@@ -145,7 +143,7 @@ function readsAnswer({ turn }: ArrangedPrompt): boolean {
  * wait for it.
  */
 function comparePrefix(gateway: Gateway, { request, api, tenant }: Call, body: Buffer): void {
-  if (gateway.config.explain.prompts === 'off' || !isReadable(request)) return;
+  if (gateway.config.explain.prompts === 'off') return;
   const { exchange } = request;
   guard(gateway, () => {
     exchange.prefix = gateway.requests.compare(tenant, exchange.requestId, { body: body.toString(), api });

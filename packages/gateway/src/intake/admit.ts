@@ -4,6 +4,7 @@ import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { type Caller, OPERATOR } from './authenticate.js';
 import { checkHost, checkOrigin } from './browser-requests.js';
+import { checkCodings } from './content-coding.js';
 import { checkMediaType } from './media-type.js';
 
 /** Open to all: load balancers have no key, and the page of the dashboard holds nothing until it has one. */
@@ -38,7 +39,9 @@ export function admit(
     return;
   }
   if (!isDashboard && gateway.cors.answer(request, reply)) return;
-  const unread = route === undefined ? undefined : checkMediaType(request.headers, config.mediaTypes);
+  const unread =
+    checkCodings(request.headers) ??
+    (route === undefined ? undefined : checkMediaType(request.headers, config.mediaTypes));
   if (unread !== undefined) {
     done(unread);
     return;

@@ -167,9 +167,14 @@ const CLOSE_BRACKET = 0x5d;
 function isObjectText(body: Buffer): boolean {
   let first = 0;
   let last = body.length - 1;
-  while (first < body.length && body[first]! <= 0x20) first++;
-  while (last > first && body[last]! <= 0x20) last--;
+  while (first < body.length && isSpace(body[first]!)) first++;
+  while (last > first && isSpace(body[last]!)) last--;
   return last > first && body[first] === OPEN_BRACE && body[last] === CLOSE_BRACE;
+}
+
+/** White space of JSON. A zero byte is none: it is how UTF-16 begins or ends. */
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
 function documentsOf(body: BodyView): ByteSpan | undefined {

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
+import { type BodySource, bodySource } from './content-coding.js';
 
 /** A tenant on its own may fill all of the memory for bodies but this part, so that another one finds room at once. */
 const NEWCOMERS_PART = 1 / 8;
@@ -90,11 +91,11 @@ export class RequestBodies {
   }
 
   /**
-   * Receives a body: the chunk itself where it comes as one, else one buffer of its length; one that does not say its
-   * length into a buffer that doubles. After an error nothing more is read, and the connection is to be closed.
+   * Receives a body, decoded: the chunk itself where it comes as one, else one buffer of its length; one that does not
+   * say its length into a buffer that doubles. After an error nothing more is read, and the connection is to be closed.
    *
    * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`;
-   * `WARMPATH_CLIENT_CLOSED`.
+   * `WARMPATH_CLIENT_CLOSED`; `WARMPATH_INVALID_REQUEST` for a body that cannot be decoded.
    */
   receive(request: IncomingMessage, tenant: string, done: BodyListener): void {
     const over: BodyListener = (error, body) => {
@@ -118,7 +119,7 @@ export class RequestBodies {
 
 /** One body on its way, and then received. */
 class BodyReader implements ReceivedBody {
-  readonly #request: IncomingMessage;
+  readonly #source: BodySource;
   readonly #tenant: string;
   readonly #options: RequestBodiesOptions;
   readonly #done: BodyListener;
@@ -131,7 +132,9 @@ class BodyReader implements ReceivedBody {
   #isOver = false;
 
   constructor(request: IncomingMessage, tenant: string, options: RequestBodiesOptions, done: BodyListener) {
-    this.#request = request;
+    this.#source = bodySource(request, (error) => {
+      if (!this.#isOver) this.#fail(error);
+    });
     this.#tenant = tenant;
     this.#options = options;
     this.#done = done;
@@ -149,19 +152,18 @@ class BodyReader implements ReceivedBody {
 
   /** False for a body that is refused at once. */
   start(): boolean {
-    const request = this.#request;
-    const given = request.headers['content-length'];
+    const { stream, length, sentLength = 0 } = this.#source;
     try {
-      if (given !== undefined) this.#reserve(Number(given));
+      if (sentLength > this.#options.limitBytes) throw tooLarge(this.#options.limitBytes);
+      if (length !== undefined) this.#reserve(length);
     } catch (error) {
+      this.#isOver = true;
+      this.#source.stop();
       this.#done(error as WarmpathError);
       return false;
     }
-    request.on('error', () => {
-      if (!this.#isOver) this.#fail(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
-    });
-    request.on('end', () => this.#end());
-    request.on('data', (chunk: Buffer) => this.#data(chunk));
+    stream.on('end', () => this.#end());
+    stream.on('data', (chunk: Buffer) => this.#data(chunk));
     return true;
   }
 
@@ -217,7 +219,7 @@ class BodyReader implements ReceivedBody {
   #fail(error: WarmpathError): void {
     this.#isOver = true;
     // Read no further: the connection is closed behind the answer.
-    this.#request.pause();
+    this.#source.stop();
     this.release();
     this.#done(error);
   }

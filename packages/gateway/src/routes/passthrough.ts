@@ -83,7 +83,7 @@ function engineFor({ engines }: Gateway, request: FastifyRequest, body: Buffer |
   const { only } = engines;
   if (only !== undefined) return only;
   const named = /^\/v1\/models\/([^?]+)/.exec(request.raw.url!)?.[1];
-  return engines.first(() => (named !== undefined ? decoded(named) : body === null ? '' : modelIn({ request, body })));
+  return engines.first(() => (named !== undefined ? decoded(named) : body === null ? '' : modelIn({ body })));
 }
 
 function decoded(name: string): string {

@@ -28,7 +28,7 @@ export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
     if (way === 'native') {
       forward(
         gateway,
-        gateway.engines.first(() => modelIn({ request, body })),
+        gateway.engines.first(() => modelIn({ body })),
         { request, reply },
         body,
       );
