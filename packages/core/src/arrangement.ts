@@ -1,4 +1,4 @@
-import type { Document, DocumentInput, DocumentReference } from './document.js';
+import type { Document, DocumentReference } from './document.js';
 import type { ErrorCode, Warning } from './errors.js';
 import type { CutShort, OrderingPolicy, PolicyName } from './ordering/policy.js';
 import type { PrewarmPath } from './ordering/prewarm.js';
@@ -65,7 +65,7 @@ export interface OrderHint {
 }
 
 /** Why the arrangement is what it is. Data, not text. */
-export interface ArrangementTrace {
+interface ArrangementTrace {
   /** The policy's name. */
   readonly policy: string;
   readonly residency: ResidencyState;
@@ -104,16 +104,6 @@ export interface Arrangement {
    */
   readonly predictedCachedTokens: number;
   readonly trace: ArrangementTrace;
-}
-
-/** The switches of an order as they come from outside, unchecked (the gateway's `warmpath` field, the CLI's JSON). */
-export interface RawArrangeRequest {
-  readonly documents: readonly DocumentInput[];
-  readonly policy?: string;
-  readonly maxShift?: number;
-  readonly shiftPrice?: number;
-  readonly pin?: readonly string[];
-  readonly hints?: boolean;
 }
 
 /**

@@ -45,7 +45,7 @@ export interface PrepareDocumentsOptions {
  * in. A document that is recalled is neither read, nor fingerprinted, nor counted again. One memo serves one template
  * and one token counter, and its owner bounds it.
  */
-export interface DocumentMemo {
+interface DocumentMemo {
   /** What was remembered for the document that came in exactly the bytes of this position. */
   recall(position: number): Document | undefined;
   /** Offers the document of this position: no other document of the request had a say in its id or label. */

@@ -2,16 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldHeapBytes } from '../../../test/held-bytes.js';
 import { runs } from '../../../test/runs.js';
-import {
-  arrange,
-  createPolicy,
-  observe,
-  type PlacementRule,
-  type Preamble,
-  prepareDocuments,
-  ServedHistory,
-} from '../src/index.js';
+import { arrange, createPolicy, observe, type Preamble, prepareDocuments, ServedHistory } from '../src/index.js';
 import { ConstraintRule } from '../src/ordering/placement.js';
+import type { PlacementRule } from '../src/tree/view.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, serve, tokensOf } from './served.js';
 

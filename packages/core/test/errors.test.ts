@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { ERROR_TABLE, type ErrorCode, type ErrorEntry, WarmpathError } from '../src/index.js';
+import type { ErrorEntry } from '../src/errors.js';
+import { ERROR_TABLE, type ErrorCode, WarmpathError } from '../src/index.js';
 
 const rows = Object.entries(ERROR_TABLE) as [ErrorCode, ErrorEntry][];
 

@@ -1,5 +1,6 @@
-import type { PathUse, ReplacementPolicy, Tier } from '../src/index.js';
+import type { ReplacementPolicy, Tier } from '../src/index.js';
 import { USE_HALF_LIFE } from '../src/replacement/policy.js';
+import type { PathUse } from '../src/replacement/replacement.js';
 
 interface Held {
   priority: number;

@@ -11,9 +11,9 @@ import {
   PromptSlots,
   type ResidencyView,
   ServedHistory,
-  type SlotUse,
   type TreeNode,
 } from '../src/index.js';
+import type { SlotUse } from '../src/residency/prompt-slots.js';
 import { bestPath, OPERATIONS_A_LOOK_UP } from '../src/tree/best-path.js';
 import { KnowledgeTree } from '../src/tree/knowledge-tree.js';
 import { constraints, order, servedOrders } from './arbitraries.js';

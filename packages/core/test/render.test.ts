@@ -6,7 +6,6 @@ import {
   canonicalJson,
   chatPreamble,
   completionPreamble,
-  documentName,
   estimateTokens,
   hintTokens,
   LAYOUT_NAMES,
@@ -20,6 +19,7 @@ import {
   TEMPLATE_NAMES,
 } from '../src/index.js';
 import { movedChains } from '../src/render/hints.js';
+import { documentName } from '../src/render/template.js';
 import { anyText } from './arbitraries.js';
 import { historyOf } from './served.js';
 

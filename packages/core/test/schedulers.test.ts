@@ -2,7 +2,8 @@ import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/runs.js';
-import { CacheAwareScheduler, type CacheAwareSchedulerOptions, FifoScheduler } from '../src/index.js';
+import { CacheAwareScheduler, FifoScheduler } from '../src/index.js';
+import type { CacheAwareSchedulerOptions } from '../src/schedule/cache-aware.js';
 import { play, schedulerCases, stepsArbitrary, type Waiting } from './conformance/scheduler.cases.js';
 
 type Options = Omit<CacheAwareSchedulerOptions<Waiting>, 'lookup'>;

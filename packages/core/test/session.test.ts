@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import './seed.js';
 import { describe, expect, it } from 'vitest';
+import { contentHash } from '../src/document.js';
 import {
   answerHash,
   arrange,
   byteChain,
   type ChatMessage,
-  contentHash,
   MAX_ANSWERS,
   MAX_RENDERINGS,
   messageChain,

@@ -2,7 +2,7 @@ import { Fingerprint } from '../fingerprint.js';
 import { canonicalJson } from '../render/layout.js';
 
 /** What a part of a prompt is, in the order in which chat templates write them. */
-export type PieceKind = 'model' | 'tools' | 'field' | 'system' | 'user' | 'tool' | 'assistant';
+type PieceKind = 'model' | 'tools' | 'field' | 'system' | 'user' | 'tool' | 'assistant';
 
 /** A part of a prompt: a text of a message, or a member of the request that is written before the messages. */
 export interface PromptPiece {

@@ -27,7 +27,7 @@ export interface PlanOptions {
 }
 
 /** One context of a plan. */
-export interface PlanStep {
+interface PlanStep {
   /** Which context of the batch this is. */
   readonly index: number;
   /** Its documents in prompt order. */

@@ -10,7 +10,7 @@ export const USE_HALF_LIFE = 500;
 export type Tier = 'device' | 'host' | 'disk';
 
 /** What is known of a node at a request that uses it. */
-export interface NodeUse {
+interface NodeUse {
   /** Number of the request. */
   readonly request: number;
   /** Requests that used the node, this one included: those of the window, or since it came in (`remembersEvicted`). */

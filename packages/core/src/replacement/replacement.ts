@@ -4,7 +4,7 @@ import type { ReplacementPolicy, Tier } from './policy.js';
 import { UseStatistics } from './use-statistics.js';
 
 /** Requests whose uses count for frequencies, unless said otherwise. */
-export const DEFAULT_USE_WINDOW = 4_096;
+const DEFAULT_USE_WINDOW = 4_096;
 
 export interface ReplacementOptions {
   readonly policy: ReplacementPolicy;

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../../test/runs.js';
-import { type DocumentSpan, type PromptText, recognise } from '../../src/index.js';
+import { type PromptText, recognise } from '../../src/index.js';
+import type { DocumentSpan } from '../../src/recognise/block.js';
 import { Region } from '../../src/recognise/format.js';
 import { lineOpenings } from '../../src/recognise/line-openings.js';
 import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';
