@@ -107,7 +107,7 @@ it('a prompt holds the documents that its own user brought in its conversation, 
             const body = JSON.stringify(bodyOf(next, turns));
             for (const own of markersIn(body)) talk.brought.add(own);
             engine.received.length = 0;
-            const headers = tenant === undefined ? {} : { authorization: `Bearer ${tenant}` };
+            const headers: Record<string, string> = tenant === undefined ? {} : { authorization: `Bearer ${tenant}` };
             const reply = await send(gateway.url + PATHS[api], body, { headers });
             expect(reply.status, `${key} ${reply.text}`).toBe(200);
             const sent = markersIn(engine.received.filter(({ path }) => path !== '/v1/models').at(-1)!.body);
