@@ -82,6 +82,13 @@ export const ERROR_TABLE = {
     message: 'The body has a media type that is not read here.',
     remedy: 'Send JSON in UTF-8 with the header `content-type: application/json`.',
   },
+  WARMPATH_PATH_CLOSED: {
+    status: 403,
+    type: 'invalid_request_error',
+    message:
+      'This path is closed: tenants share one account at the engine, and what it keeps there could be read by all.',
+    remedy: 'The operator can open it: list the path in `passthrough` of the configuration.',
+  },
   WARMPATH_CONTENT_ENCODING: {
     status: 415,
     type: 'invalid_request_error',

@@ -9,6 +9,7 @@ import type { Gateway } from './gateway.js';
 import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
 import { chatApi } from './intake/apis/prompt-apis.js';
 import { BodyView } from './intake/body-view.js';
+import { checkStoredState } from './intake/engine-paths.js';
 import { whenReady } from './intake/event-loop-budget.js';
 import { bodyOf } from './intake/request-body.js';
 
@@ -74,6 +75,7 @@ function callOf(gateway: Gateway, request: FastifyRequest, reply: FastifyReply, 
   const { tenant } = request.exchange.caller;
   request.exchange.tenant = tenant;
   const given = bodyOf(request);
+  checkStoredState(gateway.config, given);
   const body = gateway.cacheSalts === undefined ? given : new BodyView(given).bytes;
   return { request, reply, tenant, route: api.name, api, body };
 }

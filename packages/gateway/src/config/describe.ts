@@ -54,6 +54,7 @@ const AT_ONCE: readonly string[] = [
   'collections.maxBytes',
   'collections.models',
   'log',
+  'passthrough',
 ];
 
 /** Whether a new value of that key, or of a key below it, counts at once. */

@@ -377,6 +377,13 @@ export const gatewayConfigSchema = z
       .max(MAX_ENGINES)
       .optional()
       .describe('Several engines, in place of `upstream.url`.'),
+    passthrough: z
+      .array(z.string().regex(/^\/v1\/[a-z0-9._/-]+$/, { error: 'must be a path such as `/v1/files`, in lower case' }))
+      .max(256)
+      .default([])
+      .describe(
+        "Paths of the engine, each with all below it, that are passed through although tenants share the engine's account: what one tenant leaves there, such as files, the others can read and delete. Without it, only endpoints that keep nothing pass.",
+      ),
     health: health.prefault({}).describe('When one of several engines gets no requests.'),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('What is remembered of conversations.'),

@@ -6,6 +6,7 @@ import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
+import { checkEnginePath } from '../intake/engine-paths.js';
 
 /**
  * A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients.
@@ -53,11 +54,13 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
     const path = request.raw.url!.split('?', 1)[0]!;
     if (DOT_SEGMENT.test(path)) throw new WarmpathError('WARMPATH_NOT_FOUND');
     const plain = normalised(path);
+    if (DOT_SEGMENT.test(plain)) throw new WarmpathError('WARMPATH_NOT_FOUND');
     if (OPERATOR_PATHS.test(plain)) {
       throw new WarmpathError('WARMPATH_NOT_FOUND', {
         detail: "This path is for the engine's operator, who asks the engine itself.",
       });
     }
+    checkEnginePath(gateway.config, request.method, plain);
     request.exchange.bodyAt = gateway.now();
     const body = (request.body as Buffer | undefined) ?? null;
     forward(gateway, engineFor(gateway, request, body), { request, reply }, body);

@@ -1,0 +1,60 @@
+import { WarmpathError } from '@warmpath/core';
+import type { GatewayConfig } from '../config/schema.js';
+import { identifiesTenants, isLoopback } from '../config/schema-server.js';
+import { BodyView } from './body-view.js';
+
+/** What an engine answers without keeping anything of it, so that one tenant never meets what another has left. */
+const STATELESS = {
+  GET: /^\/v1\/models(?:\/|$)/,
+  POST: /^\/v1\/(?:embeddings|rerank|reranking|score|similarity|classify|pooling|moderations|tokenize|detokenize|audio\/(?:transcriptions|translations|speech)|images\/(?:generations|edits|variations))\/?$/,
+} as const;
+
+/** Fields of a prompt that refer to what the engine keeps, and the path under which it is kept. */
+const STORED = [
+  ['previous_response_id', '/v1/responses/'],
+  ['conversation', '/v1/conversations/'],
+  ['container', '/v1/containers/'],
+  ['prompt', '/v1/prompts/'],
+  ['background', '/v1/responses/'],
+] as const;
+
+/**
+ * Whether tenants share one account at the engine: they send the gateway's key, or none. Where the client's own key
+ * goes to the engine, the engine keeps clients apart.
+ */
+function isShared({ server, upstream, engines = [] }: GatewayConfig): boolean {
+  if (identifiesTenants(server)) return true;
+  const hasKey = upstream.apiKey !== undefined || engines.some(({ apiKey }) => apiKey !== undefined);
+  return hasKey && !isLoopback(server.host);
+}
+
+/** `path`: normalised. Error: `WARMPATH_PATH_CLOSED`. */
+export function checkEnginePath(config: GatewayConfig, method: string, path: string): void {
+  if (!isShared(config) || !path.startsWith('/v1/') || isListed(config, path)) return;
+  const stateless = method === 'HEAD' ? STATELESS.GET : STATELESS[method as keyof typeof STATELESS];
+  if (stateless?.test(path) !== true) throw new WarmpathError('WARMPATH_PATH_CLOSED');
+}
+
+/**
+ * Refuses a prompt that continues or uses what the engine keeps: it may be another tenant's.
+ *
+ * @throws WarmpathError `WARMPATH_PATH_CLOSED`; those of reading the body.
+ */
+export function checkStoredState(config: GatewayConfig, bytes: Buffer): void {
+  if (!isShared(config)) return;
+  const body = new BodyView(bytes);
+  for (const [field, path] of STORED) {
+    for (const { key, valueStart, end } of body.members) {
+      if (key !== field || isListed(config, path)) continue;
+      const text = body.scan.text({ start: valueStart, end });
+      // The prompt of a completion is text or tokens; the one that is kept is an object.
+      if (text === 'null' || text === 'false' || (field === 'prompt' && !text.startsWith('{'))) continue;
+      const detail = `The engine keeps this for all tenants together, under ${path}.`;
+      throw new WarmpathError('WARMPATH_PATH_CLOSED', { path: field, detail });
+    }
+  }
+}
+
+function isListed({ passthrough }: GatewayConfig, path: string): boolean {
+  return passthrough.some((open) => path === open || path.startsWith(open.endsWith('/') ? open : `${open}/`));
+}
