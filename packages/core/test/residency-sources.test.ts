@@ -88,10 +88,7 @@ function tokensOf(key: string, count: number): number[] {
 }
 
 /** What the engine tells, and how it is heard. */
-type Report = 'nothing' | 'counts' | 'times' | 'events' | 'index';
-
-/** Milliseconds between two requests, where that matters: an index knows of the one before. */
-const PAUSE_MS = 20_000;
+type Report = 'nothing' | 'counts' | 'times' | 'events';
 
 /** Milliseconds before and for each token that is computed. */
 const [BASE_MS, TOKEN_MS] = [4, 0.1];
@@ -118,11 +115,9 @@ class BlockSource implements SourceTwin {
   }
 
   serve(ids: readonly string[]): ServedOnce {
-    const now = this.#report === 'index' ? PAUSE_MS * this.#number : 0;
-    if (this.#report === 'index') this.#askIndex(ids, now);
     const predicted = this.predict(ids);
     const arrangement = this.#arrange(ids);
-    observe({ kind: 'dispatched', arrangement, now }, this.history);
+    observe({ kind: 'dispatched', arrangement, now: 0 }, this.history);
     const texts = [...tokensOf('preamble', PREAMBLE.tokens)];
     const documentEnds = arrangement.documents.map(({ key, tokens }) => {
       for (const token of tokensOf(key, tokens)) texts.push(token);
@@ -130,7 +125,7 @@ class BlockSource implements SourceTwin {
     });
     const prompt = [...texts, ...tokensOf(`question ${++this.#number}`, QUESTION_TOKENS)];
     const cached = this.#engine.serve(prompt);
-    observe({ kind: 'completed', arrangement, now, ...this.#told(prompt.length, cached) }, this.history);
+    observe({ kind: 'completed', arrangement, now: 0, ...this.#told(prompt.length, cached) }, this.history);
     if (this.#events !== undefined) {
       const learned = { tokens: prompt, preambleEnd: PREAMBLE.tokens, documentEnds };
       this.#hear();
@@ -157,20 +152,6 @@ class BlockSource implements SourceTwin {
 
   #arrange(ids: readonly string[]) {
     return arrange({ documents: documentsOf(ids), preamble: PREAMBLE, policy: 'retrieval' }, this.history, 0);
-  }
-
-  /** What an index that follows the engine says of a prompt before it is sent. */
-  #askIndex(ids: readonly string[], now: number): void {
-    const documents = documentsOf(ids);
-    const prompt = tokensOf('preamble', PREAMBLE.tokens);
-    const documentEnds = documents.map(({ key, tokens }) => {
-      for (const token of tokensOf(key, tokens)) prompt.push(token);
-      return prompt.length;
-    });
-    const heldTokens = this.#engine.held(prompt);
-    const missingFrom = heldTokens + BLOCK_TOKENS;
-    const found = { preambleEnd: PREAMBLE.tokens, documentEnds, heldTokens, missingFrom };
-    this.history.indexed({ documents, preamble: PREAMBLE }, found, now);
   }
 
   #told(promptTokens: number, cachedTokens: number) {
@@ -243,7 +224,6 @@ function spansOf({ documents }: ServedRequest) {
 residencySourceCases('history', (tokens) => new BlockSource(tokens, 'nothing'), { meanErrorUnderPressure: 200 });
 residencySourceCases('watermark', (tokens) => new BlockSource(tokens, 'counts'), { meanErrorUnderPressure: 120 });
 residencySourceCases('times', (tokens) => new BlockSource(tokens, 'times'), { meanErrorUnderPressure: 150 });
-residencySourceCases('index', (tokens) => new BlockSource(tokens, 'index'), { meanErrorUnderPressure: BLOCK_TOKENS });
 residencySourceCases('modelled', (tokens) => new SlotSource(tokens), { meanErrorUnderPressure: 100 });
 residencySourceCases('exact', (tokens) => new BlockSource(tokens, 'events'), {
   within: BLOCK_TOKENS,

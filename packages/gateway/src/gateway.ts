@@ -7,7 +7,6 @@ import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { Engines } from './engines/engines.js';
-import type { Indexer } from './engines/indexer/indexer.js';
 import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
@@ -48,8 +47,6 @@ export interface Gateway {
   readonly histories: ServedHistories;
   /** Which engines got bodies that begin alike. */
   readonly sentPrefixes: SentPrefixes;
-  /** Only where one is configured. */
-  readonly indexer: Indexer | undefined;
   /** Spreads the work on requests over turns of the event loop. */
   readonly eventLoopBudget: EventLoopBudget;
   readonly documents: InsertedDocuments;

@@ -16,7 +16,6 @@ import { type Engine, logChange } from './engines/engine.js';
 import { logReport } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { Engines } from './engines/engines.js';
-import { Indexer } from './engines/indexer/indexer.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
 import { Authenticator } from './intake/authenticate.js';
@@ -129,7 +128,6 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     await gateway.conversations.store.close();
     await gateway.collections?.close();
     await gateway.engines.close();
-    await gateway.indexer?.close();
     throw error;
   }
   watchEngines(gateway, parts.onEngine);
@@ -206,7 +204,6 @@ async function assemble(
     sessionTurns: () => sessions.turns,
     sessionStoreUp: () => sessions.isUp,
     peers: () => gateway?.peers?.counts,
-    indexer: () => indexer?.counts,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     warmPrefixes: () => prefixes.size,
@@ -228,15 +225,10 @@ async function assemble(
       arrangements: () => arrangements.bytes,
       requests: () => requests.bytes,
       prefixes: () => prefixes.bytes,
-      beginnings: () => sentPrefixes.bytes + (indexer?.bytes ?? 0),
+      beginnings: () => sentPrefixes.bytes,
     },
   });
-  // What an index is asked about takes half of what is known of beginnings otherwise.
-  const beginnings = Math.floor(bytesOf('beginnings') / (config.residency.indexer === undefined ? 1 : 2));
-  const sentPrefixes = new SentPrefixes(beginnings);
-  const indexer =
-    config.residency.indexer &&
-    new Indexer(config.residency.indexer, config.upstream.timeouts, { now, maxBytes: beginnings });
+  const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
   const warmups = new Warmups(prefixes, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
@@ -294,7 +286,6 @@ async function assemble(
     bodies,
     histories,
     sentPrefixes,
-    indexer,
     eventLoopBudget,
     documents,
     cacheSalts,
@@ -346,5 +337,4 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   await gateway.conversations.store.close();
   await gateway.collections?.close();
   await gateway.engines.close();
-  await gateway.indexer?.close();
 }

@@ -111,6 +111,22 @@ describe('a configuration', () => {
       /did you mean upstream\.timeouts\.headersMs\?/,
     ],
     [
+      'a removed section',
+      `${URL_LINE}\nresidency:\n  indexer:\n    kind: dynamo`,
+      'WARMPATH_CONFIG_UNKNOWN_KEY',
+      'residency.indexer',
+      3,
+      /^removed key: delete it\. .*`kvEvents`/,
+    ],
+    [
+      'a removed key of an engine',
+      'engines:\n  - name: a\n    url: http://a\n    instance: "7"',
+      'WARMPATH_CONFIG_UNKNOWN_KEY',
+      'engines.0.instance',
+      4,
+      /^removed key: delete it\. .*`residency\.indexer`/,
+    ],
+    [
       'a key like no other',
       `${URL_LINE}\nqqqqqqqqqq: 1`,
       'WARMPATH_CONFIG_UNKNOWN_KEY',

@@ -65,7 +65,6 @@ it('says at /metrics what the reference page says: names, types, labels and mean
     {
       collections: { folder },
       upstream: { kvEvents: { endpoint: 'tcp://127.0.0.1:9' } },
-      residency: { indexer: { kind: 'dynamo', url: 'http://127.0.0.1:9' } },
     },
     {
       arrange: () => {

@@ -5,7 +5,6 @@ import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type RunningGateway, startGateway } from '../src/start-gateway.js';
-import { FakeEngine } from './fake-engine.js';
 import { closing, openRequest, send, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
@@ -105,45 +104,6 @@ describe('two real engines', { timeout: 120_000 }, () => {
       expect(second!.cached).toBeGreaterThan(200);
       expect(third!.cached).toBeGreaterThan(100);
     }
-  });
-
-  it('are told apart by an index of the tokens that they say a prompt is', async () => {
-    const asked: number[][] = [];
-    let held: readonly number[] = [];
-    // It speaks as Dynamo's indexer does, and says that `b` holds one prompt.
-    const index = await FakeEngine.start((response, { body }) => {
-      const { token_ids: tokens } = JSON.parse(body) as { token_ids: number[] };
-      asked.push(tokens);
-      let common = 0;
-      while (common < tokens.length && tokens[common] === held[common]) common++;
-      response.end(JSON.stringify({ scores: { b: { '0': common - (common % 16) } }, frequencies: [] }));
-    });
-    closing(index);
-    const config = { server: { port: 0 }, log: { level: 'silent' as const }, arrange: { policy: 'exact' as const } };
-    const listed = engines.map(({ url }, place) => ({ name: 'ab'[place]!, url }));
-    const indexer = { kind: 'dynamo' as const, url: index.url, timeoutMs: 60_000 };
-    const start = () => startGateway({ ...config, health: HEALTH, engines: listed, residency: { indexer } });
-    const [gateway, late] = [closing(await start()), closing(await start())];
-    const other = closing(await startGateway({ ...config, upstream: { url: engines[1]!.url } }));
-    const { data } = JSON.parse((await send(`${engines[1]!.url}/v1/models`)).text) as { data: { id: string }[] };
-    const context = [0, 1, 2, 3].map((number) => passage('quarry', number));
-    const askAt = async ({ url }: RunningGateway, content: string) => {
-      const body = request(context, { model: data[0]!.id, messages: [{ role: 'user', content }] });
-      const reply = await send(url + CHAT, body);
-      const { usage } = JSON.parse(reply.text) as {
-        usage: { prompt_tokens: number; prompt_tokens_details: { cached_tokens: number } };
-      };
-      return { engine: told(reply)['engine'], predicted: Number(told(reply)['predicted']), ...usage };
-    };
-    const first = await askAt(gateway, 'What was found first?');
-    expect(asked.at(-1)).toHaveLength(first.prompt_tokens);
-    expect(first.engine).toBe('a');
-    held = asked.at(-1)!;
-    await askAt(other, 'What was found there?');
-    const second = await askAt(late, 'Who found it?');
-    expect(second.engine).toBe('b');
-    expect(second.predicted).toBeGreaterThan(200);
-    expect(second.prompt_tokens_details.cached_tokens).toBeGreaterThan(200);
   });
 
   it('tell by their own events what each holds', async () => {

@@ -126,20 +126,6 @@ export interface ServedRequest {
   readonly order?: readonly number[];
 }
 
-/** What an index of the engine's cache says of a request's tokens. */
-export interface IndexedTokens {
-  /** Positions behind the last token of what stands before the documents, and of each document. */
-  readonly preambleEnd: number;
-  readonly documentEnds: readonly number[];
-  /** Leading tokens that are there. */
-  readonly heldTokens: number;
-  /** No prefix of so many tokens, or more, is there; `undefined` where that is not known. */
-  readonly missingFrom: number | undefined;
-}
-
-/** Milliseconds by which an index may lag behind what the engine was sent. */
-const INDEX_LAG_MS = 10_000;
-
 /**
  * Residency from what was recently served: the source that works with every engine, and the least certain one. One
  * instance per engine replica and tenant, for caches are never shared across either.
@@ -283,31 +269,6 @@ export class ServedHistory implements ResidencyView {
     this.#pruneToCapacity();
   }
 
-  /**
-   * An index of the engine's cache says how far it holds this request's path. A document of which at least half is
-   * there counts as held, because an index counts whole blocks; and as expected: that it is missing later must not
-   * prove anything. What is not there goes, unless it was used of late, for an index lags behind. Where the engine's
-   * own events or slots are followed, these alone count. O(path + removed).
-   */
-  indexed(request: ServedRequest, found: IndexedTokens, now: number): void {
-    if (this.#isExact || this.#slots !== undefined) return;
-    const { documentEnds, heldTokens, missingFrom = Number.POSITIVE_INFINITY } = found;
-    const { keys, tokens } = pathOf(request);
-    const before = keys.length - request.documents.length;
-    let held = 0;
-    for (let start = found.preambleEnd; held < documentEnds.length; start = documentEnds[held++]!) {
-      if (heldTokens < (start + documentEnds[held]!) / 2) break;
-    }
-    const missing = documentEnds.findIndex((end) => end >= missingFrom);
-    if (missing >= 0) {
-      const gone = keys.slice(0, before + Math.max(missing, held) + 1);
-      if (this.#isUnusedSince(gone, now - INDEX_LAG_MS)) this.#tree.removePath(gone);
-    }
-    if (held === 0) return;
-    this.#tree.insert({ keys: keys.slice(0, before + held), tokens: tokens.slice(0, before + held) }, 'expected', now);
-    this.#pruneToCapacity();
-  }
-
   /** The engine's events say that this path came back, whoever asked for it. O(path). */
   restored(path: ServedPath, now: number): void {
     this.#tree.insert(path, 'confirmed', now);
@@ -354,11 +315,6 @@ export class ServedHistory implements ResidencyView {
     const { keys, tokens } = pathOf(request);
     const { missing, missingStep } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
     if (missing > 0 && missingStep >= followed) this.#tree.removePath(keys.slice(0, missingStep + 1));
-  }
-
-  #isUnusedSince(keys: readonly string[], time: number): boolean {
-    const node = this.#tree.find(keys);
-    return node !== undefined && node.lastUsedAt < time;
   }
 
   get #isExact(): boolean {

@@ -238,6 +238,13 @@ function lineOfPath(document: Document, path: readonly PropertyKey[], lines: Lin
   return found?.range ? lines.linePos(found.range[0]).line : undefined;
 }
 
+/** Keys of earlier versions, and what happens without them. */
+const REMOVED_KEYS: Readonly<Record<string, string>> = {
+  'residency.indexer':
+    "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served",
+  'engines.instance': 'delete it. It named the engine to `residency.indexer`, which was removed',
+};
+
 function describeIssue(
   issue: z.core.$ZodIssue,
   lineOf: (path: readonly PropertyKey[]) => number | undefined,
@@ -245,6 +252,10 @@ function describeIssue(
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => {
       const path = [...issue.path, key];
+      const removed = REMOVED_KEYS[path.filter((part) => typeof part === 'string').join('.')];
+      if (removed !== undefined) {
+        return problem('WARMPATH_CONFIG_UNKNOWN_KEY', path.join('.'), lineOf(path), `removed key: ${removed}`);
+      }
       const nearest = nearestName(key, knownKeys(issue.path));
       const suggestion =
         nearest === undefined ? known(issue.path) : `; did you mean ${[...issue.path, nearest].join('.')}?`;

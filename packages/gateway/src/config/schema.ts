@@ -9,7 +9,6 @@ import {
 } from '@warmpath/core';
 import { z } from 'zod';
 import { DIALECT_NAMES } from '../engines/dialects/dialects.js';
-import { INDEXER_KINDS } from '../engines/indexer/wire-formats.js';
 import { collections } from './schema-collections.js';
 import { recognise, session } from './schema-conversations.js';
 import { identifiesTenants, isLoopback, server } from './schema-server.js';
@@ -181,12 +180,6 @@ const engine = z.strictObject({
     .optional()
     .describe('Names of the models that it serves; it gets no request for another one. Any model if left out.'),
   kvEvents: kvEvents.optional().describe('Its KV events, as `upstream.kvEvents` is for a single engine.'),
-  instance: z
-    .string()
-    .min(1)
-    .max(256)
-    .optional()
-    .describe("What `residency.indexer` calls it: Dynamo's `instance_id`, LMCache's. Its name if left out."),
 });
 
 const health = z.strictObject({
@@ -245,24 +238,7 @@ const arrange = z.strictObject({
   layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
 });
 
-const indexer = z.strictObject({
-  kind: z
-    .enum(INDEXER_KINDS)
-    .describe(
-      "Whose API it speaks: Dynamo's standalone indexer and Mooncake's (`POST /query`), or LMCache's controller (`POST /lookup`), which does not know salts and so does not go with `upstream.cacheSaltKey`.",
-    ),
-  url: engineUrl().describe('Its address.'),
-  timeoutMs: milliseconds()
-    .default(200)
-    .describe("Milliseconds that a prompt waits for it, and for the engine's answer which tokens the prompt is."),
-});
-
 const residency = z.strictObject({
-  indexer: indexer
-    .optional()
-    .describe(
-      'An index of what each of several engines holds that exists already: it is asked before a prompt is routed. The engines must answer `POST /tokenize`.',
-    ),
   evictsLeastRecent: z
     .boolean()
     .optional()
@@ -424,11 +400,6 @@ export const gatewayConfigSchema = z
     const message = `are a llama-server's, and \`upstream.dialect\` says \`${dialect}\``;
     context.addIssue({ code: 'custom', path: ['upstream', 'slots'], message });
   })
-  .superRefine(({ upstream: { cacheSaltKey }, residency: { indexer } }, context) => {
-    if (indexer?.kind !== 'lmcache' || cacheSaltKey === undefined) return;
-    const message = 'does not know salts: it would tell one tenant what another has sent (`upstream.cacheSaltKey`)';
-    context.addIssue({ code: 'custom', path: ['residency', 'indexer', 'kind'], message });
-  })
   .superRefine(({ upstream, engines }, context) => {
     const refuse = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });
     if (engines === undefined) {
@@ -444,11 +415,6 @@ export const gatewayConfigSchema = z
         const first = engines.findIndex((other) => other[key] === engine[key]);
         if (first < place) refuse(['engines', place, key], `is that of engines.${first}, too`);
       }
-    }
-    const instances = engines.map(({ name, instance = name }) => instance);
-    for (const [place, instance] of instances.entries()) {
-      const first = instances.indexOf(instance);
-      if (first < place) refuse(['engines', place, 'instance'], `is that of engines.${first}, too`);
     }
     const names = engineSettings({ upstream, engines }).map(({ name }) => name);
     if (names.length > MAX_ENGINES) refuse(['engines'], `are more than ${MAX_ENGINES} with all their ranks`);
@@ -470,8 +436,6 @@ export interface EngineSettings {
   /** `undefined` for any. */
   readonly models: readonly string[] | undefined;
   readonly kvEvents: KvEventSettings | undefined;
-  /** What an index of several engines' caches calls it. */
-  readonly instance: string;
 }
 
 /** Where the events of one engine, or of one of its data-parallel ranks, are read. */
@@ -488,10 +452,10 @@ const ONLY_ENGINE = 'engine';
 /** The engines of a configuration: those it lists, or the one of `upstream.url`; each rank is one by itself. */
 export function engineSettings({ upstream, engines }: Pick<GatewayConfig, 'upstream' | 'engines'>): EngineSettings[] {
   const { url, apiKey, kvEvents } = upstream;
-  const only = { name: ONLY_ENGINE, url: url!, apiKey, weight: 1, models: undefined, kvEvents, instance: ONLY_ENGINE };
+  const only = { name: ONLY_ENGINE, url: url!, apiKey, weight: 1, models: undefined, kvEvents };
   return (engines ?? [only]).flatMap((entry): EngineSettings[] => {
-    const { name, url, apiKey: own = apiKey, weight, models, kvEvents: events, instance = name } = entry;
-    const common = { url, apiKey: own, weight, models, instance };
+    const { name, url, apiKey: own = apiKey, weight, models, kvEvents: events } = entry;
+    const common = { url, apiKey: own, weight, models };
     if (events === undefined) return [{ ...common, name, kvEvents: undefined }];
     const { endpoint, replayEndpoint, ranks } = events;
     if (ranks === 1) return [{ ...common, name, kvEvents: { endpoint, replayEndpoint, rank: undefined } }];

@@ -18,7 +18,6 @@ import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { KeySign } from '../intake/parse-request.js';
 import type { Exchange } from '../observe/exchange.js';
-import { askIndexer, type IndexedShares, type RouteQuestion } from './ask-indexer.js';
 import { ownHeaders } from './forward.js';
 import { clientTimeoutMs } from './headers.js';
 import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
@@ -40,25 +39,11 @@ interface PromptUnderWay {
   /** Engines that failed to answer it, and how many of them may have begun. */
   readonly tried: readonly Engine[];
   readonly begun: number;
-  /** What an index of the engines' caches says of it. */
-  readonly indexed: IndexedShares | undefined;
 }
 
 /** The prompt goes to an engine, and waits for it if it must. */
 export function dispatchPrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
-  const { indexer, engines, now } = gateway;
-  if (indexer === undefined || engines.only !== undefined) {
-    enter({ gateway, call, prepared, tried: NONE, begun: 0, indexed: undefined });
-    return;
-  }
-  const question = routeQuestion(gateway, call.tenant, prepared, now());
-  void askIndexer(gateway, indexer, call, prepared, question).then((indexed) => {
-    try {
-      enter({ gateway, call, prepared, tried: NONE, begun: 0, indexed });
-    } catch (error) {
-      fail(gateway, call, NONE, error);
-    }
-  });
+  enter({ gateway, call, prepared, tried: NONE, begun: 0 });
 }
 
 function enter(prompt: PromptUnderWay): void {
@@ -274,7 +259,7 @@ interface Place {
   readonly pendingTokens: number;
 }
 
-function placeOf({ gateway, call, prepared, tried, indexed }: PromptUnderWay): Place {
+function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   const { engines, sentPrefixes, now } = gateway;
   const { only } = engines;
   const { tenant, body } = call;
@@ -284,14 +269,7 @@ function placeOf({ gateway, call, prepared, tried, indexed }: PromptUnderWay): P
   const question = routeQuestion(gateway, tenant, prepared, now());
   const promptTokens = estimateTokensOfBytes(body);
   const tokensPerByte = promptTokens / Math.max(1, body.length);
-  const beginningTokens = (engine: Engine): number => {
-    const share = indexed?.of(engine);
-    const sent = tokensPerByte * sharedBytes(engine.number);
-    if (share === undefined) return sent;
-    // What it has not begun to answer is in no index yet.
-    const isBehind = !indexed!.isComplete || engine.prefilling > 0;
-    return isBehind ? Math.max(share * promptTokens, sent) : share * promptTokens;
-  };
+  const beginningTokens = (engine: Engine): number => tokensPerByte * sharedBytes(engine.number);
   const { engine, route } = engines.route({
     model: () => question?.model ?? modelIn(call),
     promptTokens,
@@ -302,6 +280,12 @@ function placeOf({ gateway, call, prepared, tried, indexed }: PromptUnderWay): P
   call.request.exchange.engine = route;
   engine.pendingTokens += route.newTokens;
   return { engine, body, newTokens: route.newTokens, pendingTokens: route.newTokens };
+}
+
+/** What the gateway believes that engines hold of a prompt. */
+interface RouteQuestion {
+  readonly model: string;
+  readonly cachedTokens: (engine: Engine) => number;
 }
 
 /** What each engine holds of the documents of a prompt; `undefined` for one without any that may be ordered. */

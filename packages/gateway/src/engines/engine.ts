@@ -233,15 +233,6 @@ export class Engine {
     return this.#settings.weight;
   }
 
-  /** What an index of several engines' caches calls it, and which of its data-parallel ranks this is. */
-  get instance(): string {
-    return this.#settings.instance;
-  }
-
-  get rank(): number | undefined {
-    return this.#settings.kvEvents?.rank;
-  }
-
   /** Names of the models that it is configured to serve; `undefined` for any. */
   get models(): ReadonlySet<string> | undefined {
     return this.#models;

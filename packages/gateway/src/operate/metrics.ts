@@ -13,8 +13,6 @@ export interface GaugeSources {
   readonly sessionStoreUp: () => boolean;
   /** What gateways tell each other, where the store of conversations is shared. */
   readonly peers: () => Readonly<Record<'told' | 'heard' | 'lost' | 'unreadable', number>> | undefined;
-  /** What became of prompts that an index of the engines' caches could have been asked about, where there is one. */
-  readonly indexer: () => Readonly<Record<string, number>> | undefined;
   readonly warmPrefixes: () => number;
   /** The engines, each by its own name. */
   readonly engines: () => readonly EngineFigures[];
@@ -152,7 +150,6 @@ export class Metrics {
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
     this.#readPeers(sources.peers);
-    this.#readIndexer(sources.indexer);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readEngines(sources.engines);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
@@ -357,21 +354,7 @@ export class Metrics {
     });
   }
 
-  /** What an index of the engines' caches was asked. */
-  #readIndexer(indexer: GaugeSources['indexer']): void {
-    const counter: Counter<'outcome'> = new Counter({
-      name: 'warmpath_indexer_prompts_total',
-      help: 'Prompts that an index of the caches (`residency.indexer`) could be asked about, by what became of it.',
-      labelNames: ['outcome'],
-      registers: [this.#registry],
-      collect: () => {
-        counter.reset();
-        for (const [outcome, count] of Object.entries(indexer() ?? {})) counter.inc({ outcome }, count);
-      },
-    });
-  }
-
-  /** How the deciding process is, and whether it refuses requests because of it. */
+  /** The load of the process, and whether the gateway refuses requests because of it. */
   #readLoad({ load, isShedding }: GaugeSources): void {
     this.#read('event_loop_delay_seconds', 'How late the event loop is, as last seen.', () => load().delayMs / 1_000);
     this.#read('heap_used_bytes', "Bytes of V8's heap that are taken, garbage included.", () => load().heapBytes);
