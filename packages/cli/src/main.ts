@@ -1,3 +1,4 @@
+import { format } from 'node:util';
 import { createContext } from './command-context.js';
 import { EXIT_CODES } from './exit-codes.js';
 import { reportFailure } from './failure.js';
@@ -9,11 +10,17 @@ const terminal = new Terminal(process, {
   json: process.argv.includes('--json'),
   environment: process.env,
 });
+// Dependencies and Node itself write through these.
+for (const name of ['debug', 'error', 'info', 'log', 'warn'] as const) {
+  console[name] = (...values: unknown[]) => terminal.note(format(...values));
+}
+process.removeAllListeners('warning').on('warning', ({ name, message }) => terminal.note(`${name}: ${message}`));
+process.on('uncaughtException', (error) => process.exit(reportFailure(error, terminal)));
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (terminal.isServer) return;
   // `warmpath … | head` ends the command as it ends any other.
   if (error.code === 'EPIPE') process.exit(EXIT_CODES.brokenPipe);
-  process.stderr.write(`error: standard output cannot be written: ${error.message}\n`);
+  terminal.note(`error: standard output cannot be written: ${error.message}`);
   process.exit(EXIT_CODES.failure);
 });
 // There is no other place to say it.

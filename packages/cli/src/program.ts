@@ -12,7 +12,11 @@ export async function createProgram(context: CommandContext): Promise<Command> {
     .addHelpText('after', EXIT_CODES_HELP)
     .exitOverride()
     // Errors are printed in one place, in one form (failure.ts).
-    .configureOutput({ outputError: () => {} });
+    .configureOutput({
+      outputError: () => {},
+      writeOut: (text) => context.terminal.help(text),
+      writeErr: (text) => context.terminal.help(text, true),
+    });
   await addCommands(program, context, {
     up: async () => (await import('./commands/up.js')).addUpCommand,
     serve: async () => (await import('./commands/serve.js')).addServeCommand,

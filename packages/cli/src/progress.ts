@@ -1,5 +1,4 @@
 import { timeLeft } from '@warmpath/lab';
-import { SingleBar } from 'cli-progress';
 import type { Terminal } from './terminal.js';
 
 /** Shows how far a long task is. */
@@ -21,23 +20,21 @@ export function startProgress(terminal: Terminal, task: string, total: number, b
   if (!terminal.showsProgress) return { advance: () => {}, stop: () => {} };
   const startedAt = performance.now();
   let done = before;
-  const describe = () => timeLeft(performance.now() - startedAt, done - before, total - before);
-  const bar = new SingleBar({
-    format: `  ${task} {bar} {value} of {total}  {left}{figures}`,
-    barCompleteChar: '█',
-    barIncompleteChar: '░',
-    barsize: BAR_WIDTH,
-    clearOnComplete: true,
-    hideCursor: true,
-    stream: process.stderr,
-  });
-  bar.start(total, before, { left: '', figures: '' });
+  let shown = '';
+  const show = () => {
+    const filled = Math.round((BAR_WIDTH * done) / total);
+    const bar = `${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)}`;
+    const left = timeLeft(performance.now() - startedAt, done - before, total - before);
+    terminal.status(`  ${task} ${bar} ${done} of ${total}  ${left}${shown}`);
+  };
+  show();
   return {
     advance: (figures) => {
-      done += 1;
-      bar.update(done, { left: describe(), ...(figures !== undefined && { figures: `  ${figures}` }) });
+      done = Math.min(done + 1, total);
+      if (figures !== undefined) shown = `  ${figures}`;
+      show();
     },
-    stop: () => bar.stop(),
+    stop: () => terminal.status(''),
   };
 }
 

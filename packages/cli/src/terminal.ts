@@ -1,11 +1,25 @@
+import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { createColors } from 'picocolors';
+import { inspect } from 'node:util';
+import { printableJson, printableLine, printableText } from '@warmpath/core';
 
+const STYLES = ['bold', 'dim', 'green', 'yellow', 'red', 'cyan'] as const;
 /** Text styles; each returns its input unchanged where colours are off. */
-export type Style = Pick<ReturnType<typeof createColors>, 'bold' | 'dim' | 'green' | 'yellow' | 'red' | 'cyan'>;
+export type Style = Readonly<Record<(typeof STYLES)[number], (text: string) => string>>;
 
-/** Where a command writes. With `--json`, standard output carries JSON and nothing else. */
+/** A text in pieces; bytes are UTF-8. */
+type Pieces = Iterable<string> | AsyncIterable<string | Uint8Array>;
+
+const ESCAPE = '\u001b';
+/** Stands for the escape character of a style until the text is written. Text from elsewhere cannot contain it. */
+const STYLE_MARK = `${ESCAPE}${randomUUID()}`;
+const REWRITE_LINE = `\r${ESCAPE}[2K`;
+
+/**
+ * Where a command writes: the only way to standard output and standard error. Removes control characters and invisible
+ * characters from all text but its own styles. With `--json`, standard output carries JSON and nothing else.
+ */
 export class Terminal {
   /** Whether the caller asked for JSON. */
   readonly json: boolean;
@@ -16,6 +30,8 @@ export class Terminal {
   /** Whether a progress bar has a screen to be drawn on. */
   readonly showsProgress: boolean;
   #isServer = false;
+  /** The first half of a character whose second half comes with the next part of a text. */
+  #half = '';
   readonly #stdout: NodeJS.WriteStream;
   readonly #stderr: NodeJS.WriteStream;
 
@@ -29,7 +45,7 @@ export class Terminal {
     const { NO_COLOR: noColor, TERM: kind } = options.environment;
     this.isWatched = streams.stdout.isTTY === true && !this.json;
     // https://no-color.org: set, and not empty.
-    this.style = createColors(this.isWatched && !noColor && kind !== 'dumb');
+    this.style = createStyle(this.isWatched && !noColor && kind !== 'dumb');
     this.showsProgress = streams.stderr.isTTY === true && !this.json && kind !== 'dumb';
   }
 
@@ -48,29 +64,49 @@ export class Terminal {
     return (this.isWatched && this.#stdout.columns) || Number.POSITIVE_INFINITY;
   }
 
-  /** One line for a person; silent with `--json`. */
+  /** One line for a person; silent with `--json`. Line breaks in it become spaces. */
   line(text = ''): void {
-    if (!this.json) this.#stdout.write(`${text}\n`);
+    if (!this.json) this.#stdout.write(`${printable(text)}\n`);
   }
 
-  /** A part of a line for a person, without control characters; silent with `--json`. */
+  /** A table for a person, each line behind `indent`; silent with `--json`. */
+  table(rows: readonly (readonly string[])[], indent = '  '): void {
+    const [head, ...body] = formatTable(rows);
+    this.line(`${indent}${this.style.dim(head!)}`);
+    for (const line of body) this.line(`${indent}${line}`);
+  }
+
+  /** A part of a text of several lines for a person; silent with `--json`. */
   text(part: string): void {
-    if (!this.json) this.#stdout.write(part.replace(/[^\P{Cc}\n\t]/gu, ''));
+    const whole = this.#half + part;
+    const end = /[\ud800-\udbff]$/.test(whole) ? whole.length - 1 : whole.length;
+    this.#half = whole.slice(end);
+    if (!this.json) this.#stdout.write(printableText(whole.slice(0, end)));
   }
 
   /** One JSON value on a line of its own; silent without `--json`. */
   data(value: unknown): void {
-    if (this.json) this.#stdout.write(`${JSON.stringify(value)}\n`);
+    if (this.json) this.#stdout.write(`${printableJson(JSON.stringify(value))}\n`);
   }
 
-  /** Lines that are the result itself, whatever reads it; as slowly as it reads. */
-  async pour(pieces: Iterable<string>): Promise<void> {
-    await pipeline(Readable.from(pieces), this.#stdout, { end: false });
+  /** A result that is JSON in any case: on one line with `--json`, else indented. */
+  result(value: unknown): void {
+    this.#stdout.write(`${printableJson(JSON.stringify(value, undefined, this.json ? undefined : 2))}\n`);
+  }
+
+  /** Lines of JSON that are the result itself, whatever reads them; as slowly as it reads. */
+  async pour(pieces: Pieces): Promise<void> {
+    await pipeline(Readable.from(printableJsonOf(pieces)), this.#stdout, { end: false });
+  }
+
+  /** Help and version, with `--json` too; on standard error where a command is missing. */
+  help(text: string, isError = false): void {
+    (isError ? this.#stderr : this.#stdout).write(printableText(text));
   }
 
   /** A remark beside the result: on standard error, and not with `--json`. */
   note(text: string): void {
-    if (!this.json) this.#stderr.write(`${text}\n`);
+    if (!this.json) this.#stderr.write(`${printable(text)}\n`);
   }
 
   /** A line on standard error that the next one replaces, on a terminal only; an empty one removes it. */
@@ -78,13 +114,34 @@ export class Terminal {
     if (!this.showsProgress) return;
     // What is wider than the terminal would go on in a line that the next one does not replace.
     const columns = this.#stderr.columns || Number.POSITIVE_INFINITY;
-    this.#stderr.write(`\r\u001b[2K${text.length < columns ? text : text.slice(0, columns - 1)}`);
+    const shown = printableLine(text.length < columns ? text : text.slice(0, columns - 1));
+    this.#stderr.write(`${REWRITE_LINE}${shown}`);
   }
 
   /** What went wrong, for a person, on standard error; with `--json`, the value on standard output instead. */
   error(lines: readonly string[], value: unknown): void {
     if (this.json) this.data(value);
-    else this.#stderr.write(`${lines.join('\n')}\n`);
+    else for (const line of lines) this.note(line);
+  }
+}
+
+function createStyle(isColoured: boolean): Style {
+  const styles = STYLES.map((name) => {
+    const [open, close] = inspect.colors[name]!;
+    return [name, (text: string) => (isColoured ? `${STYLE_MARK}[${open}m${text}${STYLE_MARK}[${close}m` : text)];
+  });
+  return Object.fromEntries(styles) as Style;
+}
+
+/** One line of which nothing but styles commands the terminal. */
+function printable(text: string): string {
+  return text.split(STYLE_MARK).map(printableLine).join(ESCAPE);
+}
+
+async function* printableJsonOf(pieces: Pieces): AsyncIterable<string> {
+  const decoder = new TextDecoder();
+  for await (const piece of pieces) {
+    yield printableJson(typeof piece === 'string' ? piece : decoder.decode(piece, { stream: true }));
   }
 }
 
@@ -97,11 +154,12 @@ const GAP = '   ';
  * terminal of 100 columns, the rest follows in further tables, an empty line between, each with the first column again.
  */
 export function formatTable(rows: readonly (readonly string[])[]): readonly string[] {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const shown = rows.map((row) => row.map(printableLine));
+  const widths = shown[0]!.map((_, column) => Math.max(...shown.map((row) => row[column]!.length)));
   const lines: string[] = [];
   for (const columns of columnsThatFit(widths)) {
     if (lines.length > 0) lines.push('');
-    for (const row of rows) {
+    for (const row of shown) {
       const cells = columns.map((at) => (at === 0 ? row[at]!.padEnd(widths[at]!) : row[at]!.padStart(widths[at]!)));
       lines.push(cells.join(GAP).trimEnd());
     }

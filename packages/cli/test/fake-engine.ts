@@ -13,6 +13,10 @@ export interface FakeEngineOptions {
   /** What it answers to a body of `/tokenize`; it has none by default. */
   readonly tokenizes?: (body: Readonly<Record<string, unknown>>) => object;
   readonly owner?: string;
+  /** The one model that it serves. Default `fake-model`. */
+  readonly model?: string;
+  /** Whether a stream brings every UTF-16 unit of an answer by itself. Default false. */
+  readonly streamsUnits?: boolean;
   /** What `GET /props` answers, as llama-server does; 404 if left out. */
   readonly props?: object;
   /** Answers every completion with this status. */
@@ -74,7 +78,9 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
     });
   }
   if (request.url === '/v1/models') {
-    return json(response, 200, { data: [{ id: 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }] });
+    return json(response, 200, {
+      data: [{ id: options.model ?? 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }],
+    });
   }
   if (request.url === '/props' && options.props !== undefined) return json(response, 200, options.props);
   if (request.url === '/tokenize' && options.tokenizes !== undefined) {
@@ -107,7 +113,9 @@ function complete(
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const chunks = [
     { choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] },
-    { choices: [{ index: 0, delta: { content } }] },
+    ...(state.options.streamsUnits === true ? content.split('') : [content]).map((part) => ({
+      choices: [{ index: 0, delta: { content: part } }],
+    })),
     { choices: [{ ...choice, delta: {} }] },
     { choices: [], usage },
   ];

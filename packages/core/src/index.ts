@@ -37,6 +37,7 @@ export type { PathStep, Preamble } from './preamble.js';
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { prepareRequest, readPolicyName, requestSteps } from './prepare-request.js';
+export { printableJson, printableLine, printableText } from './printable.js';
 export { type RecencyLinks, RecencyList } from './recency-list.js';
 export type { BlockFormat, DocumentBlock, FixedReason, FormatName, LabelRule, PromptText } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';

@@ -1,4 +1,4 @@
-import { ERROR_TABLE, type WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE, printableJson, printableLine, type WarmpathError } from '@warmpath/core';
 import { toChildError } from './child-messages.js';
 import { buildNote } from './native/built-libraries.js';
 import type { EngineOptions } from './options.js';
@@ -86,7 +86,7 @@ function stopSignal(names: readonly NodeJS.Signals[], signal?: AbortSignal): Pro
 }
 
 function jsonLine(server: SupervisedEngine): string {
-  return `${JSON.stringify({ type: 'listening', url: server.url, model: server.model, cells: server.cells })}\n`;
+  return jsonText({ type: 'listening', url: server.url, model: server.model, cells: server.cells });
 }
 
 function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
@@ -100,8 +100,13 @@ function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
     ...notes.filter((note) => note !== undefined).map((note) => `  note     ${note}`),
     `  try      curl ${server.url}/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`,
     `  numbers  ${server.url}/metrics`,
-    '',
-  ].join('\n');
+  ]
+    .map((line) => `${printableLine(line)}\n`)
+    .join('');
+}
+
+function jsonText(value: unknown): string {
+  return `${printableJson(JSON.stringify(value))}\n`;
 }
 
 /** Which CPU code llama.cpp computes a model with, and why. */
@@ -110,7 +115,7 @@ export function cpuText({ cpuVariant: { name, reason } }: Pick<ServedModel, 'cpu
 }
 
 function crashText(error: WarmpathError, json: boolean): string {
-  return json ? `${JSON.stringify({ type: 'crashed', error: toChildError(error) })}\n` : `${error.message}\n`;
+  return json ? jsonText({ type: 'crashed', error: toChildError(error) }) : `${printableLine(error.message)}\n`;
 }
 
 /** What went wrong and what to do about it, in two lines for people or as one line of JSON. */
@@ -118,8 +123,8 @@ export function failureText(error: unknown, json: boolean): string {
   const failure = toChildError(error);
   const { remedy } = ERROR_TABLE[failure.code];
   if (json) {
-    return `${JSON.stringify({ type: 'failed', error: { ...failure, remedy } })}\n`;
+    return jsonText({ type: 'failed', error: { ...failure, remedy } });
   }
   const place = failure.path === undefined ? '' : `${failure.path}: `;
-  return `${failure.code}: ${place}${failure.detail}\n${remedy}\n`;
+  return `${printableLine(`${failure.code}: ${place}${failure.detail}`)}\n${remedy}\n`;
 }

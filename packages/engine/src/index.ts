@@ -10,6 +10,6 @@ export { type BuildHooks, buildLibraries, buildNote } from './native/built-libra
 export { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 export type { EngineProfile, ProfileSubject } from './profile/engine-profile.js';
 export type { ProfileProgress } from './profile/measure-engine.js';
-export { type ProfileHooks, profileEngine, profileText, type StoredEngineProfile } from './profile/profile-engine.js';
+export { type ProfileHooks, profileEngine, profileLines, type StoredEngineProfile } from './profile/profile-engine.js';
 export { type EngineHooks, type EngineServer, type ServedModel, startEngineServer } from './server.js';
 export { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';

@@ -1,5 +1,5 @@
 import { Socket } from 'node:net';
-import { WarmpathError } from '@warmpath/core';
+import { printableJson, printableLine, WarmpathError } from '@warmpath/core';
 import {
   CHILD_ARGUMENT,
   type ChildMessage,
@@ -116,9 +116,12 @@ async function runCommand(args: string[]): Promise<void> {
     } else if (line.task === 'build-libraries') {
       const { buildLibraries } = await import('./native/built-libraries.js');
       const directory = await buildLibraries(line.options.cacheDir, {
-        onStep: (what) => process.stderr.write(`${what}\n`),
+        onStep: (what) => process.stderr.write(`${printableLine(what)}\n`),
       });
-      process.stdout.write(json ? `${JSON.stringify({ type: 'built', directory })}\n` : `Built into ${directory}.\n`);
+      const built = json
+        ? printableJson(JSON.stringify({ type: 'built', directory }))
+        : printableLine(`Built into ${directory}.`);
+      process.stdout.write(`${built}\n`);
     } else if (line.task === 'profile') {
       // Loads the native library, which the process in front of a worker does without.
       const { runProfileCommand } = await import('./profile/profile-engine.js');

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { LocalWarmpath, Warmpath } from '@warmpath/client';
-import { WarmpathError } from '@warmpath/core';
+import { printableLine, WarmpathError } from '@warmpath/core';
 import { readCorpus } from './corpus.js';
 import { startMcpHttp } from './http.js';
 import { createMcpServer } from './mcp-server.js';
@@ -73,8 +73,7 @@ function readPort(text: string): number {
 
 main().catch((error: unknown) => {
   const isUsage = WarmpathError.isInstance(error) && error.code === 'WARMPATH_USAGE';
-  process.stderr.write(
-    `warmpath-mcp: ${error instanceof Error ? error.message : String(error)}\n${isUsage ? USAGE : ''}`,
-  );
+  const message = printableLine(error instanceof Error ? error.message : String(error));
+  process.stderr.write(`warmpath-mcp: ${message}\n${isUsage ? USAGE : ''}`);
   process.exitCode = isUsage ? 2 : 1;
 });

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { WarmpathError } from '@warmpath/core';
+import { printableLine, WarmpathError } from '@warmpath/core';
 import { readData, readSeeds, renderReport, timeLeft, type Workload } from '@warmpath/lab';
 import { PAPERS, type PaperName, reproduce, tablesOf } from './papers.js';
 import { markdownOf } from './print-table.js';
@@ -203,6 +203,7 @@ try {
   else await run(command);
 } catch (error) {
   if (!WarmpathError.isInstance(error)) throw error;
-  process.stderr.write(`error: ${error.message}\n  path    ${error.path}\n\n${USAGE}`);
+  const lines = [`error: ${error.message}`, `  path    ${error.path}`].map(printableLine);
+  process.stderr.write(`${lines.join('\n')}\n\n${USAGE}`);
   process.exitCode = 2;
 }

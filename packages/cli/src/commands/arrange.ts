@@ -16,9 +16,7 @@ export function addArrangeCommand(program: Command, { terminal, stdin }: Command
     .argument('[file]', 'JSON file; standard input if left out or -')
     .addHelpText('after', INPUT_HELP)
     .action(async (file: string | undefined) => {
-      const answer = arrangeAfter(parse(await readInput(file, stdin)));
-      terminal.line(JSON.stringify(answer, undefined, 2));
-      terminal.data(answer);
+      terminal.result(arrangeAfter(parse(await readInput(file, stdin))));
     });
 }
 

@@ -1,4 +1,4 @@
-import { WarmpathError, type Warning } from '@warmpath/core';
+import { printableLine, WarmpathError, type Warning } from '@warmpath/core';
 import type { Command } from 'commander';
 import { addCollectionOption } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -141,7 +141,7 @@ const WORDS = /[\p{L}\p{N}_]+/gu;
 function excerpt(content: string, words: ReadonlySet<string>, length: number): readonly string[] {
   const lines = content
     .split('\n')
-    .map(plain)
+    .map((line) => printableLine(line).trim())
     .filter((line) => line !== '');
   const hits = lines.map(
     (line) => new Set((line.toLowerCase().match(WORDS) ?? []).filter((word) => words.has(word))).size,
@@ -155,11 +155,6 @@ function excerpt(content: string, words: ReadonlySet<string>, length: number): r
     most = sum;
   }
   return lines.slice(best, best + EXCERPT_LINES).map((line) => shortened(line, length));
-}
-
-/** Without control characters, which a document may send to a terminal. */
-function plain(line: string): string {
-  return line.replace(/\p{Cc}/gu, ' ').trim();
 }
 
 function shortened(line: string, length: number): string {

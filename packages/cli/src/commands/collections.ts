@@ -14,7 +14,6 @@ import { showProgress, tellMissingVectors } from '../collections/tell-progress.j
 import { addCommand, type CommandContext, examplesHelp } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
 import { writeLines } from '../files/write-lines.js';
-import { formatTable } from '../terminal.js';
 
 /** Adds `warmpath collections`. */
 export function addCollectionsCommand(program: Command, context: CommandContext): void {
@@ -75,11 +74,10 @@ function list(options: CollectionsOptions, context: CommandContext): Promise<voi
     terminal.data([...found, ...stored]);
     if (found.length + stored.length === 0 && context.exitCode === EXIT_CODES.ok)
       terminal.line(`There are no collections in ${folder}. \`warmpath ingest docs\` makes one.`);
-    if (found.length > 0) for (const line of formatTable(rows)) terminal.line(line);
+    if (found.length > 0) terminal.table(rows, '');
     if (stored.length === 0) return;
     if (found.length > 0) terminal.line();
-    for (const line of formatTable([['collection', 'lives in'], ...stored.map(({ name, store }) => [name, store])]))
-      terminal.line(line);
+    terminal.table([['collection', 'lives in'], ...stored.map(({ name, store }) => [name, store])], '');
   });
 }
 

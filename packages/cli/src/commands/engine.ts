@@ -3,7 +3,7 @@ import {
   type EngineOptions,
   parseEngineOptions,
   profileEngine,
-  profileText,
+  profileLines,
   startSupervisedEngine,
 } from '@warmpath/engine';
 import { timeLeft } from '@warmpath/lab';
@@ -83,5 +83,5 @@ async function profile(settings: EngineOptions, { terminal }: CommandContext, si
   }).finally(() => start.stop());
   terminal.status('');
   terminal.data(stored);
-  terminal.line(profileText(stored));
+  for (const line of profileLines(stored)) terminal.line(line);
 }

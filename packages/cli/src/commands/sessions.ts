@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { SessionImport } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
@@ -67,7 +66,7 @@ async function exportSessions(file: string | undefined, options: Which, context:
   const client = new AdminClient(await adminSocket(options, context.environment));
   try {
     const lines = await client.get(`/sessions?${queryOf(options)}`, keyOf(options, context.environment));
-    if (file === undefined || file === '-') await pipeline(lines, process.stdout, { end: false });
+    if (file === undefined || file === '-') await context.terminal.pour(lines);
     else await writeLines(file, lines);
   } finally {
     await client.close();

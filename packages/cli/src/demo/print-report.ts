@@ -1,4 +1,4 @@
-import { formatTable, percent, type Terminal } from '../terminal.js';
+import { percent, type Terminal } from '../terminal.js';
 import { type Comparison, type GradedReport, type StrategyReport, uncachedTokens } from './report.js';
 
 /** Prints both strategies side by side, and the sentence that sums them up. */
@@ -20,9 +20,7 @@ export function printComparison(terminal: Terminal, comparison: Comparison): voi
     row('uncached tokens', (report) => tokens(uncachedTokens(report)), change(ratio.uncachedTokens)),
     row('cached share', ({ cachedShare }) => (cachedShare === null ? 'not reported' : percent(cachedShare))),
   ];
-  const [head, ...body] = formatTable(rows);
-  terminal.line(`  ${terminal.style.dim(head!)}`);
-  for (const line of body) terminal.line(`  ${line}`);
+  terminal.table(rows);
   terminal.line();
   terminal.line(`  ${terminal.style.bold(verdict(ratio.ttftP50))}`);
 }

@@ -1,3 +1,4 @@
+import { printableJson } from '@warmpath/core';
 import type { ExplainedBlock, ExplainedBreak, Explanation } from '@warmpath/gateway';
 import type { Style } from '../terminal.js';
 
@@ -53,9 +54,9 @@ function describeTemplate(
     'recognise:',
     `  ${api}: conservative`,
     '  templates:',
-    `    - before: ${JSON.stringify(before)}`,
-    `      separator: ${JSON.stringify(separator)}`,
-    ...(after === undefined ? [] : [`      after: ${JSON.stringify(after)}`]),
+    `    - before: ${quoted(before)}`,
+    `      separator: ${quoted(separator)}`,
+    ...(after === undefined ? [] : [`      after: ${quoted(after)}`]),
     '',
     'Right where no passage holds that separator: each stretch between two of them moves by itself. A separator of',
     'its own (`documentSeparator` in LangChain), or a tag around each document, is surer.',
@@ -117,10 +118,15 @@ function describePrefix({ prefix, promptTokens, blocks }: Explanation, style: St
 function describeBreak({ cause, piece, offset, before, now, remedy }: ExplainedBreak, style: Style): readonly string[] {
   return [
     `  first difference    ${piece}, character ${offset}: ${style.yellow(cause)}`,
-    `    before  ${JSON.stringify(before)}`,
-    `    now     ${JSON.stringify(now)}`,
+    `    before  ${quoted(before)}`,
+    `    now     ${quoted(now)}`,
     `  ${remedy}`,
   ];
+}
+
+/** A text with all of its characters, for JSON and YAML. */
+function quoted(text: string): string {
+  return printableJson(JSON.stringify(text));
 }
 
 function names(ids: readonly string[]): string {

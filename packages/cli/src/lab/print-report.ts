@@ -1,5 +1,5 @@
 import type { Estimate, ExperimentReport, ServerSettings } from '@warmpath/lab';
-import { formatTable, percent, type Terminal } from '../terminal.js';
+import { percent, type Terminal } from '../terminal.js';
 
 /** Prints what policies got from the cache, and the bounds, for a person. */
 export function printExperiment(report: ExperimentReport, terminal: Terminal): void {
@@ -34,7 +34,8 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     result.uncachedTokens.mean.toFixed(0),
     ...(isPrewarmed ? [result.prewarmedTokens!.toFixed(0)] : []),
   ]);
-  printTable([reuse, ...reuseRows], terminal);
+  terminal.table([reuse, ...reuseRows]);
+  terminal.line();
   const times = ['policy', 'TTFT p50', 'p95', 'p99', 'mean ms', ...against, 'order p50', 'p99 µs'];
   const timeRows = results.map((result) => [
     result.policy,
@@ -46,7 +47,8 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     result.arrangeUs.p50.toFixed(1),
     result.arrangeUs.p99.toFixed(1),
   ]);
-  printTable([times, ...timeRows], terminal);
+  terminal.table([times, ...timeRows]);
+  terminal.line();
   terminal.line('  cached documents and tokens; uncached tokens a request; order without the first, compiling calls');
   terminal.line();
   if (report.server !== undefined) printServer(report, terminal);
@@ -55,11 +57,6 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   );
   if (bounds.offline !== undefined)
     terminal.line(`  best orders of all requests together, no cache limit: ${offline(bounds.offline)}`);
-}
-
-function printTable(rows: readonly (readonly string[])[], terminal: Terminal): void {
-  for (const line of formatTable(rows)) terminal.line(`  ${line}`);
-  terminal.line();
 }
 
 /** By tokens, which for documents of one length is by documents. */
@@ -91,7 +88,7 @@ function printServer({ results }: ExperimentReport, terminal: Terminal): void {
     return [policy, ...times.map((value) => value.toFixed(1)), `${batch.mean.toFixed(1)}, ${batch.max}`, ...shares];
   });
   const columns = [...header, 'requests a second', 'batch mean, max', 'busy', 'busiest replica'];
-  for (const line of formatTable([columns, ...rows])) terminal.line(`  ${line}`);
+  terminal.table([columns, ...rows]);
   terminal.line();
 }
 

@@ -1,4 +1,5 @@
 import { mkdir } from 'node:fs/promises';
+import { printableJson, printableLine } from '@warmpath/core';
 import type { CommandOutput } from '../command.js';
 import type { ModelProgressListener } from '../models/progress.js';
 import { resolveModel } from '../models/resolve.js';
@@ -105,11 +106,12 @@ export async function runProfileCommand(options: EngineOptions, hooks: ProfileCo
   if (errors.isTTY === true) {
     errors.write('\r');
   }
-  output.write(`${json ? JSON.stringify({ type: 'profiled', ...stored }) : profileText(stored)}\n`);
+  const lines = json ? [printableJson(JSON.stringify({ type: 'profiled', ...stored }))] : profileLines(stored);
+  output.write(`${lines.join('\n')}\n`);
 }
 
 /** A profile in lines for people. */
-export function profileText({ profile, file }: StoredEngineProfile): string {
+export function profileLines({ profile, file }: StoredEngineProfile): readonly string[] {
   const { cachedTokens, newTokens, prefillMs } = profile.prefill;
   const cell = (text: string | number): string => String(text).padStart(10);
   const rows = prefillMs.map((row, index) =>
@@ -120,8 +122,8 @@ export function profileText({ profile, file }: StoredEngineProfile): string {
     ['', ...newTokens].map(cell).join(''),
     ...rows,
     ...copies(profile),
-    `Later starts with ${profile.subject.threads} threads and batches of ${profile.subject.batchTokens} find it in ${file}.`,
-  ].join('\n');
+    `Later starts with ${profile.subject.threads} threads and batches of ${profile.subject.batchTokens} find it in ${printableLine(file)}.`,
+  ];
 }
 
 function copies({ hostCopy, disk }: EngineProfile): string[] {

@@ -1,4 +1,5 @@
 import { write, writeSync } from 'node:fs';
+import { printableJson } from '@warmpath/core';
 import { type Logger, pino } from 'pino';
 
 /** Characters of lines that wait to be written; what comes on top of them is lost. */
@@ -33,7 +34,8 @@ export class LogDestination {
     return this.#lost;
   }
 
-  write(line: string): void {
+  write(text: string): void {
+    const line = printableJson(text);
     if (this.#waiting + line.length > MOST_WAITING) {
       this.#lost++;
       return;

@@ -23,7 +23,7 @@ import { readQuestionSource } from '../../lab/evaluation/question-source.js';
 import { policiesOption } from '../../lab/options.js';
 import { addEngineUrlOptions, type EngineUrlOptions, engineAddress, wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
-import { formatTable, percent, type Terminal } from '../../terminal.js';
+import { percent, type Terminal } from '../../terminal.js';
 
 interface CalibrateOptions extends EngineUrlOptions {
   readonly data: string;
@@ -146,7 +146,7 @@ function print(
     (engine.uncachedTokens / first.engine.uncachedTokens).toFixed(3),
     (model.uncachedTokens / first.model.uncachedTokens).toFixed(3),
   ]);
-  for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
+  terminal.table([header, ...rows]);
   terminal.line();
   const apart = results.filter(({ agrees }) => !agrees);
   if (apart.length === 0) terminal.line(`The model agrees with the engine within ${percent(AGREES_WITHIN)}.`);

@@ -9,7 +9,7 @@ import { withInterruption } from '../../interruption.js';
 import { type MeasuredProfile, ProfileMeasurement, type ProfilePlan, requestsOf } from '../../lab/measure-profile.js';
 import { addEngineUrlOptions, type EngineUrlOptions, engineAddress, wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
-import { formatTable, type Terminal } from '../../terminal.js';
+import type { Terminal } from '../../terminal.js';
 
 interface ProfileOptions extends EngineUrlOptions {
   readonly output: string;
@@ -96,7 +96,7 @@ async function keep(
   terminal.line(`${terminal.style.bold(measured.engine)}: ms to the first token, medians of ${repeats}`);
   const header = ['cached \\ new', ...newTokens.map((tokens) => tokens.toFixed(0))];
   const rows = prefillMs.map((row, place) => [cachedTokens[place]!.toFixed(0), ...row.map((ms) => ms.toFixed(1))]);
-  for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
+  terminal.table([header, ...rows]);
   if (droppedCachedTokens.length > 0) {
     const rowsText = `for ${droppedCachedTokens.join(', ')} tokens it cached no more than for fewer`;
     terminal.note(`left out: ${rowsText}; \`warmpath doctor\` says whether it caches at all`);

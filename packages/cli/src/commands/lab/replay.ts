@@ -26,7 +26,7 @@ import { policiesOption } from '../../lab/options.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
-import { formatTable, percent, type Terminal } from '../../terminal.js';
+import { percent, type Terminal } from '../../terminal.js';
 
 /**
  * Prints what a log would have saved, for a person: the traffic, every policy cache by cache beside its bounds, the
@@ -50,7 +50,7 @@ export function printReplay(report: ReplayReport, terminal: Terminal): void {
     terminal.line();
     terminal.line(`  ${bold(describeCache(rows[0]!))}`);
     const header = ['policy', 'tokens cached', 'uncached a request', 'TTFT p50', 'p95', 'p99', 'mean ms'];
-    for (const line of formatTable([header, ...rows.map(cells)])) terminal.line(`    ${line}`);
+    terminal.table([header, ...rows.map(cells)], '    ');
     terminal.line(
       dim(
         `    bounds: best order of each request alone ${percent(oracle)}, seen before ${percent(traffic.seenBefore)}`,

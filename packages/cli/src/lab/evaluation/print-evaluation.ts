@@ -9,7 +9,7 @@ import {
   writeFailures,
   writeP,
 } from '@warmpath/lab';
-import { formatTable, percent, type Terminal } from '../../terminal.js';
+import { percent, type Terminal } from '../../terminal.js';
 
 /** Prints an evaluation for a person: scores, differences, cost, and the sentence that sums them up. */
 export function printEvaluation(report: EvaluationReport, terminal: Terminal): void {
@@ -90,9 +90,7 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
 }
 
 function printTable(terminal: Terminal, rows: readonly (readonly string[])[]): void {
-  const [head, ...body] = formatTable(rows);
-  terminal.line(`  ${terminal.style.dim(head!)}`);
-  for (const line of body) terminal.line(`  ${line}`);
+  terminal.table(rows);
   terminal.line();
 }
 
