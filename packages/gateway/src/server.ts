@@ -9,6 +9,7 @@ import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/prompt-apis.js';
+import { clientError } from './intake/client-error.js';
 import { checkHops } from './intake/hops.js';
 import { withPlace } from './intake/json-scanner.js';
 import { CLIENT_TIMEOUTS, OpenRequests } from './intake/open-requests.js';
@@ -134,7 +135,13 @@ export function buildServer(gateway: Gateway): FastifyInstance {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
       gateway.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
     }
-    sendTableError(request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
+    if (!WarmpathError.isInstance(error)) {
+      sendTableError(request, reply, fromFramework(error));
+      return;
+    }
+    const told = clientError(error);
+    if (told !== error) gateway.log.error({ requestId: request.exchange.requestId, reason: error.message }, error.code);
+    sendTableError(request, reply, told);
   });
   app.setNotFoundHandler((request, reply) => {
     sendTableError(request, reply, notFound(app, request));

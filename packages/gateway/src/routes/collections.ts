@@ -5,6 +5,7 @@ import { collectionTenant, type OpenCollections, readStages } from '../collectio
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
+import { clientError } from '../intake/client-error.js';
 import { readLines, readObject } from '../intake/json-body.js';
 import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/media-type.js';
 import { invalid } from '../intake/prompt-view.js';
@@ -223,7 +224,7 @@ async function searched(
   } catch (error) {
     const failure = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
     exchange.failed(failure.code, 'gateway');
-    reply.raw.end(errorShapeOf('/v1/collections').event(failure));
+    reply.raw.end(errorShapeOf('/v1/collections').event(clientError(failure)));
   }
   return reply;
 }
