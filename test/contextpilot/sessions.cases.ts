@@ -1,4 +1,4 @@
-import { arrange, ConversationLog, prepareRequest, renderHint, SeenBlocks, ServedHistory } from '@warmpath/core';
+import { arrange, ConversationLog, prepareRequest, renderHint, SeenSegments, ServedHistory } from '@warmpath/core';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
 import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/warm/warmups.js';
@@ -34,7 +34,7 @@ export const sessionCases: readonly ConformanceCase[] = [
       expect(pipeline.serve({ ...NAMED, session: 'two' }, second, [4].map(text), said('R')).references).toBe(0);
       const { documents } = prepareRequest({ documents: [text(4)] });
       const visible = {
-        find: () => ({ print: '', label: 'doc-4', ...text(4), title: undefined }),
+        find: () => ({ hash: '', label: 'doc-4', ...text(4), title: undefined }),
         namesOther: () => false,
       };
       const arrangement = arrange({ documents, visible }, new ServedHistory(), 0);
@@ -91,7 +91,7 @@ export const sessionCases: readonly ConformanceCase[] = [
     number: 22,
     title: 'a second copy becomes shorter and points backward; the first one stays to the byte',
     run: () => {
-      const seen = new SeenBlocks();
+      const seen = new SeenSegments();
       const first = file('a');
       expect(seen.shorten(first).text).toBe(first);
       seen.add(first);
@@ -105,7 +105,7 @@ export const sessionCases: readonly ConformanceCase[] = [
     title:
       'a changed character survives to the letter, the other blocks are still known, and an unrelated file is left alone',
     run: () => {
-      const seen = new SeenBlocks();
+      const seen = new SeenSegments();
       const first = file('a');
       seen.add(first);
       const changed = first.replace('compute("a", 3600)', 'compute("b", 3600)');

@@ -15,9 +15,9 @@ import {
   recallHistory,
   renderHint,
   renderTurn,
-  SeenBlocks,
+  SeenSegments,
   ServedHistory,
-  shownBlocks,
+  shownSegments,
   suppliedHash,
   turnPreamble,
 } from '@warmpath/core';
@@ -69,7 +69,7 @@ function editedSources(folder) {
     const text = readFileSync(new URL(name, folder), 'utf8');
     const lines = text.split('\n');
     lines[Math.floor(lines.length / 2)] += ' // edited';
-    const seen = new SeenBlocks();
+    const seen = new SeenSegments();
     seen.add(text);
     tokens += estimateTokens(text);
     left += estimateTokens(seen.shorten(lines.join('\n')).text);
@@ -119,7 +119,7 @@ function take(name, { messages, passages }, { strategy, memory, served }) {
   const request = {
     ...prepareRequest({ documents }),
     ...(strategy.deduplicates && { visible: history.visible }),
-    ...(strategy.parts && { shown: shownBlocks(history, messages, OPTIONS) }),
+    ...(strategy.parts && { shown: shownSegments(history, messages, OPTIONS) }),
   };
   const preamble = turnPreamble(history, messages, 'model', OPTIONS);
   const arrangement = arrange({ ...request, preamble }, served, now);

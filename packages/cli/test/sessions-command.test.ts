@@ -60,7 +60,7 @@ it('warmpath sessions exports, imports and forgets', TIMEOUT, async () => {
     try {
       const config = join(folder, 'warmpath.yaml');
       await writeFile(config, `upstream:\n  url: ${engine.url}\nadmin:\n  socket: ${two}\n`);
-      const input = lines.with(2, lines[2]!.replace('"version":2', '"version":7')).slice(0, -1).join('\n');
+      const input = lines.with(2, lines[2]!.replace('"version":3', '"version":7')).slice(0, -1).join('\n');
       const taken = await runCli(['sessions', 'import', '--config', config], { input });
       expect(taken.stdout).toBe('3 taken in, 0 too old, 1 refused\n');
       expect(taken.stderr).toBe(

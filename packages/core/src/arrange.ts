@@ -19,9 +19,11 @@ import type { ResidencyView } from './residency/view.js';
 import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';
 
 /**
- * The one way state changes: tells the history what became of a request. Report `dispatched` when the request goes to
- * the engine, then `completed` or `failed`, each with the arrangement object that `arrange` returned; `heard` when
- * another gateway sent a request there; and `prewarmed` when it has prefilled a path of `planPrewarm`. Cost: O(path).
+ * Tells the history what became of a request. The only way to change state. Cost: O(path).
+ *
+ * Report `dispatched` when the request goes to the engine, then `completed` or `failed`, each with the arrangement
+ * object that `arrange` returned. Report `received` for a request that another gateway sent to the engine, and
+ * `prewarmed` for a prefilled path of `planPrewarm`.
  */
 export function observe(outcome: Outcome, history: ServedHistory): void {
   switch (outcome.kind) {
@@ -34,8 +36,8 @@ export function observe(outcome: Outcome, history: ServedHistory): void {
     case 'failed':
       history.failed(outcome.arrangement);
       return;
-    case 'heard':
-      history.heard(outcome.arrangement, outcome.now);
+    case 'received':
+      history.received(outcome.arrangement, outcome.now);
       return;
     case 'prewarmed':
       history.prewarmed(outcome.path, outcome.now);
@@ -49,16 +51,14 @@ const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
 const NONE: readonly never[] = [];
 
 /**
- * The one way in: takes out the documents that the conversation already holds, refers to parts that it shows, and
- * decides in which order the others stand in the prompt, so that it starts with what the engine already holds. Pure:
- * same request, view and now, same arrangement; nothing changes until `observe`.
+ * Decides which documents a prompt holds in full and in which order, so that it starts with tokens that the engine
+ * already holds. Pure: same request, view and now, same arrangement. `now` in milliseconds of the caller's clock.
  *
- * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order and
- * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`,
- * `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN` for a request that `prepareRequest` would have refused. `now`
- * in milliseconds of the caller's clock.
+ * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order, and
+ * `trace.fellBack` says why. Cost: that of the policy.
  *
- * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
+ * @throws `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`,
+ * `WARMPATH_INVALID_PIN`
  */
 export function arrange(request: ArrangeRequest, view: ResidencyView, now: number): Arrangement {
   const policy = policyOf(request);

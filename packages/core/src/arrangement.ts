@@ -5,7 +5,7 @@ import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
 import type { ServedRequest } from './residency/history.js';
 import type { ResidencyState } from './residency/view.js';
-import type { SeenBlocks } from './session/blocks.js';
+import type { SeenSegments } from './session/segments.js';
 import type { VisibleDocuments } from './session/sent-turn.js';
 
 /**
@@ -46,10 +46,10 @@ export interface ArrangeRequest {
   /** Set false to send documents again that `visible` holds. Labels still never name two texts. Default true. */
   readonly deduplicate?: boolean | undefined;
   /**
-   * What the prompt shows before its documents (`shownBlocks`): parts of a document that stand there, letter by letter,
-   * become references. Left out, every document that is sent is sent whole.
+   * What the prompt shows before its documents (`shownSegments`): parts of a document that stand there, letter by
+   * letter, become references. Left out, every document that is sent is sent whole.
    */
-  readonly shown?: Pick<SeenBlocks, 'shorten'> | undefined;
+  readonly shown?: Pick<SeenSegments, 'shorten'> | undefined;
   /** Carried into the trace: what `prepareDocuments` mended. */
   readonly warnings?: readonly Warning[] | undefined;
 }
@@ -123,7 +123,7 @@ export type Outcome =
       readonly ttftMs?: number | undefined;
     }
   /** Another gateway sent it to the same engine, a moment ago. */
-  | { readonly kind: 'heard'; readonly arrangement: ServedRequest; readonly now: number }
+  | { readonly kind: 'received'; readonly arrangement: ServedRequest; readonly now: number }
   /** The engine prefilled a path ahead of any request (`planPrewarm`): it is resident, and counts as no access. */
   | { readonly kind: 'prewarmed'; readonly path: PrewarmPath; readonly now: number }
   /** The engine failed or the client left before the prompt was prefilled: its path is not believed resident. */

@@ -15,9 +15,9 @@ import {
 } from './render/layout.js';
 import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
 import { documentName, renderDocuments } from './render/template.js';
-import { SeenBlocks } from './session/blocks.js';
 import { sentDocuments } from './session/dedup.js';
 import type { RecalledHistory } from './session/recall.js';
+import { SeenSegments } from './session/segments.js';
 import type { SentTurn } from './session/sent-turn.js';
 import { estimateTokens } from './token-estimate.js';
 
@@ -216,12 +216,12 @@ export function editsOf(turns: readonly SentTurn[]): readonly ChatEdit[] {
  * on the model's word for it. For `ArrangeRequest.shown`. O(length of the messages and of the conversation's
  * documents).
  */
-export function shownBlocks(
+export function shownSegments(
   history: RecalledHistory,
   messages: readonly ChatMessage[],
   options: RenderOptions,
-): SeenBlocks {
-  const seen = new SeenBlocks(options.wording?.location);
+): SeenSegments {
+  const seen = new SeenSegments(options.wording?.location);
   for (const document of history.turns.flatMap(({ documents }) => documents)) {
     seen.add(document.content, { name: documentName(document, options.template), shown: document.shown });
   }

@@ -48,19 +48,19 @@ export const ERROR_TABLE = {
   WARMPATH_BODY_STALLED: {
     status: 408,
     type: 'invalid_request_error',
-    message: 'The body came too slowly.',
-    remedy: 'Send the request again, over a connection that is fast enough.',
+    message: 'The body arrived too slowly.',
+    remedy: 'Send the request again over a faster connection.',
   },
   WARMPATH_UNAUTHORIZED: {
     status: 401,
     type: 'invalid_request_error',
-    message: 'This server needs a key, and the request has none that it knows.',
+    message: 'This server needs a key. The request has no valid key.',
     remedy: 'Send `Authorization: Bearer <key>` with a key that the operator of the gateway gave you.',
   },
   WARMPATH_FORBIDDEN: {
     status: 403,
     type: 'invalid_request_error',
-    message: 'This request is only for a caller that the server can tell from others.',
+    message: 'This request needs an authenticated caller.',
     remedy: 'Send a key, or ask the operator of the gateway.',
   },
   WARMPATH_HOST_NOT_ALLOWED: {
@@ -154,7 +154,7 @@ export const ERROR_TABLE = {
   WARMPATH_DUPLICATE_DOCUMENT: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'The same document appears twice; the first one stands.',
+    message: 'The same document appears twice. The first one is kept.',
     remedy: 'Nothing is lost; de-duplicate in retrieval to silence this warning.',
   },
   WARMPATH_CONFLICTING_DOCUMENT: {
@@ -220,8 +220,8 @@ export const ERROR_TABLE = {
   WARMPATH_INDEX_FILE: {
     status: 500,
     type: 'configuration_error',
-    message: 'The file is no vector index that can be read.',
-    remedy: 'Build the index again; the documents and their vectors are not in danger.',
+    message: 'The file is not a readable vector index.',
+    remedy: 'Build the index again. The documents and their vectors are kept.',
   },
   WARMPATH_EMBEDDING_INVALID: {
     status: 502,
@@ -233,7 +233,7 @@ export const ERROR_TABLE = {
     status: 502,
     type: 'upstream_error',
     message: 'A server that retrieval needs cannot be reached.',
-    remedy: "Check that the server is running whose URL the message, or the gateway's log, names.",
+    remedy: "Check that the server runs at the URL in the message or in the gateway's log.",
   },
   WARMPATH_RETRIEVAL_TIMEOUT: {
     status: 504,
@@ -270,8 +270,8 @@ export const ERROR_TABLE = {
   WARMPATH_STORE_UNAVAILABLE: {
     status: 503,
     type: 'server_error',
-    message: 'The store of conversations cannot be asked.',
-    remedy: 'See what `warmpath check-config --connect` says of it, and try again.',
+    message: 'The conversation store does not answer.',
+    remedy: 'Check it with `warmpath check-config --connect`, then try again.',
   },
   WARMPATH_COLLECTION_NOT_FOUND: {
     status: 404,
@@ -294,8 +294,8 @@ export const ERROR_TABLE = {
   WARMPATH_COLLECTION_BUSY: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'Somebody else is writing to this collection.',
-    remedy: 'Try again when they have finished; searching works meanwhile.',
+    message: 'Another process is writing to this collection.',
+    remedy: 'Try again when it has finished. Searching works meanwhile.',
   },
   WARMPATH_COLLECTION_EMBEDDINGS: {
     status: 409,
@@ -307,7 +307,7 @@ export const ERROR_TABLE = {
   WARMPATH_COLLECTION_VECTORS: {
     status: 500,
     type: 'server_error',
-    message: 'The vectors of this collection cannot be searched; its words are.',
+    message: 'The vectors of this collection cannot be searched. Its words are.',
     remedy:
       'Ask for fewer dimensions (`collections.embeddings.dimensions`), divide the documents among collections, or keep them in a vector database (`collections.stores`).',
   },
@@ -369,7 +369,7 @@ export const ERROR_TABLE = {
     status: 499,
     type: 'invalid_request_error',
     message: 'The client closed the connection before the answer was complete.',
-    remedy: 'None; the engine was told to stop.',
+    remedy: 'None. The engine has stopped this request.',
   },
   WARMPATH_CONFIG_NOT_FOUND: {
     status: 500,
@@ -392,7 +392,7 @@ export const ERROR_TABLE = {
   WARMPATH_CONFIG_UNKNOWN_KEY: {
     status: 500,
     type: 'configuration_error',
-    message: 'The configuration has a key that nothing reads.',
+    message: 'The configuration has an unknown key.',
     remedy: 'Remove it, or correct its name.',
   },
   WARMPATH_CONFIG_VARIABLE: {
@@ -422,7 +422,7 @@ export const ERROR_TABLE = {
   WARMPATH_MODEL_SPEC: {
     status: 500,
     type: 'configuration_error',
-    message: 'The model is not named in a way that the engine understands.',
+    message: 'The engine cannot read the name of the model.',
     remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, or demo.',
   },
   WARMPATH_DOWNLOAD_FAILED: {
@@ -446,7 +446,7 @@ export const ERROR_TABLE = {
   WARMPATH_USAGE: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'The command line is not understood.',
+    message: 'The command line is not valid.',
     remedy: 'See `warmpath --help` or `warmpath <command> --help`.',
   },
   WARMPATH_ENGINE_EXITED: {
@@ -458,7 +458,7 @@ export const ERROR_TABLE = {
   WARMPATH_INTERNAL: {
     status: 500,
     type: 'server_error',
-    message: 'Something unexpected went wrong in Warmpath.',
+    message: 'Warmpath has an internal error.',
     remedy: 'Report it with the request id.',
   },
 } as const satisfies Record<string, ErrorEntry>;
@@ -532,7 +532,7 @@ function withRemedy(message: string, remedy: string): string {
 /** Why a file cannot be read or written, in words, from the error of the operating system. */
 export function fileErrorReason(error: unknown): string {
   const { code } = error as { readonly code?: unknown };
-  if (typeof code !== 'string') return 'for a reason that the system does not say';
+  if (typeof code !== 'string') return 'the system gives no reason';
   return FILE_ERRORS[code] ?? code;
 }
 

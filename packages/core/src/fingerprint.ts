@@ -4,12 +4,12 @@ declare const TextEncoder: new () => {
 };
 
 /** Characters from which on encoding a text first takes less than reading it unit by unit. */
-const LONG = 256;
+const ENCODED_FROM_CHARACTERS = 256;
 /** Bytes encoded in one step. */
-const STEP = 16_384;
+const ENCODED_STEP_BYTES = 16_384;
 
 const encoder = new TextEncoder();
-const bytes = new Uint8Array(STEP);
+const bytes = new Uint8Array(ENCODED_STEP_BYTES);
 const words = new Uint32Array(bytes.buffer);
 
 /**
@@ -39,7 +39,7 @@ export class Fingerprint {
     this.low = Math.imul(this.low ^ part.length, 0x9e3779b1);
     this.high = Math.imul(this.high + part.length, 0x85ebca6b);
     // In UTF-8, all lone surrogates look alike.
-    if (part.length >= LONG && part.isWellFormed()) this.#addEncoded(part);
+    if (part.length >= ENCODED_FROM_CHARACTERS && part.isWellFormed()) this.#addEncoded(part);
     else this.#addUnits(part);
     return this;
   }

@@ -7,7 +7,7 @@ export {
   renderTurn,
   repeatedOrder,
   repeatedTurn,
-  shownBlocks,
+  shownSegments,
   suppliedHash,
   turnEdits,
   turnPreamble,
@@ -94,7 +94,6 @@ export { ConcurrencyLimiter } from './schedule/concurrency-limiter.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { FifoScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
 export { ByteBuffer, SseReader } from './server-sent-events.js';
-export { SeenBlocks } from './session/blocks.js';
 export type { ConversationLogOptions } from './session/conversation-log.js';
 export { ConversationLog } from './session/conversation-log.js';
 export type {
@@ -108,6 +107,7 @@ export type { MessageBytes } from './session/message-chain.js';
 export { answerHash, byteChain, messageChain } from './session/message-chain.js';
 export type { ConversationName, MessagesByPlace, RecalledHistory, TurnLookup } from './session/recall.js';
 export { recallHistory } from './session/recall.js';
+export { SeenSegments } from './session/segments.js';
 export type { SentTurn, TurnName } from './session/sent-turn.js';
 export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
 export { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';

@@ -1,5 +1,5 @@
-/** Longer names than this are not compared: nobody mistypes a name by that much, and the cost is quadratic. */
-const LONGEST_COMPARED = 64;
+/** Longer names are not compared: the cost is quadratic. */
+const MAX_COMPARED_CHARACTERS = 64;
 
 /**
  * The known name that is fewest edits (insert, delete, replace) away from `name`, for error messages that say what was
@@ -7,7 +7,7 @@ const LONGEST_COMPARED = 64;
  * Cost: O(names × length²).
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
-  if (name.length > LONGEST_COMPARED) return undefined;
+  if (name.length > MAX_COMPARED_CHARACTERS) return undefined;
   let nearest: string | undefined;
   let fewest = Number.POSITIVE_INFINITY;
   for (const candidate of known) {

@@ -62,15 +62,13 @@ export interface DocumentList {
 }
 
 /**
- * Turns documents from outside into prepared ones, in the same order.
+ * Turns documents from outside into prepared ones, in the same order. `text` may stand for `content`; `null` counts as
+ * absent. Without an id, the id is a hash of title and content.
  *
- * Accepts `content` or, as vLLM and some chat templates name it, `text`; `null` for an optional field counts as absent.
- * Without an id, the id is a hash of title and content. Mends what can be mended and warns: the same document twice is
- * kept once (`WARMPATH_DUPLICATE_DOCUMENT`); another text under an id already taken gets an id of its own
- * (`WARMPATH_CONFLICTING_DOCUMENT`). Everything else is an error with a path: `WARMPATH_INVALID_DOCUMENTS`,
- * `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`, `WARMPATH_DOCUMENT_TOO_LARGE`, `WARMPATH_TOO_MANY_DOCUMENTS`.
+ * Mends and warns: the same document twice is kept once (`WARMPATH_DUPLICATE_DOCUMENT`); another text under a taken id
+ * gets an id of its own (`WARMPATH_CONFLICTING_DOCUMENT`). Cost: O(total length).
  *
- * Cost: O(total length): one pass to fingerprint and one to count tokens; neither for a document that `memo` knows.
+ * @throws the errors of the table whose code names documents, with a path
  */
 export function prepareDocuments(input: unknown, options: PrepareDocumentsOptions = {}): PreparedDocuments {
   if (!Array.isArray(input)) {

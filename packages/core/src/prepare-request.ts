@@ -18,13 +18,11 @@ export interface PrepareRequestOptions extends PrepareDocumentsOptions {
 }
 
 /**
- * Checks an arrange request from outside (see `RawArrangeRequest` for its shape) and prepares its documents.
- * Fields that are `null` count as absent; fields it does not know are ignored.
+ * Checks an arrange request from outside and prepares its documents. `null` counts as absent; unknown fields are
+ * ignored.
  *
- * Errors: those of `prepareDocuments`; `WARMPATH_INVALID_REQUEST` when it is no object or `hints` is no boolean,
- * `WARMPATH_UNKNOWN_POLICY` (naming the nearest known policy),
- * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN`. Cost: that of
- * `prepareDocuments`.
+ * @throws the errors of `prepareDocuments`; `WARMPATH_INVALID_REQUEST` for a wrong type; `WARMPATH_UNKNOWN_POLICY`,
+ * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN`
  */
 export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
   const input = asRecord(raw);

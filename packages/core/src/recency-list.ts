@@ -1,13 +1,12 @@
-/** The places of an object in a `RecencyList`, which alone writes them. */
+/** Links of an object in a `RecencyList`. Only the list writes them. */
 export interface RecencyLinks<Item> {
   older: Item | undefined;
   newer: Item | undefined;
 }
 
 /**
- * Objects in the order of their last use, each in one list at most. A Map has such an order as well, but to keep it an
- * entry is taken out and put back, and whoever looks for the first one passes the places of all that were taken out
- * before it. All O(1), without an allocation.
+ * Objects in the order of their last use, each in one list at most. All O(1). A `Map` keeps such an order, too, but
+ * finding its first entry is linear in the entries deleted before it.
  */
 export class RecencyList<Item extends RecencyLinks<Item>> {
   #oldest: Item | undefined;

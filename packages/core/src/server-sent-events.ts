@@ -3,7 +3,7 @@ const CARRIAGE_RETURN = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
 /** The largest buffer that is kept for the next event. */
-const KEPT_BYTES = 65_536;
+const MAX_KEPT_BYTES = 65_536;
 
 /** Where an `SseReader` delivers to. What its methods throw comes out of `read` or `end`. */
 export interface SseHandler {
@@ -166,6 +166,6 @@ export class ByteBuffer {
 
   clear(): void {
     this.#length = 0;
-    if (this.#buffer.length > KEPT_BYTES) this.#buffer = new Uint8Array(0);
+    if (this.#buffer.length > MAX_KEPT_BYTES) this.#buffer = new Uint8Array(0);
   }
 }

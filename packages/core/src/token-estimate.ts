@@ -11,10 +11,10 @@ const PER_IDEOGRAM = 17;
 const UNITS_PER_TOKEN = 20;
 
 /** Bytes of text looked at in one step. */
-const STEP = 16_384;
+const STEP_BYTES = 16_384;
 
 /** Up to so many characters, encoding a text takes longer than reading it unit by unit, and it allocates. */
-const SHORT = 64;
+const MAX_SHORT_CHARACTERS = 64;
 
 /**
  * Twentieths of a token by UTF-8 byte: the first byte of a character tells its kind (up to U+07FF, up to U+2FFF, up to
@@ -27,27 +27,23 @@ const COST_OF_BYTE = Uint8Array.from({ length: 256 }, (_, byte) => {
   return byte < 0xf0 ? PER_IDEOGRAM : 2 * PER_IDEOGRAM;
 });
 
-/** The same by two bytes, in either order: one look for two took half the time. */
+/** The same by two bytes, in either order. */
 const COST_OF_PAIR = Uint8Array.from(
   { length: 65_536 },
   (_, pair) => COST_OF_BYTE[pair & 255]! + COST_OF_BYTE[pair >> 8]!,
 );
 /** A byte that costs nothing. */
-const FREE = 0x80;
+const FREE_BYTE = 0x80;
 
 const encoder = new TextEncoder();
-const bytes = new Uint8Array(STEP);
+const bytes = new Uint8Array(STEP_BYTES);
 const pairs = new Uint16Array(bytes.buffer);
 
 /**
- * Estimates the tokens of a text when no tokenizer is at hand, by kind of character: ASCII letters and white space,
- * digits and signs, letters of other alphabets, ideograms with kana and Hangul. Never below 1.
+ * Estimates the tokens of a text without a tokenizer, by kind of character. Never below 1. O(length).
  *
- * The weights were fitted to what `o200k_base` counts: within a quarter of it for English prose, papers, Markdown, code
- * and numbers, within a half for other languages; older vocabularies spend up to three times as much on Greek, Arabic
- * or Hindi. Orders depend on the ratio between documents, which such an estimate keeps. Give a `TokenCounter` for exact
- * counts. Cost: O(length), under 1 ns a character: bytes and a table, because reading a string unit by unit took three
- * times as long.
+ * The weights were fitted to `o200k_base`: within a quarter for English and code, within a half for other languages.
+ * Older vocabularies spend up to three times as much on Greek, Arabic or Hindi. Give a `TokenCounter` for exact counts.
  */
 export function estimateTokens(text: string): number {
   return tokensOfCost(costOfText(text));
@@ -55,7 +51,7 @@ export function estimateTokens(text: string): number {
 
 /** What the characters of a text cost, which adds up over its parts; `tokensOfCost` makes tokens of it. O(length). */
 export function costOfText(text: string): number {
-  let cost = text.length <= SHORT ? costOfShort(text) : -1;
+  let cost = text.length <= MAX_SHORT_CHARACTERS ? costOfShort(text) : -1;
   if (cost >= 0) return cost;
   cost = 0;
   let rest = text;
@@ -75,8 +71,8 @@ export function tokensOfCost(cost: number): number {
 /** The same for a text of which the UTF-8 is known. O(bytes). */
 export function estimateTokensOfBytes(text: Uint8Array): number {
   let cost = 0;
-  for (let at = 0; at < text.length; at += STEP) {
-    const part = text.subarray(at, at + STEP);
+  for (let at = 0; at < text.length; at += STEP_BYTES) {
+    const part = text.subarray(at, at + STEP_BYTES);
     bytes.set(part);
     cost += costOfStep(part.length);
   }
@@ -98,7 +94,7 @@ function costOfShort(text: string): number {
 function costOfStep(length: number): number {
   let cost = 0;
   const count = (length + 1) >> 1;
-  if (length < STEP) bytes[length] = FREE;
+  if (length < STEP_BYTES) bytes[length] = FREE_BYTE;
   for (let i = 0; i < count; i++) cost += COST_OF_PAIR[pairs[i]!]!;
   return cost;
 }

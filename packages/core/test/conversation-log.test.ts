@@ -327,7 +327,7 @@ describe('the conversation log', () => {
     answered.answered(NAME, turn('1'), 'x', 20);
     expect(answered.lookup(NAME, 20)('1')).toEqual([]);
     const restored = filled();
-    restored.restore({ version: 2, ...NAME, link: '2', idleMs: 0, turns: [turn('2')] }, 20);
+    restored.restore({ version: 3, ...NAME, link: '2', idleMs: 0, turns: [turn('2')] }, 20);
     expect(restored.lookup(NAME, 20)('1')).toEqual([]);
     expect(restored.lookup(NAME, 20)('2')).toHaveLength(1);
   });
@@ -476,7 +476,7 @@ describe('an import of conversations', () => {
   });
 
   it('takes in beside what is remembered, and loses nothing of either', () => {
-    const entryOf = (idleMs: number, ...turns: object[]) => ({ version: 2, ...NAME, link: 'l', idleMs, turns });
+    const entryOf = (idleMs: number, ...turns: object[]) => ({ version: 3, ...NAME, link: 'l', idleMs, turns });
     const [mine, both, theirs] = [turn('l', 0, 'mine'), turn('l', 0, 'both'), turn('l', 0, 'theirs')];
     const log = new ConversationLog();
     log.sent(NAME, mine, 1_000);
@@ -510,7 +510,7 @@ describe('an import of conversations', () => {
       ['c', 20],
       ['a', 500],
     ] as const) {
-      log.restore({ version: 2, ...named(session), link: '1', idleMs, turns: [turn('1')] }, 1_000);
+      log.restore({ version: 3, ...named(session), link: '1', idleMs, turns: [turn('1')] }, 1_000);
     }
     expect([...log.export(1_000)].map(({ session }) => session)).toEqual(['a', 'c', 'b', 'now']);
     log.expire(1_501);
@@ -521,13 +521,13 @@ describe('an import of conversations', () => {
 
   it('opens no conversation for an entry without turns', () => {
     const log = new ConversationLog();
-    log.restore({ version: 2, ...NAME, link: '1', idleMs: 0, turns: [] }, 0);
+    log.restore({ version: 3, ...NAME, link: '1', idleMs: 0, turns: [] }, 0);
     expect(log.size).toBe(0);
   });
 
   it('refuses what no export wrote', () => {
     const log = new ConversationLog();
-    const entry = { version: 2, tenant: 'a', user: null, session: 's', link: 'l', idleMs: 0, turns: [turn('l')] };
+    const entry = { version: 3, tenant: 'a', user: null, session: 's', link: 'l', idleMs: 0, turns: [turn('l')] };
     log.restore(entry, 0);
     const { user: _, ...nobody } = entry;
     for (const bad of [

@@ -16,7 +16,7 @@ import {
   renderTurn,
   type SentTurn,
   ServedHistory,
-  shownBlocks,
+  shownSegments,
   suppliedHash,
   turnPreamble,
 } from '../src/index.js';
@@ -72,7 +72,7 @@ export class Pipeline {
       const prompt = applyEdits(messages, editsOf(recalled.turns));
       return { prompt, supplied: documents, references: 0, isForgotten };
     }
-    const shown = this.blocks ? shownBlocks(recalled, messages, this.options) : undefined;
+    const shown = this.blocks ? shownSegments(recalled, messages, this.options) : undefined;
     const request = {
       ...prepareRequest({ documents }),
       visible: recalled.visible,

@@ -8,7 +8,7 @@ import {
   type LayoutName,
   prepareRequest,
   readSessionEntry,
-  SeenBlocks,
+  SeenSegments,
   ServedHistory,
 } from '../src/index.js';
 import { type Passage, Pipeline, type Served } from './conversation-model.js';
@@ -153,7 +153,7 @@ describe('parts that documents of a conversation have in common', () => {
       `Of what happened in year ${i} only the harbour book tells, and it is short on words. `;
     const alike = (i: number) =>
       `${'The same long beginning of every record in this book. '.repeat(3)}${middle(i)}${'And the same long ending of every record in this book too, word for word.'.repeat(2)}\n`;
-    const seen = new SeenBlocks();
+    const seen = new SeenSegments();
     seen.add(alike(1));
     expect(seen.shorten(alike(1)).text).not.toBe(alike(1));
     seen.add(alike(2));
@@ -165,7 +165,7 @@ describe('parts that documents of a conversation have in common', () => {
 
   it('are written in any wording, with signs that mean something elsewhere', () => {
     for (const location of ['راجع {documents} أعلاه', '見上 {documents}', '$& "{documents}" \\n </document> $1']) {
-      const seen = new SeenBlocks(location);
+      const seen = new SeenSegments(location);
       const text = `${quoted(1)}\n`.replace('house', '$& house');
       seen.add(text, { name: '$1' });
       const [before, after] = location.split(HINT_PLACE) as [string, string];
@@ -177,17 +177,17 @@ describe('parts that documents of a conversation have in common', () => {
 
   it('of a text that was shortened count only as far as they are found in what stands there', () => {
     const text = Array.from({ length: 60 }, (_, i) => sentence(1, i)).join('');
-    const lost = new SeenBlocks(DEFAULT_HINT_WORDING.location);
+    const lost = new SeenSegments(DEFAULT_HINT_WORDING.location);
     lost.add(text, { shown: text.slice(text.length / 2) });
     expect(lost.shorten(text).text).toBe(text);
-    const cut = new SeenBlocks();
+    const cut = new SeenSegments();
     cut.add(text, { shown: text.slice(0, text.length / 2) });
     expect(cut.shorten(text).text.endsWith(text.slice(text.length / 2))).toBe(true);
     expect(cut.shorten(text).replaced).toBeGreaterThan(0);
   });
 
   it('cost the document its key and its tokens, and nothing else', () => {
-    const shown = new SeenBlocks();
+    const shown = new SeenSegments();
     shown.add(window(1).content);
     const { documents } = prepareRequest({ documents: [window(4), window(2)] });
     const arranged = arrange({ documents, shown, policy: 'retrieval', pin: ['p4'] }, new ServedHistory(), 0);

@@ -41,7 +41,7 @@ function complete(
 
 describe('what another gateway sent', () => {
   const heard = (history: ServedHistory, ids: readonly string[]) =>
-    observe({ kind: 'heard', arrangement: { documents: documentsOf(ids), preamble }, now: 0 }, history);
+    observe({ kind: 'received', arrangement: { documents: documentsOf(ids), preamble }, now: 0 }, history);
 
   test('is there for the next request, and counts as an access', () => {
     const history = new ServedHistory();

@@ -125,7 +125,7 @@ describe('the second turn', () => {
 
   it('takes the hash for nothing more than a hint: another text with the same print is another document', () => {
     const { documents } = prepareRequest({ documents: [A] });
-    const sent = (content: string) => ({ print: contentHash(documents[0]!), label: 'x', title: undefined, content });
+    const sent = (content: string) => ({ hash: contentHash(documents[0]!), label: 'x', title: undefined, content });
     const references = (content: string) => {
       const visible = visibleIn([{ documents: [sent(content)] }]);
       return arrange({ documents, visible }, new ServedHistory(), 0).references.length;
@@ -385,7 +385,7 @@ describe('the hash chain', () => {
 
 describe('hints', () => {
   const { documents } = prepareRequest({ documents: [A, B] });
-  const sent = { print: '', label: 'old', title: undefined, content: B.content };
+  const sent = { hash: '', label: 'old', title: undefined, content: B.content };
   const visible = {
     ...NOTHING_VISIBLE,
     find: ({ content }: { content: string }) => (content === B.content ? sent : undefined),

@@ -244,7 +244,7 @@ describe('an import', TIMEOUT, () => {
     const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket } }));
     await own.kill();
     while (!(await send(`${gateway.url}/metrics`)).text.includes('warmpath_session_store_up 0\n'));
-    const entry = { version: 2, tenant: 't', user: null, session: 's', link: 'l', idleMs: 0, turns: [] };
+    const entry = { version: 3, tenant: 't', user: null, session: 's', link: 'l', idleMs: 0, turns: [] };
     const turn = {
       link: 'l',
       id: 'i',

@@ -224,7 +224,7 @@ export class SimulatedEngine {
     for (let next = this.#unheard[0]; next !== undefined && next.at <= now; next = this.#unheard[0]) {
       this.#unheard.shift();
       const { arrangement, by, at } = next;
-      for (const other of this.#histories) if (other !== by) observe({ kind: 'heard', arrangement, now: at }, other);
+      for (const other of this.#histories) if (other !== by) observe({ kind: 'received', arrangement, now: at }, other);
     }
   }
 

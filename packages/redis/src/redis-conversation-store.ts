@@ -244,7 +244,7 @@ export class RedisConversationStore implements ConversationStore {
       const held = this.#log.lookup(name, now)(link);
       const turns = this.#turnsIn(list, { scope, link }, held);
       const isHeld = turns.every((turn, at) => turn === held[held.length - turns.length + at]);
-      if (!isHeld) this.#log.restore({ version: 2, tenant, user, session, link, idleMs: 0, turns }, now);
+      if (!isHeld) this.#log.restore({ version: 3, tenant, user, session, link, idleMs: 0, turns }, now);
     }
   }
 

@@ -158,7 +158,7 @@ export class StoredConversations {
     if (name === undefined) return undefined;
     const idleMs = Math.max(0, maxAgeMs - Number(timeLeft) - (performance.now() - began));
     const { tenant, user = null, session } = name;
-    return { version: 2, tenant, user, session, link: place.link, idleMs, turns };
+    return { version: 3, tenant, user, session, link: place.link, idleMs, turns };
   }
 }
 

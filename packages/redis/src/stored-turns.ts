@@ -159,7 +159,7 @@ export function renderingsOf(list: readonly unknown[]): readonly StoredRendering
 /** A turn as the server stores it: an exported entry of one turn without answers. `undefined` if it is too large. */
 export function writeRecord({ tenant, user, session }: ConversationName, turn: SentTurn): string | undefined {
   const entry: SessionEntry = {
-    version: 2,
+    version: 3,
     tenant,
     user: user ?? null,
     session,

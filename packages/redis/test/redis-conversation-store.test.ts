@@ -125,7 +125,7 @@ describe('a server of conversations', { timeout: 180_000 }, () => {
       '{',
       'null',
       '[]',
-      record.replace('"version":2', '"version":3'),
+      record.replace('"version":3', '"version":2'),
       record.replace('"1"', '"2"'),
     ]) {
       await ask('HSET', keys[0]!, 'turn:id-1', bad);

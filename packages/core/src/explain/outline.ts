@@ -19,7 +19,7 @@ export interface OutlinedPiece {
   readonly name: string;
   readonly kind: PieceKind;
   readonly length: number;
-  /** A hash of every `CHUNK` characters. */
+  /** A hash of every `CHUNK_CHARACTERS` characters. */
   readonly chunks: Int32Array;
   /**
    * Of JSON: a hash that does not depend on the order of keys, and one that does not depend on the order of elements
@@ -37,13 +37,13 @@ export interface PromptOutline {
 }
 
 /** Characters that one hash stands for: how exactly a difference to a prompt without its text can be located. */
-export const CHUNK = 64;
+export const CHUNK_CHARACTERS = 64;
 /** Characters of JSON that are read for the sake of its order. */
-const JSON_LENGTH = 200_000;
+const MAX_JSON_CHARACTERS = 200_000;
 
 /**
  * The outline of a prompt. Without `keepText` it holds hashes only, four bytes for every 64 characters, from which no
- * text can be read; whoever guesses a text can confirm the guess. O(length).
+ * text can be read, though a guess can be confirmed. O(length).
  */
 export function outlinePrompt(
   pieces: readonly PromptPiece[],
@@ -68,12 +68,12 @@ function outlinePiece({ name, kind, text, documents = [] }: PromptPiece, keepTex
 
 /** The hashes of a text's chunks; the last one may stand for fewer characters. */
 function hashesOf(text: string): Int32Array {
-  const hashes = new Int32Array(Math.ceil(text.length / CHUNK));
+  const hashes = new Int32Array(Math.ceil(text.length / CHUNK_CHARACTERS));
   const fingerprint = new Fingerprint();
   for (let i = 0; i < hashes.length; i++) {
     hashes[i] = fingerprint
       .reset()
-      .add(text.slice(i * CHUNK, (i + 1) * CHUNK))
+      .add(text.slice(i * CHUNK_CHARACTERS, (i + 1) * CHUNK_CHARACTERS))
       .end().low;
   }
   return hashes;
@@ -85,7 +85,7 @@ function hash(text: string): string {
 
 /** What a text says as JSON: an object or an array. */
 function jsonIn(text: string): unknown {
-  if (text.length > JSON_LENGTH || !/^\s*[[{]/.test(text)) return undefined;
+  if (text.length > MAX_JSON_CHARACTERS || !/^\s*[[{]/.test(text)) return undefined;
   try {
     return JSON.parse(text) as unknown;
   } catch {

@@ -1,5 +1,11 @@
 import { estimateTokens } from '../token-estimate.js';
-import { CHUNK, type OutlinedPiece, outlinePrompt, type PromptOutline, type PromptPiece } from './outline.js';
+import {
+  CHUNK_CHARACTERS,
+  type OutlinedPiece,
+  outlinePrompt,
+  type PromptOutline,
+  type PromptPiece,
+} from './outline.js';
 
 /** Why two prompts differ from some point on, and what can be done about it. */
 export const BREAK_CAUSES = {
@@ -69,7 +75,7 @@ export function sharedLength(before: PromptOutline, after: PromptOutline): numbe
     const later = after.pieces[at];
     if (later === undefined || earlier.kind !== later.kind) return shared;
     const chunks = sharedChunks(earlier.chunks, later.chunks);
-    shared += Math.min(chunks * CHUNK, later.length);
+    shared += Math.min(chunks * CHUNK_CHARACTERS, later.length);
     if (chunks < earlier.chunks.length || earlier.length !== later.length) return shared;
   }
   return shared;
@@ -102,7 +108,7 @@ function causeOf(before: PromptOutline, outline: readonly OutlinedPiece[], diffe
   if (inDocuments === 'documents-changed' && haveSameDocuments(before.pieces, outline)) return 'documents-order';
   if (inDocuments !== undefined) return inDocuments;
   const isQuestion = at >= questionOf(before.pieces) || at >= questionOf(outline);
-  const volatile = volatileAt(later.text, difference.offset, difference.exact ? 0 : CHUNK);
+  const volatile = volatileAt(later.text, difference.offset, difference.exact ? 0 : CHUNK_CHARACTERS);
   // A date in a question is what the user asks about, unless long text goes on behind it as before.
   if (volatile !== undefined && (!isQuestion || goesOnTheSame(earlier, now, difference.offset))) return volatile;
   if (later.kind === 'system') return 'system-prompt';
@@ -129,7 +135,7 @@ function documentsDiffer(
   if (known.length === 0 || keys.length === 0 || (first === known.length && first === keys.length)) return undefined;
   // The first document that differs begins before the difference, or what differs stands before it.
   const from = documents[first]?.start;
-  if (from !== undefined && offset + (exact ? 0 : CHUNK) < from) return undefined;
+  if (from !== undefined && offset + (exact ? 0 : CHUNK_CHARACTERS) < from) return undefined;
   const isSameSet = known.length === keys.length && [...known].sort().join() === [...keys].sort().join();
   return isSameSet ? 'documents-order' : 'documents-changed';
 }
@@ -144,7 +150,7 @@ function haveSameDocuments(before: readonly OutlinedPiece[], after: readonly Out
 function goesOnTheSame(earlier: OutlinedPiece, now: OutlinedPiece, offset: number): boolean {
   if (earlier.length !== now.length) return false;
   // What changed may stand across two chunks.
-  const behind = Math.floor(offset / CHUNK) + 2;
+  const behind = Math.floor(offset / CHUNK_CHARACTERS) + 2;
   return behind < now.chunks.length && now.chunks.slice(behind).every((hash, i) => hash === earlier.chunks[behind + i]);
 }
 
@@ -182,7 +188,10 @@ function sharedChunks(one: Int32Array, other: Int32Array): number {
 
 function sharedIn(earlier: OutlinedPiece, outline: OutlinedPiece, { text }: PromptPiece) {
   if (earlier.text === undefined) {
-    return { offset: Math.min(text.length, sharedChunks(earlier.chunks, outline.chunks) * CHUNK), exact: false };
+    return {
+      offset: Math.min(text.length, sharedChunks(earlier.chunks, outline.chunks) * CHUNK_CHARACTERS),
+      exact: false,
+    };
   }
   const end = Math.min(earlier.text.length, text.length);
   let offset = 0;
@@ -211,15 +220,15 @@ const TIMESTAMP = new RegExp(
 const RANDOM_ID =
   /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{10,64}\b|\b(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{12,64}\b/gi;
 /** Characters around a difference in which it is looked for. */
-const AROUND = 80;
+const EXCERPT_CHARACTERS = 80;
 
 /**
  * What changes by itself at a place of a text, if something of the kind stands there; within `slack` characters behind
  * it. O(1).
  */
 function volatileAt(text: string, offset: number, slack: number): 'timestamp' | 'random-id' | undefined {
-  const start = Math.max(0, offset - AROUND);
-  const window = text.slice(start, offset + slack + AROUND);
+  const start = Math.max(0, offset - EXCERPT_CHARACTERS);
+  const window = text.slice(start, offset + slack + EXCERPT_CHARACTERS);
   const covers = (pattern: RegExp) => {
     for (const { 0: match, index } of window.matchAll(pattern)) {
       const from = start + index;

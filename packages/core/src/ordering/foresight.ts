@@ -52,14 +52,11 @@ const EXACT_PART = 1 / 4;
 const ONE_WAITING_PART = 1 / 8;
 
 /**
- * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
- * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests let it expect;
- * the latter alone it trusts only where documents differ in length. With neither, and for more than 30 documents, the
- * answer is that of `exact`. Up to 8 documents the plan is optimal under its estimate, above it is the best of 8
- * chains. Method, constants and figures: docs/research/foresight.md.
+ * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with this prompt.
+ * Knows the waiting requests (`Context.waiting`); trusts what recent requests let expect only where documents differ in
+ * length. With neither, and for more than 30 documents, the answer is that of `exact`. See docs/research/foresight.md.
  *
- * `maxOperations` bounds counted operations, never time: once for what is looked up in the tree, once for the steps of
- * the plan. The same state gives the same answer everywhere.
+ * `maxOperations` bounds look-ups in the tree, and once more the steps of the plan. Deterministic.
  */
 export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   const exact = createExactPolicy(maxOperations);

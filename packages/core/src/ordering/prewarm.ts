@@ -18,8 +18,8 @@ const MAX_CANDIDATES = 64;
 /** Look-ups in the tree for one of them. */
 const MAX_LOOK_UPS = 4_096;
 
-/** Imagined requests that keep no document: one request in common makes no certainty. */
-const DOUBT = 1;
+/** Added to the requests that were seen: a document of one request is not certain to come again. */
+const UNCERTAIN_REQUESTS = 1;
 
 const DEFAULT_MAX_PATHS = 5;
 const DEFAULT_LEAST_RETURN = 0.05;
@@ -48,18 +48,13 @@ export interface PrewarmPath {
 }
 
 /**
- * What is worth prefilling while the engine is idle: beginnings of the path served last, each with one document more
- * that came along with its documents before. Of the sets of its documents that coming requests will want (rank survival
- * and recent requests, as `foresight` expects them) those count that the longer path takes further than what is cached.
+ * Plans what to prefill while the engine is idle: starts of the path served last, each with one document that came with
+ * its documents before. Prefill each path as a prompt that ends behind its documents, then `observe` it as `prewarmed`.
  *
- * `served`: requests served lately, the last one last; at most the last 100 are looked at. Arrangements will do.
- * Prefill each path as a prompt that ends behind its documents, then `observe` it as `prewarmed`; called again, the
- * plan goes on from there.
+ * Paths come in order of return, best first. None for more than 29 documents. Pure; takes up to some milliseconds.
+ * Figures: docs/research/foresight.md.
  *
- * Pure. Empty for a first request, for more than 29 documents, and where no path returns enough. Paths stand in order
- * of return, best first. O(100 × k² + 64 × (paths within the documents + k × sets expected)), up to some milliseconds:
- * for idle time, not for a request's way. It costs the engine's work and, where the cache is full, older entries:
- * measured gains and tokens are in docs/research/foresight.md.
+ * @param served requests served lately, the last one last; at most the last 100 are looked at
  */
 export function planPrewarm(
   served: readonly ServedRequest[],
@@ -93,7 +88,7 @@ interface Companion {
 function likelyCompanions(served: readonly ServedRequest[], last: ServedRequest): readonly Companion[] {
   const own = new Set(last.documents.map(({ key }) => key));
   const weights = new Map<string, { document: Document; weight: number }>();
-  let total = DOUBT;
+  let total = UNCERTAIN_REQUESTS;
   for (const earlier of served.slice(-PREWARM_WINDOW, -1)) {
     if (earlier.preamble?.key !== last.preamble?.key) continue;
     const shared = earlier.documents.reduce((count, { key }) => count + (own.has(key) ? 1 : 0), 0);

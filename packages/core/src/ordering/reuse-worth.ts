@@ -35,7 +35,7 @@ export function weightOfLater(queueKnown: boolean): number {
 }
 
 /** Deviation of lengths, as a share of their mean, from which on a guessed demand is trusted. */
-const TELLING_DEVIATION = 0.15;
+const MIN_LENGTH_DEVIATION = 0.15;
 
 /**
  * Whether the lengths of documents differ enough to plan by what recent requests let expect alone. What differs in
@@ -50,5 +50,5 @@ export function lengthsDiffer(documents: readonly Document[]): boolean {
     squares += tokens * tokens;
   }
   const mean = sum / documents.length;
-  return squares / documents.length - mean * mean >= (TELLING_DEVIATION * mean) ** 2 && sum > 0;
+  return squares / documents.length - mean * mean >= (MIN_LENGTH_DEVIATION * mean) ** 2 && sum > 0;
 }

@@ -4,14 +4,13 @@ import type { PlanTree } from './plan-tree.js';
 import type { Remainders } from './remainders.js';
 
 /**
- * Agglomeration by largest intersection: merge the two clusters that share most tokens (documents), the merged
- * cluster's content being what they share, until no two share anything. A merge saves exactly what is shared, so this
- * is the greedy choice of the true objective. The function returned hangs a group's sets below its node.
+ * Agglomeration by largest intersection: merges the two clusters that share most tokens (documents) until no two share
+ * anything. A merged cluster holds what its parts share. A merge saves exactly what is shared.
  *
- * The pair is the true maximum of every step, without all pairs being kept: a merged cluster holds no more than its
- * parts, so a cluster's best partner only ever gets worse, and a heap of each cluster's last known best is put right
- * when its top is read. Partners are counted through an inverted index. Cost: a search for every set, every merge and
- * every partner lost, each as long as the index lists of a cluster's content; memory O(documents).
+ * A cluster's best partner only gets worse, so a heap of last known best pairs is corrected when its top is read. Cost:
+ * one search of the inverted index for every set, merge and lost partner; memory O(documents).
+ *
+ * @returns a function that hangs a group's sets below its node
  */
 export function agglomeration(tree: PlanTree, remainders: Remainders): FinishGroup {
   const numbers = new Int32Array(tree.batch.documentOf.length).fill(-1);

@@ -55,14 +55,11 @@ export interface BatchPlan {
 }
 
 /**
- * Orders a batch that is known whole: the documents of every context, and the contexts themselves.
+ * Orders a batch that is known whole: the documents of every context, and the contexts themselves. Deterministic.
  *
  * The plan has few trie tokens (documents without `tokens`): the prefill that is left if the cache forgets nothing.
- * Contexts run depth first through the trie, so that a cache with room for one context finds everything. Large batches
- * are split by their most valuable documents, each group is agglomerated, and refinement moves what fits better
- * elsewhere. A context may be empty or hold a document twice; every context gets a step of its own. Deterministic.
- *
- * Memory: about 200 bytes a document of a context.
+ * Contexts run depth first through the trie, so that a cache with room for one context finds everything. A context may
+ * be empty or hold a document twice. Memory: about 200 bytes a document of a context.
  *
  * @throws `WARMPATH_INVALID_REQUEST` with path `tokens` or `capacity`
  */

@@ -21,7 +21,7 @@ export function refine(tree: PlanTree, limits: RefinementLimits): number {
 }
 
 /** Where a path shares most: below `node`, or with part of the label of `node`. */
-interface Place {
+interface InsertionPoint {
   readonly node: number;
   readonly splits: boolean;
   readonly shared: number;
@@ -67,7 +67,7 @@ class Refinement {
     const parent = tree.parent[node]!;
     tree.detach(node);
     tree.collapse(parent);
-    const place = this.#findPlace();
+    const place = this.#findInsertionPoint();
     this.#insert(node, path, place);
     return place.shared - before;
   }
@@ -79,11 +79,11 @@ class Refinement {
   }
 
   /** The place at which most of the marked path is shared; among equal ones the first found. */
-  #findPlace(): Place {
+  #findInsertionPoint(): InsertionPoint {
     const { firstChild, nextSibling, labels, batch, leaves, root } = this.#tree;
     const nodes = this.#nodes;
     const sharedAt = this.#sharedAt;
-    let best: Place = { node: root, splits: false, shared: 0 };
+    let best: InsertionPoint = { node: root, splits: false, shared: 0 };
     nodes.push(root);
     sharedAt.push(0);
     while (nodes.length > 0) {
@@ -110,7 +110,7 @@ class Refinement {
     return best;
   }
 
-  #insert(node: number, path: readonly number[], { node: place, splits }: Place): void {
+  #insert(node: number, path: readonly number[], { node: place, splits }: InsertionPoint): void {
     const tree = this.#tree;
     const parent = splits ? this.#split(place) : place;
     // What the path has above is unmarked, so that the marks that stay are the node's own label.

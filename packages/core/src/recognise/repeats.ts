@@ -1,5 +1,5 @@
 import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/prompt.js';
-import { inOneLine, SeenBlocks } from '../session/blocks.js';
+import { inOneLine, SeenSegments } from '../session/segments.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
 import { type DocumentText, documentText } from './document-text.js';
@@ -109,16 +109,16 @@ export class SeenDocuments {
   /** Every document's words, and how many of them are named by their own words: few prompts ever need that. */
   readonly #words: string[] = [];
   #quoted = 0;
-  readonly #blocks: SeenBlocks | undefined;
+  readonly #blocks: SeenSegments | undefined;
 
   /**
    * `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). `blocks`: whether parts
-   * of a document that stand in an earlier one, or in a text beside them, are referred to as well (`SeenBlocks`);
+   * of a document that stand in an earlier one, or in a text beside them, are referred to as well (`SeenSegments`);
    * default false.
    */
   constructor(wording: string = DEFAULT_HINT_WORDING.location, { blocks = false }: { readonly blocks?: boolean } = {}) {
     this.#wording = wording;
-    this.#blocks = blocks ? new SeenBlocks(wording) : undefined;
+    this.#blocks = blocks ? new SeenSegments(wording) : undefined;
   }
 
   /** Takes in what stands beside the documents, for its parts. O(length) where parts are referred to. */

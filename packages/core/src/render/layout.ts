@@ -39,18 +39,14 @@ export interface RenderChatOptions extends RenderOptions {
 }
 
 /**
- * Puts documents and hint into a chat. Never mutates its input; the same input gives the same bytes; all messages and
- * parts that are not added to stay the very objects they were. Without documents, the messages come back as they are.
+ * Puts documents and hint into a chat. Never mutates its input. Messages and parts that nothing is added to stay the
+ * same objects.
  *
- * - `question`: documents, hint, then the question, in the last user message. In a message of content parts they become
- *   a text part in front.
+ * - `question`: documents, hint and question in the last user message.
  * - `message`: documents in a user message of their own before the last one; the hint opens the question.
- * - `system`: documents at the end of the first system (or developer) message, which is created at the start if there
- *   is
- *   none; the hint opens the question.
+ * - `system`: documents at the end of the first system (or developer) message; the hint opens the question.
  *
- * Error: `WARMPATH_INVALID_REQUEST` (path `messages`) when there is no user message to ask the question, or when the
- * content to add to is neither text nor parts. Cost: O(length of the documents).
+ * @throws `WARMPATH_INVALID_REQUEST` (path `messages`) without a user message, or for content that is no text or parts
  */
 export function renderChat(
   messages: readonly ChatMessage[],
@@ -154,8 +150,8 @@ export function* messageSteps(message: ChatMessage): WorkSteps<void> {
   yield length / 2;
 }
 
-/** Characters from which on what was computed of a message is remembered, for as long as anybody holds the message. */
-const LONG_TEXT = 4_096;
+/** From so many characters on, hash and tokens of a message are remembered while the message object lives. */
+const MIN_REMEMBERED_CHARACTERS = 4_096;
 const longMessages = new WeakMap<ChatMessage, { hash?: string; tokens?: number }>();
 
 function messageHash(message: ChatMessage): string {
@@ -167,7 +163,8 @@ function messageHash(message: ChatMessage): string {
   if (typeof content === 'string' && Object.keys(message).length === 2) hasher.add(role).add(content);
   else hasher.add(canonicalJson(message));
   const hash = hasher.end().digits();
-  if (textLength(message) >= LONG_TEXT) longMessages.set(message, { ...longMessages.get(message), hash });
+  if (textLength(message) >= MIN_REMEMBERED_CHARACTERS)
+    longMessages.set(message, { ...longMessages.get(message), hash });
   return hash;
 }
 
@@ -175,7 +172,8 @@ function estimateMessage(message: ChatMessage): number {
   const known = longMessages.get(message)?.tokens;
   if (known !== undefined) return known;
   const tokens = countText(message, estimateTokens);
-  if (textLength(message) >= LONG_TEXT) longMessages.set(message, { ...longMessages.get(message), tokens });
+  if (textLength(message) >= MIN_REMEMBERED_CHARACTERS)
+    longMessages.set(message, { ...longMessages.get(message), tokens });
   return tokens;
 }
 
@@ -186,7 +184,7 @@ function countText(message: ChatMessage, countTokens: TokenCounter): number {
 
 function textLength({ content }: ChatMessage): number {
   if (typeof content === 'string') return content.length;
-  return Array.isArray(content) ? LONG_TEXT : 0;
+  return Array.isArray(content) ? MIN_REMEMBERED_CHARACTERS : 0;
 }
 
 /** What stands before the documents of a plain completion: nothing but what `scope` names. */

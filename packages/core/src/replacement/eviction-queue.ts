@@ -10,7 +10,7 @@ export interface NodeOwner {
 }
 
 /** What owners whose work can wait hold counts as many times, in powers of two: they give way before all others. */
-const WAITING_POWERS = 20;
+const WAITING_EXCESS = 20;
 
 /** What one owner holds of a tier. */
 interface Share {
@@ -27,16 +27,12 @@ interface Share {
 }
 
 /**
- * The nodes of one tier that may be evicted. The owner that holds most loses its node of lowest priority; of equals,
- * the one whose priority was set longest ago. So an owner that floods the tier displaces its own nodes, one that is
- * alone may have all, and nobody loses what lies within its fair share.
+ * The nodes of one tier that may be evicted. The owner that holds most loses its node of lowest priority; among equals,
+ * the one whose priority was set longest ago. No owner loses nodes within its fair share.
  *
- * What an owner holds counts double for every `USE_HALF_LIFE` requests since it was last used, so that those who went
- * away do not keep their shares for ever, and 2²⁰ times when its work can wait. The order of two owners that are not
- * used never changes: `log2(size) - last use / half-life` needs no update as time goes on.
- *
- * Binary heaps over node handles: O(log candidates + log owners) an operation, about 36 bytes a handle and 8 a
- * candidate. Handles are small whole numbers; memory grows with the largest.
+ * An owner's size counts double for every `USE_HALF_LIFE` requests since its last use, and far more if its work can
+ * wait. `log2(size) - last use / half-life` keeps the order of unused owners without updates. O(log nodes) an
+ * operation; memory grows with the largest node handle.
  */
 export class EvictionQueue {
   #priorities = new Float64Array(0);
@@ -166,7 +162,7 @@ export class EvictionQueue {
 
   #weigh(share: Share): void {
     const { canWait, usedAt } = share.owner;
-    share.excess = Math.log2(share.size) - usedAt / USE_HALF_LIFE + (canWait ? WAITING_POWERS : 0);
+    share.excess = Math.log2(share.size) - usedAt / USE_HALF_LIFE + (canWait ? WAITING_EXCESS : 0);
     if (share.place !== ABSENT) this.#losing.settle(share);
   }
 

@@ -32,14 +32,11 @@ export interface PathUse {
 }
 
 /**
- * Decides which node of a KV tree goes first, in each tier: one policy, statistics shared by the tiers, and for each
- * tier a queue of candidates with a logical clock (RAGCache §5.1 keeps one for GPU and one for host memory). The tree
- * holds the KV and knows what may be evicted; it says what enters and leaves a tier, offers its unpinned leaves and
- * withdraws what is pinned or grows a child. Nodes of several owners share each tier fairly ({@link EvictionQueue}). No
- * clock but the number of requests.
+ * Decides which node of a KV tree is evicted first, in each tier (RAGCache §5.1): one policy, shared statistics, and
+ * one {@link EvictionQueue} a tier. The tree says what enters and leaves a tier, and what may be evicted from it.
  *
- * Nodes are handles: small whole numbers that the tree chooses. Cost: O(log candidates) an operation; a `use` that for
- * each of its nodes. About 84 bytes a handle; handles that are only remembered are bounded by the uses in the window.
+ * Nodes are handles: small whole numbers that the tree chooses. Its clock is the number of requests. O(log candidates)
+ * an operation.
  */
 export class Replacement {
   readonly #policy: ReplacementPolicy;
@@ -77,14 +74,14 @@ export class Replacement {
     }
   }
 
-  /** Someone whose nodes {@link assign} is to name. It counts as used now. */
+  /** A new owner for {@link assign}. It counts as used now. */
   newOwner(canWait: boolean): NodeOwner {
     return { canWait, usedAt: this.#statistics.requests };
   }
 
   /**
-   * Says whose a node is and how much of a tier it takes, in a unit that is the same for all. Where nobody says, all
-   * nodes have one owner and are of one size.
+   * Sets the owner of a node and its size, in one unit for all nodes. Without it, a node belongs to a common owner and
+   * has size 1.
    */
   assign(node: number, owner: NodeOwner, size: number): void {
     this.#owners[node] = owner;
@@ -111,7 +108,7 @@ export class Replacement {
     for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
   }
 
-  /** Uses of a node that count, for whoever stores it. */
+  /** Uses of a node in the window. */
   uses(node: number): number {
     return this.#statistics.frequency(node);
   }

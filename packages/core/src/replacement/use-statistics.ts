@@ -65,7 +65,7 @@ export class UseStatistics {
     return misses === 0 ? (this.#expectedCosts[node] ?? 0) : this.#costs[node]! / misses;
   }
 
-  /** What computing a node will cost a token, should nobody have computed it. */
+  /** Expected cost a token of a node that no request has computed. */
   expectCost(node: number, costPerToken: number): void {
     this.#ensure(node);
     this.#expectedCosts[node] = costPerToken;

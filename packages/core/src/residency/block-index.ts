@@ -87,13 +87,12 @@ interface WaitingBlock {
 const DEFAULT_MAX_BLOCKS = 262_144;
 
 /**
- * A mirror of one engine's KV cache, kept by its events. It never computes the engine's hashes: it reads the tokens
- * that come with stored blocks, and names each block by a hash of its own over all tokens from the prompt's start
- * (`chainOf`), by which prompts are looked up. The same hash may lie in several physical blocks and tiers: copies are
- * counted, and a block is gone with its last one (ai-dynamo/dynamo#8012). A block whose parent is unknown waits for it
- * (llm-d/llm-d-kv-cache#372), because a late subscriber meets such blocks.
+ * A mirror of one engine's KV cache, kept by its events. Names each block by its own hash over all tokens from the
+ * start of the prompt (`chainOf`); never computes the engine's hashes.
  *
- * Cost: O(blocks) an event, O(tokens) for stored ones. Bounded by `maxBlocks`.
+ * Copies in several tiers are counted; a block is gone with its last copy (ai-dynamo/dynamo#8012). A block whose parent
+ * is unknown waits for it (llm-d/llm-d-kv-cache#372). O(blocks) an event, O(tokens) for stored ones; at most
+ * `maxBlocks`.
  */
 export class BlockIndex {
   readonly anomalies: BlockAnomalies = {

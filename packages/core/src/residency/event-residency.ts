@@ -45,13 +45,13 @@ interface PathRoot {
   /** Whether tokens of its prompts could not be had, and none were learned since. */
   isBlind: boolean;
   /** Prompts in a row whose beginning the engine had cached, without an event for it. */
-  untold: number;
+  unreported: number;
   /** The model of its prompts. */
   model: string | undefined;
 }
 
 /** After so many prompts in a row, the events are taken to name other blocks than those that are looked up. */
-const MOST_UNTOLD = 3;
+const MAX_UNREPORTED_PROMPTS = 3;
 
 /** Names of adapters that are remembered; the one seen first goes first. */
 const MAX_ADAPTERS = 1_024;
@@ -63,17 +63,12 @@ const DOCUMENT_BYTES = 512;
 const CHAIN_BYTES = 128;
 
 /**
- * What one engine holds, by its own events: the most certain residency source. Events speak of tokens, requests of
- * documents; the two meet in paths whose tokens were learned once (`learn`), each document with the blocks that end
- * within it. When a block goes, the documents that need it leave the history's tree, and everything behind them; when
- * it comes back, whoever brought it, they return.
+ * What one engine holds, by its own events: the most certain residency source. Learns once which blocks a path's
+ * documents need (`learn`). A document leaves and returns with these blocks.
  *
- * `isExact` is false while events were lost: then what is not in the mirror may be resident all the same, and
- * histories go on believing by themselves; what events say still counts. So does a history whose prompts' tokens cannot
- * be had (`giveUp`), and every path whose tokens are unknown: what cannot be looked up is not known to be gone.
- *
- * Cost: O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in blocks of the
- * mirror, and in bytes of learned paths.
+ * `isExact` is false while events were lost, and for histories whose tokens are unknown (`giveUp`): then the histories
+ * believe what they served. O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in
+ * blocks and in bytes of learned paths.
  */
 export class EventResidency {
   readonly #index: BlockIndex;
@@ -145,7 +140,7 @@ export class EventResidency {
   /** Whether no events were lost, and events tell of this history's prompts, as far as that was seen. O(1). */
   isExactFor(history: ServedHistory): boolean {
     const root = this.#roots.get(history);
-    return this.#isExact && (root === undefined || (!root.isBlind && root.untold < MOST_UNTOLD));
+    return this.#isExact && (root === undefined || (!root.isBlind && root.unreported < MAX_UNREPORTED_PROMPTS));
   }
 
   /** Leading steps of a request's path whose tokens are known. O(k). */
@@ -252,8 +247,8 @@ export class EventResidency {
   /** Holds what the engine reports against what its events say of a prompt's first block. */
   #compare(history: ServedHistory, first: number, cachedTokens: number | undefined): void {
     const root = this.#rootOf(history);
-    if (this.#index.has(first)) root.untold = 0;
-    else if (cachedTokens !== undefined && cachedTokens >= this.#index.blockSize) root.untold++;
+    if (this.#index.has(first)) root.unreported = 0;
+    else if (cachedTokens !== undefined && cachedTokens >= this.#index.blockSize) root.unreported++;
   }
 
   /** Prompts of a model that was not known to be an adapter were looked up among other blocks than theirs. O(paths). */
@@ -269,7 +264,7 @@ export class EventResidency {
   #rootOf(history: ServedHistory): PathRoot {
     let root = this.#roots.get(history);
     if (root === undefined) {
-      root = { history: new WeakRef(history), children: new Map(), isBlind: false, untold: 0, model: undefined };
+      root = { history: new WeakRef(history), children: new Map(), isBlind: false, unreported: 0, model: undefined };
       this.#roots.set(history, root);
     }
     return root;

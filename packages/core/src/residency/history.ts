@@ -21,26 +21,20 @@ export interface TimedPrompt {
 }
 
 /** Cold requests remembered, of which the median counts. */
-const REMEMBERED = 15;
+const MAX_COLD_REQUESTS = 15;
 /** Fewer cold requests than this say nothing. */
-const FEWEST_COLD = 5;
+const MIN_COLD_REQUESTS = 5;
 /** A request that is believed to find less than this share of its prompt is cold. */
-const COLD_SHARE = 0.05;
+const MAX_COLD_SHARE = 0.05;
 /** With a smaller share than this, what is saved is lost in the noise (CacheWeaver's implementation has .3, too). */
-const TELLING_SHARE = 0.3;
+const MIN_JUDGED_SHARE = 0.3;
 /** A miss: less of the time was saved than this part of what should have been. */
-const MISSED_PART = 0.4;
+const MAX_MISSED_PART = 0.4;
 
 /**
- * Reads off the time to the first token whether an engine that reports no cached tokens still held what it was believed
- * to hold (CacheWeaver §3.4): a request that should have found much and took as long as a cold one of its length did
- * not find it. Time per token of cold requests is the measure, so that prompts of different lengths compare.
- *
- * One slow answer is no proof: only the second miss in a row counts. What follows from it is the caller's: the prompt
- * itself was computed and is resident now; what was used before it is not. CacheWeaver's own implementation marks the
- * prompt's path as gone and takes it in again in the same step, so nothing ever changes.
- *
- * O(1), bounded.
+ * Infers from the time to the first token whether an engine that reports no cached tokens still held what it was
+ * believed to hold (CacheWeaver §3.4). A request that should have found much, and took as long a token as a cold one,
+ * found nothing. Only the second miss in a row counts. O(1), bounded.
  */
 export class TtftFeedback {
   /** Milliseconds a token of the last cold requests, a ring. */
@@ -55,14 +49,14 @@ export class TtftFeedback {
   cachedTokens({ believedTokens, promptTokens, ttftMs }: TimedPrompt): number | undefined {
     if (!isPositive(promptTokens) || !isPositive(ttftMs)) return undefined;
     const share = Math.min(1, believedTokens / promptTokens);
-    if (share < COLD_SHARE) {
+    if (share < MAX_COLD_SHARE) {
       this.#cold[this.#next] = ttftMs / promptTokens;
-      this.#next = (this.#next + 1) % REMEMBERED;
+      this.#next = (this.#next + 1) % MAX_COLD_REQUESTS;
       return undefined;
     }
-    if (this.#cold.length < FEWEST_COLD || share < TELLING_SHARE) return undefined;
+    if (this.#cold.length < MIN_COLD_REQUESTS || share < MIN_JUDGED_SHARE) return undefined;
     const saved = 1 - ttftMs / (median(this.#cold) * promptTokens);
-    const isMissed = saved < MISSED_PART * share;
+    const isMissed = saved < MAX_MISSED_PART * share;
     const isSecond = isMissed && this.#missedBefore;
     this.#missedBefore = isMissed;
     if (!isMissed) return believedTokens;
@@ -127,13 +121,11 @@ export interface ServedRequest {
 }
 
 /**
- * Residency from what was recently served: the source that works with every engine, and the least certain one. One
- * instance per engine replica and tenant, for caches are never shared across either.
+ * Residency from what was recently served: works with every engine, and is the least certain source. One instance per
+ * engine replica, tenant and model.
  *
- * A request's path counts as resident from its dispatch, so that requests in flight at the same time follow each other;
- * it is taken back if the request fails. Where the engine reports cached tokens, they correct the history
- * (`completed`). State changes through `observe` alone. Everything is bounded: the tree, the statistics, and the notes
- * on requests in flight, which live as long as their arrangement.
+ * A path counts as resident from its dispatch; it is taken back if the request fails. Cached tokens that the engine
+ * reports correct the history. State changes through `observe` alone. Everything is bounded.
  */
 export class ServedHistory implements ResidencyView {
   readonly #tree: KnowledgeTree;
@@ -214,13 +206,11 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged
-   * on the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what
-   * is least recent, everything last used before the first document that was certainly missing is forgotten (the
-   * watermark: it needs neither the engine's capacity nor its events). Where it reports none, the time to the first
-   * token is asked instead (`TtftFeedback`). What is left then bounds the engine's capacity, and from then on what
-   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). While the engine's events are
-   * exact, only steps of which they do not tell are judged, each path by itself. O(path + forgotten).
+   * The engine has prefilled the prompt: the path is resident. Reported cached tokens, else the time to the first token
+   * (`TtftFeedback`), judge the part of the path that was confirmed before the dispatch. If the engine evicts what is
+   * least recent, everything last used before the first missing document is forgotten, and the capacity is learned
+   * (`CapacityEstimate`). While the engine's events are exact, only steps that they do not cover are judged. O(path +
+   * forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -246,7 +236,7 @@ export class ServedHistory implements ResidencyView {
     this.#tree.withdraw(pathOf(request).keys, dispatch.access);
   }
 
-  /** The engine has prefilled this path, but nobody asked for it: resident, and no request to learn from. O(path). */
+  /** The engine has prefilled this path without a request: it is resident, and nothing is learned from it. O(path). */
   prewarmed(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
     this.#slots?.dispatched(path, pathOf(path));
@@ -259,7 +249,7 @@ export class ServedHistory implements ResidencyView {
    * a request of our own finds otherwise. Where the engine's events are followed, these alone say what is there.
    * O(path).
    */
-  heard(request: ServedRequest, now: number): void {
+  received(request: ServedRequest, now: number): void {
     this.#statistics.record(request.documents.map((document) => document.key));
     this.#recent.record(request);
     const path = pathOf(request);
@@ -269,7 +259,7 @@ export class ServedHistory implements ResidencyView {
     this.#pruneToCapacity();
   }
 
-  /** The engine's events say that this path came back, whoever asked for it. O(path). */
+  /** The engine's events say that this path is resident again. O(path). */
   restored(path: ServedPath, now: number): void {
     this.#tree.insert(path, 'confirmed', now);
   }

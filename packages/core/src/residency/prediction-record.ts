@@ -1,16 +1,16 @@
 import type { Insertion } from '../tree/knowledge-tree.js';
 
 /** Predictions remembered. */
-const REMEMBERED = 16;
+const MAX_PREDICTIONS = 16;
 /** Fewer judged predictions than this say nothing about the source. */
-const FEWEST_JUDGED = 4;
+const MIN_PREDICTIONS = 4;
 /** A prediction is missed when less than this share of it was cached. */
 const MISSED_SHARE = 0.5;
 /**
  * Tokens that an engine may leave out of a full hit: it counts whole blocks (16 tokens in vLLM, up to some dozens
  * elsewhere) and always recomputes the last token.
  */
-export const BLOCK_SLACK = 64;
+export const BLOCK_SLACK_TOKENS = 64;
 /**
  * A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be
  * estimates.
@@ -52,15 +52,15 @@ export class MissedPredictions {
 
   /** Whether most were; false until there are 4. */
   get areMost(): boolean {
-    if (this.#judged < FEWEST_JUDGED) return false;
+    if (this.#judged < MIN_PREDICTIONS) return false;
     let missed = 0;
     for (let bits = this.#missed; bits !== 0; bits >>>= 1) missed += bits & 1;
     return missed * 2 > this.#judged;
   }
 
   add(missed: boolean): void {
-    this.#missed = ((this.#missed << 1) | (missed ? 1 : 0)) & (2 ** REMEMBERED - 1);
-    this.#judged = Math.min(REMEMBERED, this.#judged + 1);
+    this.#missed = ((this.#missed << 1) | (missed ? 1 : 0)) & (2 ** MAX_PREDICTIONS - 1);
+    this.#judged = Math.min(MAX_PREDICTIONS, this.#judged + 1);
   }
 
   clear(): void {
@@ -95,7 +95,7 @@ export class PredictionRecord {
    */
   judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);
-    const reach = engine.cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK;
+    const reach = engine.cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK_TOKENS;
     let predicted = 0;
     let missing = 0;
     let missingStep = 0;
@@ -108,9 +108,10 @@ export class PredictionRecord {
         missingStep = depth;
       }
     }
-    if (predicted > BLOCK_SLACK) this.#missed.add(engine.cachedTokens + BLOCK_SLACK < predicted * MISSED_SHARE);
+    if (predicted > BLOCK_SLACK_TOKENS)
+      this.#missed.add(engine.cachedTokens + BLOCK_SLACK_TOKENS < predicted * MISSED_SHARE);
     const known = tokens.slice(0, dispatch.known).reduce((sum, count) => sum + count, 0);
-    return { missing, missingStep, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK };
+    return { missing, missingStep, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK_TOKENS };
   }
 
   clear(): void {

@@ -3,11 +3,11 @@ import { WarmpathError } from '../errors.js';
 /** A slot is taken for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
 const SLOT_SIMILARITY = 0.1;
 /** A slot that keeps less than this of its own prompt is saved before it is overwritten. */
-const SAVE_BELOW = 0.5;
+const SAVED_BELOW_SHARE = 0.5;
 /** A saved prompt is loaded only if the new one keeps at least this of it. */
-export const LOAD_FROM = 0.25;
+export const MIN_LOADED_SHARE = 0.25;
 
-/** Slots that llama-server gives itself where nobody says how many (`-np auto`), with unified KV. */
+/** Default slots of llama-server (`-np auto`), with unified KV. */
 const AUTO_SLOTS = 4;
 
 /** A stretch of a prompt: equal keys stand for equal tokens, and a shorter stretch is the start of a longer one. */
@@ -118,7 +118,7 @@ interface Slot {
   held: Held;
   /** The number of its last release; 0 before the first. */
   lastUse: number;
-  /** The request that is under way in it: nobody else can use it or what it holds. */
+  /** The request that is under way in it. No other request can use the slot or its prompt. */
   use: SlotUse | undefined;
   /** The number of that request's start. */
   startedAt: number;
@@ -135,14 +135,12 @@ const NOTHING: Held = { prompt: [], tokens: 0 };
 const NOTHING_REUSED: SlotReuse = { cachedTokens: 0, isLoaded: false, kept: 0 };
 
 /**
- * The prompt cache of llama-server (`get_available_slot` and `server_prompt_cache`): a request takes the slot most like
- * its prompt, or the one used longest ago; a slot whose prompt would mostly be lost is saved first, and a saved prompt
- * that is better by both measures is moved in. One prompt serves one consumer: slots share nothing, busy ones lend
- * nothing, and a saved prompt that is loaded is gone. Saved prompts that are contained in another are dropped; the
- * oldest goes first. Held against a real server request by request. `--cache-reuse` and context checkpoints are not
- * modelled.
+ * A model of llama-server's prompt cache (`get_available_slot`, `server_prompt_cache`). A request takes the slot most
+ * like its prompt, else the least recently used. A prompt that would mostly be lost is saved, and loaded for one later
+ * request.
  *
- * Deterministic. Cost of a prompt: O((slots + saved prompts) × spans in common).
+ * Deterministic. `--cache-reuse` and context checkpoints are not modelled. O((slots + saved prompts) × spans in
+ * common).
  */
 export class PromptSlots {
   readonly #savedTokens: number;
@@ -179,7 +177,7 @@ export class PromptSlots {
     return tokens;
   }
 
-  /** All prompts that are held and that nobody is using, those of slots first. */
+  /** All held prompts that no request is using, those of slots first. */
   *prompts(): Generator<HeldPrompt> {
     for (const { held, use } of this.#slots) if (use === undefined && held.tokens > 0) yield held.prompt;
     for (const { prompt } of this.#saved) yield prompt;
@@ -286,7 +284,7 @@ export class PromptSlots {
     }
     const slot = best ?? oldest;
     if (slot === undefined) return undefined;
-    const isReplaced = best === undefined || (similarity * tokens) / slot.held.tokens < SAVE_BELOW;
+    const isReplaced = best === undefined || (similarity * tokens) / slot.held.tokens < SAVED_BELOW_SHARE;
     return { slot, isReplaced, loaded: isReplaced ? this.#bestSaved(prompt, slot.held, budget) : undefined };
   }
 
@@ -299,7 +297,7 @@ export class PromptSlots {
       const common = commonTokens(held.prompt, prompt, budget);
       if (budget?.isExceeded) break;
       const keeps = common / held.tokens;
-      if (keeps < LOAD_FROM || keeps <= kept || common <= shared) continue;
+      if (keeps < MIN_LOADED_SHARE || keeps <= kept || common <= shared) continue;
       [best, shared, kept] = [held, common, keeps];
     }
     return best;

@@ -6,11 +6,11 @@ import type { RecentRequestsView } from './view.js';
 export const SURVIVAL_RANKS = 8;
 
 /** What an older observation still counts after one more request. */
-const FADE = 0.995;
+const DECAY_PER_REQUEST = 0.995;
 
 /**
  * Learns which retrieval ranks of a request come back together: how many of the requests that follow one (within the
- * horizon of whoever calls `learn`) keep exactly this set of its ranks. Lately observed requests count more.
+ * horizon of the caller of `learn`) keep exactly this set of its ranks. Lately observed requests count more.
  *
  * One flat table of 256 counts, whatever is observed.
  */
@@ -22,9 +22,9 @@ export class RankSurvival {
   /** One more request is compared with those before it; older observations count a little less from now on. O(256). */
   beginRequest(): void {
     const seen = this.#seen;
-    for (let ranks = 0; ranks < seen.length; ranks++) seen[ranks]! *= FADE;
-    this.#pairs *= FADE;
-    this.#requests = this.#requests * FADE + 1;
+    for (let ranks = 0; ranks < seen.length; ranks++) seen[ranks]! *= DECAY_PER_REQUEST;
+    this.#pairs *= DECAY_PER_REQUEST;
+    this.#requests = this.#requests * DECAY_PER_REQUEST + 1;
   }
 
   /** The request kept exactly `ranks` (a bit mask, not 0) of an earlier one. O(1). */
@@ -52,13 +52,13 @@ export class RankSurvival {
 }
 
 /** Requests remembered. */
-const WINDOW = 100;
+const MAX_REQUESTS = 100;
 
 /** Requests back to which a new request is compared when learning what survives. */
-const HORIZON = 20;
+const HORIZON_REQUESTS = 20;
 
 /** Documents remembered of a request, the highest ranked ones; also the width of an overlap's bit mask. */
-const REMEMBERED_DOCUMENTS = 30;
+const MAX_DOCUMENTS_PER_REQUEST = 30;
 
 const SURVIVAL_MASK = 2 ** SURVIVAL_RANKS - 1;
 
@@ -97,7 +97,7 @@ interface RememberedRequest {
  * requests. Bounded: 100 requests of 30 documents, one table of rank sets.
  */
 export class RecentRequests implements RecentRequestsView {
-  readonly horizonShare = HORIZON / WINDOW;
+  readonly horizonShare = HORIZON_REQUESTS / MAX_REQUESTS;
   readonly #survival = new RankSurvival();
   readonly #keys = new Map<string, RememberedKey>();
   /** A ring. */
@@ -107,7 +107,7 @@ export class RecentRequests implements RecentRequestsView {
 
   /** Learns from one request, then remembers it. O(20 × k + 256). */
   record(request: RecentRequest): void {
-    const slot = this.#requests % WINDOW;
+    const slot = this.#requests % MAX_REQUESTS;
     this.#survival.beginRequest();
     this.#forget(slot);
     const remembered = this.#remember(request);
@@ -130,7 +130,7 @@ export class RecentRequests implements RecentRequestsView {
   }
 
   overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number {
-    const marked = documents.slice(0, REMEMBERED_DOCUMENTS).map(({ key }) => this.#keys.get(key));
+    const marked = documents.slice(0, MAX_DOCUMENTS_PER_REQUEST).map(({ key }) => this.#keys.get(key));
     for (const [rank, known] of marked.entries()) if (known !== undefined) known.mark = 1 << rank;
     let found = 0;
     for (const request of this.#remembered) {
@@ -164,7 +164,7 @@ export class RecentRequests implements RecentRequestsView {
   }
 
   #remember({ documents, preamble, order }: RecentRequest): RememberedRequest {
-    const byRank: (RememberedKey | undefined)[] = new Array(Math.min(documents.length, REMEMBERED_DOCUMENTS));
+    const byRank: (RememberedKey | undefined)[] = new Array(Math.min(documents.length, MAX_DOCUMENTS_PER_REQUEST));
     byRank.fill(undefined);
     for (const [place, { key }] of documents.entries()) {
       const rank = order?.[place] ?? place;
@@ -189,8 +189,8 @@ export class RecentRequests implements RecentRequestsView {
   /** For each of the last requests behind the same preamble: which of its ranks the new one kept. */
   #learn({ documents, preamble }: RememberedRequest): void {
     for (const known of documents) if (known !== undefined) known.mark = 1;
-    for (let back = 1; back <= Math.min(HORIZON, this.#requests); back++) {
-      const earlier = this.#remembered[(this.#requests - back) % WINDOW]!;
+    for (let back = 1; back <= Math.min(HORIZON_REQUESTS, this.#requests); back++) {
+      const earlier = this.#remembered[(this.#requests - back) % MAX_REQUESTS]!;
       if (earlier.preamble !== preamble) continue;
       let ranks = 0;
       for (const [rank, known] of earlier.documents.entries()) ranks |= (known?.mark ?? 0) << rank;

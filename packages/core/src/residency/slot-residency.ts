@@ -4,12 +4,12 @@ import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-pat
 import type { ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
-import { BLOCK_SLACK, type EngineReport, MissedPredictions } from './prediction-record.js';
+import { BLOCK_SLACK_TOKENS, type EngineReport, MissedPredictions } from './prediction-record.js';
 import {
   CountedBudget,
   type HeldPrompt,
   type HeldSpan,
-  LOAD_FROM,
+  MIN_LOADED_SHARE,
   type OperationBudget,
   type PromptSlots,
   type SlotUse,
@@ -23,9 +23,9 @@ const STARTS_PART = 1 / 2;
 /** Weight of the newest observation in the moving average of what stands behind the documents. */
 const NEWEST_WEIGHT = 0.2;
 /** Share of a saved prompt from which on it would be loaded whatever the error of counts. */
-const CLEARLY_KEPT = 0.4;
+const CLEARLY_LOADED_SHARE = 0.4;
 /** Tokens behind the documents before any were counted. */
-const FIRST_TAIL = 32;
+const INITIAL_TAIL_TOKENS = 32;
 
 /** A request under way. */
 interface Dispatch {
@@ -39,14 +39,14 @@ interface Dispatch {
  * two prompts share it.
  */
 export class SlotResidency implements SlotsView {
-  readonly leastKept = LOAD_FROM;
+  readonly leastKept = MIN_LOADED_SHARE;
   readonly #prompts: PromptSlots;
   /** Every prompt of this history starts with it; it has no tokens. */
   readonly #root: HeldSpan;
   readonly #dispatches = new WeakMap<object, Dispatch>();
   readonly #capacity = new CapacityEstimate();
   readonly #missed = new MissedPredictions();
-  #tail = FIRST_TAIL;
+  #tail = INITIAL_TAIL_TOKENS;
   #number = 0;
 
   /** @param name keeps the prompts of this history apart from those of others. */
@@ -186,11 +186,11 @@ export class SlotResidency implements SlotsView {
   }
 
   #judge({ cachedTokens: predicted, isLoaded, kept }: SlotUse, cachedTokens: number, promptTokens = 0): void {
-    const isMissed = 2 * (cachedTokens + BLOCK_SLACK) < predicted;
-    if (predicted > BLOCK_SLACK) this.#missed.add(isMissed);
+    const isMissed = 2 * (cachedTokens + BLOCK_SLACK_TOKENS) < predicted;
+    if (predicted > BLOCK_SLACK_TOKENS) this.#missed.add(isMissed);
     // Near its thresholds, what the engine loads hangs on single tokens, and counts may be estimates.
-    if (isMissed && isLoaded && kept > CLEARLY_KEPT) this.#capacity.missed(this.#prompts.tokens, 0);
-    else if (cachedTokens > 2 * predicted + BLOCK_SLACK) this.#capacity.exceeded();
+    if (isMissed && isLoaded && kept > CLEARLY_LOADED_SHARE) this.#capacity.missed(this.#prompts.tokens, 0);
+    else if (cachedTokens > 2 * predicted + BLOCK_SLACK_TOKENS) this.#capacity.exceeded();
     else this.#capacity.served(Math.max(0, promptTokens - cachedTokens));
     this.#prompts.pruneToTokens(this.#capacity.tokens);
   }

@@ -141,7 +141,7 @@ export class ConversationLog {
       if (!this.#byAge.has(conversation) || this.#isOld(conversation, now) || !isAmong(name, filter)) continue;
       const { tenant, user = null, session } = name;
       for (const [link, turns] of turnsAt) {
-        yield { version: 2, tenant, user, session, link, idleMs: now - usedAt, turns: [...turns] };
+        yield { version: 3, tenant, user, session, link, idleMs: now - usedAt, turns: [...turns] };
       }
     }
   }

@@ -1,7 +1,7 @@
 import { contentHash, type Document, type DocumentReference } from '../document.js';
 import { fingerprint } from '../fingerprint.js';
 import { estimateTokens } from '../token-estimate.js';
-import type { SeenBlocks } from './blocks.js';
+import type { SeenSegments } from './segments.js';
 import type { SentDocument, VisibleDocuments } from './sent-turn.js';
 
 /** What is left of a context, and what stands for the rest. */
@@ -66,7 +66,7 @@ export function withFreeLabels(documents: readonly Document[], visible: VisibleD
  */
 export function shortenDocuments(
   documents: readonly Document[],
-  shown: Pick<SeenBlocks, 'shorten'>,
+  shown: Pick<SeenSegments, 'shorten'>,
 ): readonly Document[] {
   return documents.map((whole) => {
     const { text: content, replaced } = shown.shorten(whole.content);
@@ -81,7 +81,7 @@ export function shortenDocuments(
 export function sentDocuments(documents: readonly Document[]): readonly SentDocument[] {
   return documents.map((document) => {
     const { title, content } = document.whole ?? document;
-    const sent = { print: contentHash(document.whole ?? document), label: document.label, title, content };
+    const sent = { hash: contentHash(document.whole ?? document), label: document.label, title, content };
     return document.whole === undefined ? sent : { ...sent, shown: document.content };
   });
 }

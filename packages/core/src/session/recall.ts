@@ -36,12 +36,12 @@ export interface RecalledHistory extends ConversationName {
   readonly siblings: readonly SentTurn[];
   /**
    * Whether the messages hold an answer to a turn that is not known: the log has forgotten it, or it went past the log.
-   * What was added to that turn is missing from the prompt, and whoever sends the request must know.
+   * What was added to that turn is missing from the prompt, and the client must know.
    */
   readonly isForgotten: boolean;
 }
 
-/** Messages that are read when they are asked for: an array, or a body that nobody has parsed. */
+/** Messages that are read when they are needed: an array, or an unparsed body. */
 export interface MessagesByPlace {
   readonly length: number;
   at(place: number): ChatMessage | undefined;
@@ -124,7 +124,7 @@ function replayable(
   const isFull = candidates.length >= MAX_RENDERINGS || candidates.some(({ answers }) => answers.length >= MAX_ANSWERS);
   const isGone = hash !== undefined && answered.length + unread.length === 0 && isFull;
   if (isGone) return undefined;
-  // Of several renderings the one that was answered so, else one whose answer nobody read, else the latest.
+  // Of several renderings the one that got this answer, else one whose answer is unknown, else the latest.
   for (const candidate of [...candidates, ...unread, ...answered].reverse()) {
     const turns = withAncestors(candidate, turnsAt);
     if (turns !== undefined) return turns;

@@ -7,7 +7,7 @@ import type { ChatEdit } from '../render/prompt.js';
  */
 export interface SentDocument {
   /** Fingerprint of title and content. */
-  readonly print: string;
+  readonly hash: string;
   /** What the prompt calls it. */
   readonly label: string;
   readonly title: string | undefined;
@@ -70,7 +70,7 @@ export function visibleIn(turns: readonly Pick<SentTurn, 'documents'>[]): Visibl
   const byLabel = new Map<string, SentDocument[]>();
   for (const { documents } of turns) {
     for (const document of documents) {
-      byHash.set(document.print, document);
+      byHash.set(document.hash, document);
       const named = byLabel.get(document.label);
       if (named === undefined) byLabel.set(document.label, [document]);
       else named.push(document);

@@ -3,7 +3,7 @@ import type { SentTurn } from './sent-turn.js';
 
 /** Everything that a memory holds for one link of a hash chain, as plain data: one line of an export. */
 export interface SessionEntry {
-  readonly version: 2;
+  readonly version: 3;
   readonly tenant: string;
   readonly user: string | null;
   readonly session: string;
@@ -82,7 +82,7 @@ const record =
 
 const NAME = { link: text, id: text };
 const ENTRY = record({
-  version: oneOf(2),
+  version: oneOf(3),
   tenant: name,
   user: (value) => (value === null ? undefined : name(value)),
   session: name,
@@ -105,17 +105,15 @@ const ENTRY = record({
           role: optional(text),
         }),
       ),
-      documents: list(
-        record({ print: text, label: text, content: text, title: optional(text), shown: optional(text) }),
-      ),
+      documents: list(record({ hash: text, label: text, content: text, title: optional(text), shown: optional(text) })),
       steps: list(record({ key: text, tokens: finite })),
     }),
   ),
 });
 
 /**
- * Reads an entry that came from outside: every field that a replay relies on is looked at, so that what was written by
- * another version, or by somebody else, is refused as a whole. Error: `WARMPATH_INVALID_REQUEST` with the path of the
+ * Reads an entry that came from outside. Checks every field that a replay relies on; an entry of another version or
+ * another writer is refused as a whole. Error: `WARMPATH_INVALID_REQUEST` with the path of the
  * first field that no export wrote, for instance `turns[2].edits[0].at`. Cost: O(edits + documents + steps).
  */
 export function readSessionEntry(input: unknown): SessionEntry {

@@ -49,13 +49,12 @@ export interface BestPathOptions {
 }
 
 /**
- * Finds the path of the tree that uses only the given documents, each at most once, and saves most tokens (CacheWeaver
- * §3.3, Eq. 1, in tokens instead of documents). Among equals, the one whose retrieval ranks come first in lexicographic
- * order. Where the rule has a price, the path that saves most tokens less its price.
+ * The path of the tree that uses only the given documents, each at most once, and saves most tokens (CacheWeaver §3.3,
+ * Eq. 1). Among equals, the first in lexicographic order of retrieval ranks. A price of the rule is subtracted.
  *
- * Depth first over the nodes whose whole path uses only these documents. The first descent is the greedy walk of
- * RAGCache++ Algorithm 1. The search ends before it would pass `maxOperations`, with the best path so far. A look-up
- * counts 8 operations; a check of the rule or of its price counts one for each document.
+ * Depth first; the first descent is the greedy walk of RAGCache++ Algorithm 1. Ends before it would pass
+ * `maxOperations`, with the best path so far. A look-up counts 8 operations; a check of the rule or its price, one for
+ * each document.
  */
 export function bestPath(
   tree: Tree,

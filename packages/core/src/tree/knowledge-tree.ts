@@ -5,7 +5,7 @@ import type { KnowledgeTreeView, ResidencyMark, TreeNode } from './view.js';
 const NODE_BYTES = 352;
 const DEFAULT_MAX_NODES = 262_144;
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
-const LEAST_MAX_BYTES = 64 * 1024;
+const MIN_MAX_BYTES = 64 * 1024;
 
 export interface KnowledgeTreeOptions {
   /** Bound on nodes. Default 262,144. */
@@ -69,7 +69,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
 
   constructor(options: KnowledgeTreeOptions = {}) {
     this.#maxNodes = Math.max(1, options.maxNodes ?? DEFAULT_MAX_NODES);
-    this.#maxBytes = Math.max(LEAST_MAX_BYTES, options.maxBytes ?? DEFAULT_MAX_BYTES);
+    this.#maxBytes = Math.max(MIN_MAX_BYTES, options.maxBytes ?? DEFAULT_MAX_BYTES);
   }
 
   get root(): TreeNode {

@@ -23,8 +23,8 @@ export function turnAt(link: string, id = `id-${link}`, parent?: SentTurn): Sent
     order: ['a'],
     edits: [{ at: 1, add: 'text-before', text: `The "text"\n of ${id} 🦀 \ud800` }],
     documents: [
-      { print: 'p1', label: 'a', title: undefined, content: `Content of ${id}` },
-      { print: 'p2', label: 'b', title: 'Title', content: '' },
+      { hash: 'p1', label: 'a', title: undefined, content: `Content of ${id}` },
+      { hash: 'p2', label: 'b', title: 'Title', content: '' },
     ],
     steps: [{ key: 'k', tokens: 3 }],
     tail: 1.5,

@@ -12,7 +12,7 @@ import {
   type RecalledHistory,
   repeatedOrder,
   repeatedTurn,
-  shownBlocks,
+  shownSegments,
   suppliedHash,
   turnPreamble,
   WarmpathError,
@@ -122,7 +122,7 @@ export class InsertedDocuments {
     // A part is replaced by a hint, or not at all.
     const looksAtParts =
       deduplicate && request.documents.length > 0 && request.hints !== false && (parsed.blocks ?? session.blocks);
-    const shown = looksAtParts ? shownBlocks(known, prompt.view(0).messages, arrange) : undefined;
+    const shown = looksAtParts ? shownSegments(known, prompt.view(0).messages, arrange) : undefined;
     const { documents, warnings, policy, maxShift, shiftPrice, pin, hints } = request;
     const asked = {
       documents,

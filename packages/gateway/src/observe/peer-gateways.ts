@@ -175,7 +175,7 @@ export class PeerGateways {
       const engine = engines.all.find((each) => !each.isRemoved && this.#identityOf(each) === identity);
       if (engine === undefined) continue;
       const { history } = histories.of(engine, tenant, model);
-      observe({ kind: 'heard', arrangement: served, now: now() }, history);
+      observe({ kind: 'received', arrangement: served, now: now() }, history);
       this.counts.heard++;
     }
   }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SeenBlocks } from '../src/index.js';
+import { SeenSegments } from '../src/index.js';
 import { anyText } from './arbitraries.js';
 
 /** A file of so many lines, each longer than nothing and unlike the others. */
@@ -10,9 +10,9 @@ export function lines(seed: string, count: number): string {
   );
 }
 
-describe('SeenBlocks', () => {
+describe('SeenSegments', () => {
   it('replaces an exact copy, and leaves a text alone that holds nothing known', () => {
-    const seen = new SeenBlocks();
+    const seen = new SeenSegments();
     const text = lines('a', 60);
     expect(seen.shorten(text)).toMatchObject({ text, replaced: 0 });
     seen.add(text);
@@ -25,7 +25,7 @@ describe('SeenBlocks', () => {
   });
 
   it('keeps a changed line, and still knows the blocks around it', () => {
-    const seen = new SeenBlocks();
+    const seen = new SeenSegments();
     const text = lines('a', 200);
     seen.add(text);
     const changed = text.replace('const a100 =', 'const changed =');
@@ -38,7 +38,7 @@ describe('SeenBlocks', () => {
     const sentence = (i: number) =>
       `Sentence ${i} of the page tells of the year ${1_800 + i} and of what came of it in the end. `;
     const page = Array.from({ length: 60 }, (_, i) => sentence(i));
-    const seen = new SeenBlocks();
+    const seen = new SeenSegments();
     seen.add(page.slice(0, 40).join(''));
     const next = page.slice(20).join('');
     const shortened = seen.shorten(next);
@@ -50,7 +50,7 @@ describe('SeenBlocks', () => {
   it('loses nothing: what is not replaced stands there, what is replaced was added', () => {
     fc.assert(
       fc.property(fc.array(anyText({ maxLength: 400 }), { maxLength: 6 }), fc.nat(5), (texts, again) => {
-        const seen = new SeenBlocks();
+        const seen = new SeenSegments();
         for (const [place, text] of texts.entries()) {
           const known = texts.slice(0, place);
           const { text: shortened, replaced } = seen.shorten(text);
@@ -65,10 +65,10 @@ describe('SeenBlocks', () => {
   });
 
   it('takes time in proportion to the text', () => {
-    const seen = new SeenBlocks();
+    const seen = new SeenSegments();
     for (const text of ['.'.repeat(100_000), 'a'.repeat(100_000), `${'\n'.repeat(100_000)}a`, ' .'.repeat(50_000)]) {
       seen.add(text);
-      expect(seen.shorten(text).blocks).toBeGreaterThan(0);
+      expect(seen.shorten(text).segments).toBeGreaterThan(0);
     }
   });
 });
