@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { ABSENT, keyedHeap } from '../src/indexed-heap.js';
 import { agglomeration } from '../src/plan/agglomerate.js';
 import { internBatch } from '../src/plan/batch.js';
 import { type Group, groupRecursion } from '../src/plan/group-recursion.js';
-import { MaxHeap } from '../src/plan/max-heap.js';
 import { PlanTree } from '../src/plan/plan-tree.js';
 import { refine } from '../src/plan/refine.js';
 import { Remainders } from '../src/plan/remainders.js';
@@ -134,13 +134,13 @@ function firstMergeSaving(batch: readonly (readonly string[])[]): number {
 it('the heap gives back largest keys first, then smallest items', () => {
   fc.assert(
     fc.property(fc.uniqueArray(fc.nat(50)), fc.array(fc.nat(5), { minLength: 51, maxLength: 51 }), (items, keys) => {
-      const heap = new MaxHeap();
-      for (const item of items) heap.push(item, keys[item]!);
+      const heap = keyedHeap();
+      for (const item of items) heap.add({ number: item, key: keys[item]!, place: ABSENT });
       const out: number[] = [];
-      for (let item = heap.top(); item >= 0; item = heap.top()) {
-        expect(heap.topKey()).toBe(keys[item]);
-        out.push(item);
-        heap.pop();
+      for (let entry = heap.first; entry !== undefined; entry = heap.first) {
+        expect(entry.key).toBe(keys[entry.number]);
+        out.push(entry.number);
+        heap.delete(entry);
       }
       expect(out).toEqual(items.toSorted((a, b) => keys[b]! - keys[a]! || a - b));
     }),

@@ -1,5 +1,5 @@
+import { ABSENT, keyedHeap } from '../indexed-heap.js';
 import type { FinishGroup, Group } from './group-recursion.js';
-import { MaxHeap } from './max-heap.js';
 import type { PlanTree } from './plan-tree.js';
 import type { Remainders } from './remainders.js';
 
@@ -37,7 +37,8 @@ class Agglomeration {
   readonly #numbers: Int32Array;
   readonly #weights: number[] = [];
   readonly #partner: number[];
-  readonly #heap = new MaxHeap();
+  /** Clusters by the tokens that they shared with their best partner when they were entered. */
+  readonly #heap = keyedHeap();
   /** Tokens shared with each cluster, zero but during a search. */
   readonly #shared: Float64Array;
   /** Documents of the content at hand, by local number; zero between uses. */
@@ -57,8 +58,9 @@ class Agglomeration {
 
   run(): void {
     for (let cluster = 0; cluster < this.#group.sets.length; cluster++) this.#findPartner(cluster);
-    for (let cluster = this.#heap.top(); cluster >= 0; cluster = this.#heap.top()) {
-      this.#heap.pop();
+    for (let entry = this.#heap.first; entry !== undefined; entry = this.#heap.first) {
+      const cluster = entry.number;
+      this.#heap.delete(entry);
       if (!this.#alive[cluster]) continue;
       const partner = this.#partner[cluster]!;
       if (this.#alive[partner]) this.#merge(cluster, partner);
@@ -118,7 +120,7 @@ class Agglomeration {
       }
     }
     this.#partner[cluster] = best;
-    if (best >= 0) this.#heap.push(cluster, most);
+    if (best >= 0) this.#heap.add({ number: cluster, key: most, place: ABSENT });
   }
 
   /** Among partners that share equally much, the one with less besides has less to lose; then the earlier one. */

@@ -1,4 +1,4 @@
-import { MaxHeap } from './max-heap.js';
+import { ABSENT, keyedHeap } from '../indexed-heap.js';
 import type { PlanTree } from './plan-tree.js';
 import type { Remainders } from './remainders.js';
 
@@ -61,7 +61,7 @@ class GroupCounter {
   readonly #remainders: Remainders;
   readonly #counts: Int32Array;
   #touched: number[] = [];
-  #heap = new MaxHeap();
+  #heap = keyedHeap();
 
   constructor(weights: Float64Array, remainders: Remainders) {
     this.#weights = weights;
@@ -85,9 +85,9 @@ class GroupCounter {
    * anything.
    */
   takeBest(): number {
-    for (let symbol = this.#heap.top(); symbol >= 0; symbol = this.#heap.top()) {
-      const stated = this.#heap.topKey();
-      this.#heap.pop();
+    for (let entry = this.#heap.first; entry !== undefined; entry = this.#heap.first) {
+      const { number: symbol, key: stated } = entry;
+      this.#heap.delete(entry);
       if (this.#saving(symbol) === stated) return symbol;
       this.#offer(symbol);
     }
@@ -102,12 +102,12 @@ class GroupCounter {
   stop(): void {
     for (const symbol of this.#touched) this.#counts[symbol] = 0;
     this.#touched = [];
-    this.#heap = new MaxHeap();
+    this.#heap = keyedHeap();
   }
 
   #offer(symbol: number): void {
     const saving = this.#saving(symbol);
-    if (saving > 0) this.#heap.push(symbol, saving);
+    if (saving > 0) this.#heap.add({ number: symbol, key: saving, place: ABSENT });
   }
 
   #saving(symbol: number): number {

@@ -1,4 +1,4 @@
-import { ABSENT, type HeapOrder, IndexedHeap } from './indexed-heap.js';
+import { ABSENT, type HeapOrder, IndexedHeap } from '../indexed-heap.js';
 import { USE_HALF_LIFE } from './policy.js';
 
 /** Whose nodes they are. Owners share every tier fairly; they are distinguished by identity. */

@@ -1,6 +1,24 @@
 /** The place of an item that is in no heap. */
 export const ABSENT = -1;
 
+/** A number with a key, in a heap whose first entry has the largest key; among equal keys the smallest number. */
+export interface KeyedNumber {
+  readonly number: number;
+  readonly key: number;
+  place: number;
+}
+
+/** A heap of numbers by key. */
+export function keyedHeap(): IndexedHeap<KeyedNumber> {
+  return new IndexedHeap({
+    before: (one, other) => one.key > other.key || (one.key === other.key && one.number < other.number),
+    placeOf: ({ place }) => place,
+    setPlace: (entry, place) => {
+      entry.place = place;
+    },
+  });
+}
+
 /** How the items of a heap are ordered, and where each keeps its place. */
 export interface HeapOrder<Item> {
   before(one: Item, other: Item): boolean;
