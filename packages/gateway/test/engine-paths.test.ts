@@ -90,6 +90,31 @@ describe('where tenants share the account of the engine', () => {
     },
   );
 
+  it.each([
+    ['input', { type: 'item_reference', id: 'msg_1' }],
+    ['input', { id: 'msg_1' }],
+    ['tools', { type: 'code_interpreter', container: 'cntr_1' }],
+  ])('a prompt does not refer to an item that the engine keeps: %s %j', async (field, element) => {
+    const { engine, ask } = await standing();
+    const body = { model: 'm', input: [{ role: 'user', content: 'x' }], [field]: [{ type: 'message' }, element] };
+    const written = JSON.stringify(body);
+    for (const spelling of [written, written.replace('item_ref', 'item\\u005fref').replace('cont', '\\u0063ont')]) {
+      expect(await ask('POST', '/v1/responses', spelling)).toBe(CLOSED);
+    }
+    expect(engine.received).toHaveLength(0);
+  });
+
+  it('a tool may have a parameter, and a container of its own, that is called so', async () => {
+    const { ask } = await standing();
+    const parameters = { type: 'object', properties: { container: { type: 'string' }, item_reference: {} } };
+    const tools = [
+      { type: 'function', name: 'f', parameters },
+      { type: 'code_interpreter', container: { type: 'auto' } },
+    ];
+    const input = [{ id: 'msg_1', type: 'message', role: 'assistant', content: [] }];
+    expect(await ask('POST', '/v1/responses', { input, tools })).toBe(200);
+  });
+
   it('the operator opens paths by `passthrough`, each with all below it', async () => {
     const { ask } = await standing({ ...KEYS, passthrough: ['/v1/files', '/v1/responses/'] });
     for (const path of ['/v1/files', '/v1/files/f', '/v1/responses/r'])
@@ -113,4 +138,18 @@ it('where the key of the client goes to the engine, everything passes', async ()
   const { ask } = await standing({});
   expect(await ask('GET', '/v1/files')).toBe(200);
   expect(await ask('DELETE', '/v1/files/f')).toBe(200);
+});
+
+it('a prompt reaches the engine by the plain spelling of its path only', async () => {
+  const { engine, ask } = await standing({ upstream: { cacheSaltKey: 'a key for salts, long enough' } });
+  for (const path of [
+    '/v1/chat%2fcompletions',
+    '/v1//chat/completions',
+    '/v1/Chat/Completions',
+    '/v1/chat/completions/',
+  ])
+    expect([path, await ask('POST', path, chat())]).toEqual([path, 'WARMPATH_NOT_FOUND']);
+  for (const path of ['/v1/messages;x', '/v1/responses/', '/v1/%2563ompletions'])
+    expect([path, await ask('POST', path, chat())]).toEqual([path, 'WARMPATH_NOT_FOUND']);
+  expect(engine.received).toHaveLength(0);
 });

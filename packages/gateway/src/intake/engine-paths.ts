@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import { BodyView } from './body-view.js';
+import type { JsonMember } from './json-scanner.js';
 
 /** What an engine answers without keeping anything of it, so that one tenant never meets what another has left. */
 const STATELESS = {
@@ -53,6 +54,40 @@ export function checkStoredState(config: GatewayConfig, bytes: Buffer): void {
       throw new WarmpathError('WARMPATH_PATH_CLOSED', { path: field, detail });
     }
   }
+  checkItems(config, body);
+}
+
+/** Lists of a Responses request whose elements may name an item or a container that the engine keeps. */
+const ITEMS = [
+  ['input', '/v1/responses/', isItemReference],
+  ['tools', '/v1/containers/', namesContainer],
+] as const;
+
+function checkItems(config: GatewayConfig, body: BodyView): void {
+  for (const [field, path, refers] of ITEMS) {
+    const span = body.value(field);
+    if (span === undefined || !body.scan.isArray(span) || isListed(config, path)) continue;
+    for (const [place, element] of body.scan.elements(span.start).entries()) {
+      if (!body.scan.isObject(element) || !refers(body, body.scan.members(element.start))) continue;
+      const detail = `The engine keeps this for all tenants together, under ${path}.`;
+      throw new WarmpathError('WARMPATH_PATH_CLOSED', { path: `${field}[${place}]`, detail });
+    }
+  }
+}
+
+/** Its type may be left out: an item of its own has a role, a content or a type. */
+function isItemReference({ scan }: BodyView, members: readonly JsonMember[]): boolean {
+  let isOwn = false;
+  for (const { key, valueStart, end } of members) {
+    const type = key === 'type' ? scan.string({ start: valueStart, end }) : undefined;
+    if (type === 'item_reference') return true;
+    if (type !== undefined || key === 'role' || key === 'content') isOwn = true;
+  }
+  return !isOwn && members.some(({ key }) => key === 'id');
+}
+
+function namesContainer({ scan }: BodyView, members: readonly JsonMember[]): boolean {
+  return members.some(({ key, valueStart, end }) => key === 'container' && scan.isString({ start: valueStart, end }));
 }
 
 function isListed({ passthrough }: GatewayConfig, path: string): boolean {

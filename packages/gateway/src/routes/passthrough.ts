@@ -6,6 +6,7 @@ import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
+import { chatApi, completionsApi, messagesApi, responsesApi } from '../intake/apis/prompt-apis.js';
 import { checkEnginePath } from '../intake/engine-paths.js';
 
 /**
@@ -42,6 +43,11 @@ export const CLIENT_PATHS: readonly string[] = [
 const OPERATOR_PATHS =
   /^\/v1\/(?:(?:un)?load_lora_adapters?|lora|loras|internal|admin|(?:model|models)\/(?:load|unload|download)|download)(?:\/|$)/;
 
+/** Where prompts go. Another spelling of these must not reach the engine past all that the gateway does for a prompt. */
+const PROMPT_PATHS: ReadonlySet<string> = new Set(
+  [chatApi, completionsApi, messagesApi, responsesApi].map(({ path }) => path),
+);
+
 /** Percent escapes within escapes that are undone before a path is compared. */
 const ESCAPE_DEPTH = 3;
 
@@ -59,6 +65,9 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
       throw new WarmpathError('WARMPATH_NOT_FOUND', {
         detail: "This path is for the engine's operator, who asks the engine itself.",
       });
+    }
+    if (request.method === 'POST' && PROMPT_PATHS.has(plain.replace(/\/$/, ''))) {
+      throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: `This path is written ${plain.replace(/\/$/, '')}.` });
     }
     checkEnginePath(gateway.config, request.method, plain);
     request.exchange.bodyAt = gateway.now();
