@@ -9,7 +9,7 @@ import type { Conversations } from './conversation/conversations.js';
 import type { Engines } from './engines/engines.js';
 import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
-import type { Cors } from './intake/cors.js';
+import type { Cors } from './intake/browser-requests.js';
 import type { EventLoopBudget } from './intake/event-loop-budget.js';
 import type { Overload } from './intake/overload.js';
 import type { RateLimits } from './intake/rate-limits.js';

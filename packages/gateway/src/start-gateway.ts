@@ -19,7 +19,7 @@ import { Engines } from './engines/engines.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
 import { Authenticator } from './intake/authenticate.js';
-import { Cors } from './intake/cors.js';
+import { Cors } from './intake/browser-requests.js';
 import { EventLoopBudget } from './intake/event-loop-budget.js';
 import { newHopName } from './intake/hops.js';
 import { Overload } from './intake/overload.js';

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { isAnonymousTenant } from '@warmpath/core';
 import { z } from 'zod';
-import { isTenantName, NAME_MAX_LENGTH } from './owner-names.js';
 import { count, milliseconds } from './schema-values.js';
 
 /** The shortest key that is taken in clear: a shorter one can be guessed. */
@@ -36,6 +36,23 @@ const ONE_KEY = { error: 'must have one of `sha256` and `key`' };
 /** The same settings with the digest in place of the key in clear. */
 function hashed<Settings extends KeyInput>({ key, sha256: digest, ...rest }: Settings) {
   return { ...rest, sha256: digest ?? hash('sha256', key!) };
+}
+
+/** Longest name of a tenant or an end user that the configuration, a proxy or a token may give. */
+export const NAME_MAX_LENGTH = 256;
+
+/**
+ * Whether this can name a tenant or an end user. Names become keys and hash inputs: half of a surrogate pair has no
+ * bytes of its own, and control characters separate joined texts.
+ */
+export function isOwnerName(value: unknown): value is string {
+  if (typeof value !== 'string' || value === '' || value.length > NAME_MAX_LENGTH) return false;
+  return value.isWellFormed() && !/\p{Cc}/u.test(value);
+}
+
+/** Whether this can name an authenticated tenant. */
+export function isTenantName(value: unknown): value is string {
+  return isOwnerName(value) && !isAnonymousTenant(value);
 }
 
 const tenantName = () =>

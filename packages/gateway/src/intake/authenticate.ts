@@ -3,8 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
 import { ANONYMOUS_TENANT, anonymousTenant, WarmpathError } from '@warmpath/core';
 import type { JWTPayload } from 'jose';
-import { isOwnerName, isTenantName, NAME_MAX_LENGTH } from '../config/owner-names.js';
-import type { ServerConfig } from '../config/schema-server.js';
+import { isOwnerName, isTenantName, NAME_MAX_LENGTH, type ServerConfig } from '../config/schema-server.js';
 
 /** One of `server.keys`. */
 export type ClientKey = NonNullable<ServerConfig['keys']>[number];

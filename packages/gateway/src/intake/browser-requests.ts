@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
 
 /** A name or an address, and a port. Nothing else that a URL may have before its path. */
@@ -11,6 +12,8 @@ const ABSOLUTE_FORM = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i;
 const PRIVATE_NAME = /\.(?:local|localhost|internal|svc|lan|test|home\.arpa)$/;
 /** Characters of a header that an error quotes. */
 const MAX_QUOTED = 100;
+/** Seconds for which a browser may remember the answer to a preflight. */
+const MAX_AGE_S = '86400';
 
 /**
  * Checks that a request without keys was sent to a name of this machine. Against DNS rebinding: the browser of a user
@@ -56,6 +59,39 @@ export function checkOrigin(
   if (site === undefined || site === 'none' || site === 'same-origin') return undefined;
   if (isPage && destination === 'document') return undefined;
   return foreignOrigin('A web page of another origin sent this request.');
+}
+
+/**
+ * Lets pages of the configured origins call the gateway from a browser. Pages send keys in headers, not in cookies. The
+ * engine gets no preflight, and its own `access-control-…` headers are not passed on.
+ */
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins);
+  }
+
+  /** Sets the headers of an answer. Returns whether the request was a preflight: it has no key and is answered here. */
+  answer({ method, headers }: FastifyRequest, reply: FastifyReply): boolean {
+    const { origin } = headers;
+    const isAllowed = origin !== undefined && (this.#origins.has('*') || this.#origins.has(origin));
+    // Raw, because answers of the engine are written past Fastify.
+    const { raw } = reply;
+    if (this.#origins.size > 0) raw.setHeader('vary', 'origin');
+    if (isAllowed) {
+      raw.setHeader('access-control-allow-origin', origin);
+      raw.setHeader('access-control-expose-headers', '*');
+    }
+    if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return false;
+    if (isAllowed) {
+      raw.setHeader('access-control-allow-methods', 'GET, POST, DELETE');
+      raw.setHeader('access-control-allow-headers', headers['access-control-request-headers'] ?? '*');
+      raw.setHeader('access-control-max-age', MAX_AGE_S);
+    }
+    reply.code(204).send();
+    return true;
+  }
 }
 
 function foreignOrigin(detail: string): WarmpathError {

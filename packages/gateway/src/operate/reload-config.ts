@@ -6,7 +6,7 @@ import { engineSettings, type GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { Authenticator } from '../intake/authenticate.js';
-import { Cors } from '../intake/cors.js';
+import { Cors } from '../intake/browser-requests.js';
 
 /** What another configuration changes. */
 export interface ConfigChanges {
