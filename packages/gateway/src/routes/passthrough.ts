@@ -43,7 +43,7 @@ export const CLIENT_PATHS: readonly string[] = [
 const OPERATOR_PATHS =
   /^\/v1\/(?:(?:un)?load_lora_adapters?|lora|loras|internal|admin|(?:model|models)\/(?:load|unload|download)|download)(?:\/|$)/;
 
-/** Where prompts go. Another spelling of these must not reach the engine past all that the gateway does for a prompt. */
+/** Where prompts go. Another spelling of these must not lead past what the gateway does for a prompt. */
 const PROMPT_PATHS: ReadonlySet<string> = new Set(
   [chatApi, completionsApi, messagesApi, responsesApi].map(({ path }) => path),
 );
