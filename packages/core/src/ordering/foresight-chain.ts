@@ -107,7 +107,8 @@ class StepValues {
     this.#problem = problem;
     this.#meanLength = documents.reduce((sum, { tokens }) => sum + tokens, 0) / documents.length;
     this.all = demand.wishes.map((wish, place) => ({
-      ...wish,
+      set: wish.set,
+      weight: wish.weight,
       heldTokens: heldTokensOf(wish, paths),
       isWaiting: place < demand.waiting,
     }));
@@ -119,11 +120,28 @@ class StepValues {
    * @param wishes those that hold all documents of the chain but the last
    */
   behind(chain: readonly number[], wishes: readonly HeldWish[]) {
+    const { documents, demand } = this.#problem;
     const set = setOf(chain);
-    const interested = wishes.filter((wish) => (set & ~wish.set) === 0);
-    const wanted = interested.reduce((all, wish) => all | wish.set, 0) & ~set;
-    const before = chain.reduce((sum, rank) => sum + this.#tokens(rank), 0);
-    return { wishes: interested, wanted, valueOfNext: (rank: number) => this.#valueOfNext(rank, before, interested) };
+    const before = chain.reduce((sum, rank) => sum + documents[rank]!.tokens, 0);
+    /** By rank: requests that could use the chain up to it. */
+    const waiting: number[] = new Array(documents.length).fill(0);
+    const expected: number[] = new Array(documents.length).fill(0);
+    const interested: HeldWish[] = [];
+    let wanted = 0;
+    for (const wish of wishes) {
+      if ((set & ~wish.set) !== 0) continue;
+      interested.push(wish);
+      wanted |= wish.set & ~set;
+      const requests = wish.isWaiting ? waiting : expected;
+      for (let left = wish.set & ~set; left !== 0; left &= left - 1) {
+        const rank = lowestRank(left);
+        const share = shareGained(before + documents[rank]!.tokens, wish.heldTokens, this.#meanLength);
+        requests[rank]! += wish.weight * share;
+      }
+    }
+    const valueOfNext = (rank: number) =>
+      documents[rank]!.tokens * worthOf(waiting[rank]!, expected[rank]!, demand.waiting > 0);
+    return { wishes: interested, wanted, valueOfNext };
   }
 
   /** Worth of what an order leaves behind its first `cached` documents, in tokens. */
@@ -136,22 +154,5 @@ class StepValues {
       if (place >= cached) later += step.valueOfNext(rank);
     }
     return later;
-  }
-
-  #valueOfNext(rank: number, before: number, interested: readonly HeldWish[]): number {
-    const tokens = this.#tokens(rank);
-    let waiting = 0;
-    let expected = 0;
-    for (const { set, weight, heldTokens, isWaiting } of interested) {
-      if ((set & (1 << rank)) === 0) continue;
-      const requests = weight * shareGained(before + tokens, heldTokens, this.#meanLength);
-      if (isWaiting) waiting += requests;
-      else expected += requests;
-    }
-    return tokens * worthOf(waiting, expected, this.#problem.demand.waiting > 0);
-  }
-
-  #tokens(rank: number): number {
-    return this.#problem.documents[rank]!.tokens;
   }
 }
