@@ -123,8 +123,8 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
 export interface PolicyOptions {
   /**
    * Operations that one decision of `greedy`, `exact` or `foresight` may take; `foresight` takes at most twice as many:
-   * once for all that it looks up in the tree, and once for the steps of its plan. Default 65,536, a fraction of a
-   * millisecond. `trace.cutShort` says what was done with too few.
+   * once for all that it looks up in the tree, and once for the steps of its plan. Default 65,536, at most a few
+   * milliseconds. `trace.cutShort` says what was done with too few.
    */
   readonly maxOperations?: number;
 }

@@ -35,7 +35,7 @@ export function residentPreambleTokens(
   return tokens;
 }
 
-/** Default bound on one search: below a millisecond on any tree. */
+/** Default bound on one search: a few milliseconds on a tree that was served to be slow. */
 export const BEST_PATH_MAX_OPERATIONS = 65_536;
 
 /** Steps of arithmetic that take as long as one look-up in the tree (measured). */
