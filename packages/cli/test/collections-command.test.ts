@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -73,6 +73,21 @@ describe('warmpath ingest and collections', () => {
       code: 1,
       stderr: expect.stringContaining('report.docx: it is not a text') as string,
     });
+  });
+
+  it('follows no link out of a folder unless it is told to, and names it either way', async () => {
+    await mkdir(join(folder, '.ssh'));
+    await writeFile(join(folder, '.ssh', 'id.txt'), 'A private key.');
+    await symlink(join(folder, '.ssh'), join(docs(), 'keys'));
+    const ingested = await run(['ingest', docs()]);
+    expect(ingested).toMatchObject({ code: 0, stdout: expect.stringContaining('2 documents added') as string });
+    expect(ingested.stderr).toMatch(/^Left out 1 link \(--follow-links follows them\): docs\/keys → \S+\/\.ssh\n$/);
+    const link = { link: 'docs/keys', target: expect.stringContaining('.ssh') as string };
+    const told = await run(['ingest', docs(), '--json']);
+    expect(JSON.parse(told.stdout)).toMatchObject({ added: 0, skippedLinks: [link], followedLinks: [] });
+    const followed = await run(['ingest', docs(), '--follow-links']);
+    expect(followed.stdout).toContain('1 document added');
+    expect(followed.stderr).toMatch(/^Followed 1 link: docs\/keys → \S+\/\.ssh\n$/);
   });
 
   it('cuts as it was told before, and says when that changes', async () => {

@@ -21,13 +21,14 @@ import type { Terminal } from '../terminal.js';
 interface IngestCommandOptions extends CollectionsOptions {
   readonly collection: string;
   readonly chunkTokens?: number;
+  readonly followLinks?: true;
 }
 
 /** A passage that a section had to be cut for begins with this part of the one before it. */
 const OVERLAP = 1 / 8;
 /** Errors that are printed; all are counted. */
 const ERRORS_SHOWN = 20;
-/** Names that are printed of files that were left out, and endings of names. */
+/** Names that are printed of files and links that were left out, and endings of names. */
 const SKIPPED_SHOWN = 5;
 
 /** Adds `warmpath ingest`. */
@@ -40,6 +41,7 @@ export function addIngestCommand(program: Command, context: CommandContext): voi
       'most tokens of a passage from now on, 128 to 512; as before if left out, and 384 at first',
       wholeNumber(128, 512),
     )
+    .option('--follow-links', 'follow symbolic links in folders, out of the folder too; the summary names them')
     .action((paths: readonly string[], options: IngestCommandOptions) =>
       withInterruption((signal) => ingest(paths, options, context, signal)),
     );
@@ -52,7 +54,7 @@ async function ingest(
   signal: AbortSignal,
 ): Promise<void> {
   const { terminal, environment } = context;
-  const { collection: name, tenant, chunkTokens } = options;
+  const { collection: name, tenant, chunkTokens, followLinks = false } = options;
   await withCollections(options, environment, async (collections) => {
     // A name that was mistyped makes no collection.
     const hints = await requireSome(paths, await known(collections, tenant, name));
@@ -67,6 +69,7 @@ async function ingest(
     try {
       report = await collection.ingest(paths, {
         signal,
+        followLinks,
         onProgress: progress.update,
         onEmbedded: progress.embedded,
         onError: ({ file, position, message }) => {
@@ -83,6 +86,7 @@ async function ingest(
     }
     if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more that could not be read`);
     if (report.skippedFiles > 0) terminal.note(`Left out, as they are not text: ${describeSkipped(report)}`);
+    tellLinks(terminal, report);
     tell(terminal, report, { name, totals: describeTotals(collection) });
     terminal.data({ collection: name, ...report, totals: collection.totals });
     if (report.errorCount > 0) context.exitCode = EXIT_CODES.failure;
@@ -132,6 +136,21 @@ function describeSkipped({ skipped, skippedFiles }: IngestReport): string {
   const endings = [...new Set(skipped.map((name) => extname(name).toLowerCase()))].filter((ending) => ending !== '');
   const kinds = [...endings.slice(0, SKIPPED_SHOWN), ...(endings.length > SKIPPED_SHOWN ? ['…'] : [])].join(', ');
   return `${shown.join(', ')}${more}${more === '' || kinds === '' ? '' : ` (${kinds})`}`;
+}
+
+function tellLinks(terminal: Terminal, report: IngestReport): void {
+  const { followedLinks, followedLinkCount, skippedLinks, skippedLinkCount } = report;
+  const shown = (links: IngestReport['skippedLinks'], count: number) => {
+    const names = links.slice(0, SKIPPED_SHOWN).map(({ link, target }) => `${link} → ${target}`);
+    return `${names.join(', ')}${count > names.length ? ` and ${(count - names.length).toLocaleString('en')} more` : ''}`;
+  };
+  if (followedLinkCount > 0) {
+    terminal.note(`Followed ${counted(followedLinkCount, 'link')}: ${shown(followedLinks, followedLinkCount)}`);
+  }
+  if (skippedLinkCount > 0) {
+    const names = shown(skippedLinks, skippedLinkCount);
+    terminal.note(`Left out ${counted(skippedLinkCount, 'link')} (--follow-links follows them): ${names}`);
+  }
 }
 
 function tell(

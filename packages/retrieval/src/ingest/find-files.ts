@@ -1,6 +1,7 @@
-import { opendir, realpath, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { type FileHandle, lstat, open, opendir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join, relative, resolve, sep } from 'node:path';
-import { fileErrorReason } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 
 /** What a file is read as. */
 type FileFormat = 'markdown' | 'text' | 'html' | 'pdf' | 'jsonl';
@@ -27,12 +28,23 @@ export interface IngestError {
   readonly message: string;
 }
 
+/** A symbolic link that was found in a folder. */
+export interface FoundLink {
+  /** As documents are named: the folder that was asked for, and the way from there. */
+  readonly link: string;
+  /** Absolute, links followed. */
+  readonly target: string;
+}
+
 /** What was found under the paths of one run. */
 export interface FoundFiles {
   readonly files: readonly FoundFile[];
   /** Folders that were walked as a whole: files known from there that were not found are gone. */
   readonly folders: readonly string[];
   readonly errors: readonly IngestError[];
+  /** Links that were followed, and links whose target was left out. */
+  readonly followedLinks: readonly FoundLink[];
+  readonly skippedLinks: readonly FoundLink[];
 }
 
 const FORMATS: Readonly<Record<string, FileFormat>> = {
@@ -54,12 +66,19 @@ const LEFT_OUT = new Set(['node_modules', '__pycache__']);
 const MOST_FILES = 1_000_000;
 
 /**
- * Files under the given paths, in the order of their names. Hidden ones are left out unless they are named; links are
- * followed, each folder once, so that a circle of links ends. In a BEIR folder the corpus is the documents.
+ * Files under the given paths, in the order of their names. Hidden files and folders, sockets, pipes and devices are
+ * left out. A link in a folder is followed only with `followLinks`; a path that is itself a link names its target. Each
+ * folder is searched once. In a BEIR folder the corpus is the documents.
  */
-export async function findFiles(paths: readonly string[], signal: AbortSignal): Promise<FoundFiles> {
+export async function findFiles(
+  paths: readonly string[],
+  { signal, followLinks = false }: { readonly signal: AbortSignal; readonly followLinks?: boolean },
+): Promise<FoundFiles> {
   const files = new Map<string, FoundFile>();
   const folders: string[] = [];
+  const searched = new Set<string>();
+  const followedLinks: FoundLink[] = [];
+  const leftLinks: FoundLink[] = [];
   const errors: IngestError[] = [];
   const fail = (file: string, cause: unknown) =>
     errors.push({ file, message: `cannot read: ${fileErrorReason(cause)}` });
@@ -73,6 +92,8 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
 
   const walk = async (folder: string, name: string, above: ReadonlySet<string>) => {
     signal.throwIfAborted();
+    if (searched.has(folder)) return;
+    searched.add(folder);
     const entries: { readonly name: string; readonly isLink: boolean }[] = [];
     for await (const entry of await opendir(folder)) {
       if (!entry.name.startsWith('.') && !LEFT_OUT.has(entry.name)) {
@@ -86,10 +107,15 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
       const shown = `${name}/${entry.name}`;
       try {
         const path = entry.isLink ? await realpath(join(folder, entry.name)) : join(folder, entry.name);
-        const kind = await stat(path);
+        if (entry.isLink && !followLinks) {
+          leftLinks.push({ link: shown, target: path });
+          continue;
+        }
+        const kind = await lstat(path);
+        if (entry.isLink && (kind.isDirectory() || kind.isFile())) followedLinks.push({ link: shown, target: path });
         if (kind.isDirectory()) {
           if (above.has(path)) errors.push({ file: shown, message: 'its links lead in a circle: left out' });
-          else if (!folders.includes(path) || !entry.isLink) await walk(path, shown, new Set([...above, path]));
+          else await walk(path, shown, new Set([...above, path]));
         } else if (kind.isFile() && !files.has(path)) await addFile(path, shown, false);
       } catch (cause) {
         if (signal.aborted || cause instanceof RangeError) throw cause;
@@ -112,7 +138,27 @@ export async function findFiles(paths: readonly string[], signal: AbortSignal): 
       fail(asked, cause);
     }
   }
-  return { files: [...files.values()], folders, errors };
+  // What a link leads to may have been found by its own name.
+  const skippedLinks = leftLinks.filter(({ target }) => !files.has(target) && !searched.has(target));
+  return { files: [...files.values()], folders, errors, followedLinks, skippedLinks };
+}
+
+/**
+ * Opens a found file to read it. Between the search and this call, a file or a folder above it may have become a link:
+ * then the file is refused. Never waits for a pipe. Errors: WARMPATH_UNREADABLE_FILE, those of the file system.
+ */
+export async function openFound({ path }: FoundFile): Promise<FileHandle> {
+  const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+  const handle = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  try {
+    const [opened, there, real] = await Promise.all([handle.stat(), lstat(path), realpath(path)]);
+    if (opened.isFile() && real === path && opened.dev === there.dev && opened.ino === there.ino) return handle;
+    const detail = 'it was replaced while it was opened: run the command again';
+    throw new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail });
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
 }
 
 /** The path that an ingestion knew something by, whether it is still there or not: absolute, links followed. */

@@ -3,7 +3,7 @@ import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import type { CollectionStore } from '../collections/collection-store.js';
 import { type FileRecord, HANDED_IN, hashOf, type NewDocument } from '../collections/records.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
-import { type FoundFile, findFiles, type IngestError, isWithin } from './find-files.js';
+import { type FoundFile, type FoundLink, findFiles, type IngestError, isWithin } from './find-files.js';
 import { readDocuments } from './read-file.js';
 
 /** How far an ingestion is. What it counts is committed. */
@@ -23,6 +23,11 @@ export interface IngestReport {
   readonly skippedFiles: number;
   /** The first thousand of them. */
   readonly skipped: readonly string[];
+  /** Links in folders that were followed, and links whose target was left out; the first thousand of each. */
+  readonly followedLinks: readonly FoundLink[];
+  readonly followedLinkCount: number;
+  readonly skippedLinks: readonly FoundLink[];
+  readonly skippedLinkCount: number;
   readonly bytes: number;
   /** Documents. */
   readonly added: number;
@@ -36,6 +41,8 @@ export interface IngestReport {
 export interface IngestOptions {
   /** How documents are cut from now on; as before if left out. */
   readonly chunks?: ChunkSettings;
+  /** Whether links in folders are followed, out of the folder too. Default false. */
+  readonly followLinks?: boolean;
   readonly signal?: AbortSignal;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -47,6 +54,7 @@ export interface IngestOptions {
 const CUTTING = 1;
 const MOST_ERRORS = 1000;
 const MOST_SKIPPED = 1000;
+const MAX_LINKS = 1000;
 /** What is written in one transaction. */
 const BATCH_DOCUMENTS = 256;
 const BATCH_PASSAGES = 1024;
@@ -65,8 +73,8 @@ export async function ingestFiles(
   options: IngestOptions = {},
 ): Promise<IngestReport> {
   const signal = options.signal ?? new AbortController().signal;
-  const found = await findFiles(paths, signal);
-  const { chunks = store.chunks ?? DEFAULT_CHUNKS } = options;
+  const { chunks = store.chunks ?? DEFAULT_CHUNKS, followLinks = false } = options;
+  const found = await findFiles(paths, { signal, followLinks });
   await store.keepChunks(chunks);
   const ingestion = new Ingestion(store, found.files, { ...options, chunks, signal });
   for (const error of found.errors) ingestion.fail(error);
@@ -77,7 +85,14 @@ export async function ingestFiles(
     // A folder that could not be read says nothing about what is in it.
     if (isOurs && (found.errors.length === 0 || (await isGone(path)))) await ingestion.remove(path);
   }
-  return ingestion.finish();
+  const { followedLinks, skippedLinks } = found;
+  return {
+    ...(await ingestion.finish()),
+    followedLinks: followedLinks.slice(0, MAX_LINKS),
+    followedLinkCount: followedLinks.length,
+    skippedLinks: skippedLinks.slice(0, MAX_LINKS),
+    skippedLinkCount: skippedLinks.length,
+  };
 }
 
 class Ingestion {
@@ -157,7 +172,7 @@ class Ingestion {
     if (this.#removedDocuments.length >= BATCH_DOCUMENTS) await this.#flush();
   }
 
-  async finish(): Promise<IngestReport> {
+  async finish() {
     await this.#flush();
     return { ...this.#counts, skipped: this.#skipped, errors: this.#errors };
   }

@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { open, readFile } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
 import { parsePdf } from '../parse/parse-pdf.js';
 import { type ParsedText, parseText, type TextFormat } from '../parse/parse-text.js';
-import type { FoundFile } from './find-files.js';
+import { type FoundFile, openFound } from './find-files.js';
 
 /** Longest text and PDF that are read, as a whole; JSONL is read line by line, however long the file is. */
 const LONGEST_TEXT_BYTES = 64 * 2 ** 20;
@@ -117,11 +116,12 @@ export async function readDocuments(
   const most = format === 'pdf' ? LONGEST_PDF_BYTES : LONGEST_TEXT_BYTES;
   if (file.size > most) {
     // Of one that may be no text at all, the beginning says.
-    if (file.format === undefined) decode(await beginningOf(file.path));
+    if (file.format === undefined) decode(await beginningOf(await openFound(file)));
     const detail = `the file has ${megabytes(file.size)} MB, and ${megabytes(most)} are read at most`;
     throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { detail });
   }
-  const bytes = await readFile(file.path, { signal });
+  const handle = await openFound(file);
+  const bytes = await handle.readFile({ signal }).finally(() => handle.close());
   const hash = createHash('sha256').update(bytes).digest('base64url');
   return {
     hash: () => hash,
@@ -137,8 +137,7 @@ export async function readDocuments(
 
 const BEGINNING_BYTES = 65_536;
 
-async function beginningOf(path: string): Promise<Buffer> {
-  const file = await open(path);
+async function beginningOf(file: FileHandle): Promise<Buffer> {
   try {
     const { buffer, bytesRead } = await file.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES);
     return buffer.subarray(0, bytesRead);
@@ -216,7 +215,9 @@ class LineReading implements FileReading {
   }
 
   async *#read(): AsyncIterable<Buffer> {
-    for await (const bytes of createReadStream(this.#file.path, { signal: this.#signal, highWaterMark: 1 << 18 })) {
+    const handle = await openFound(this.#file);
+    // Closes the file at its end.
+    for await (const bytes of handle.createReadStream({ signal: this.#signal, highWaterMark: 1 << 18 })) {
       this.#hash.update(bytes as Buffer);
       yield bytes as Buffer;
     }
