@@ -57,7 +57,7 @@ function askHealth() {
   const ask = (since) => {
     const socket = idle.pop() ?? open();
     sent.set(socket, since);
-    socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+    socket.write('GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n');
   };
   let due = performance.now();
   setInterval(() => {
@@ -160,7 +160,7 @@ function statusOf(pid) {
 async function neverRead(engine) {
   const { hostname, port } = new URL(engine.url);
   const body = JSON.stringify({ prompt: 'a', stream: true, max_tokens: 30_000, ignore_eos: true });
-  const head = `POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n`;
+  const head = `POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: ${body.length}\r\n\r\n`;
   const sockets = Array.from({ length: 64 }, () => {
     const socket = connect(Number(port), hostname).pause();
     socket.on('error', () => {});
@@ -178,7 +178,7 @@ async function neverSend(engine) {
   const sockets = Array.from({ length: 64 }, () => {
     const socket = connect(Number(port), hostname);
     socket.on('error', () => {});
-    socket.write('POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 15000000\r\n\r\n');
+    socket.write('POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 15000000\r\n\r\n');
     socket.write(Buffer.alloc(4_000_000, 0x20));
     return socket;
   });

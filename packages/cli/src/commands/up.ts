@@ -41,7 +41,8 @@ async function up(options: UpOptions, context: CommandContext, signal: AbortSign
   const events = settings.kvEvents === undefined ? await openPrivateEvents() : undefined;
   try {
     const published = events && { kvEvents: events.endpoint, kvEventsReplay: events.replayEndpoint };
-    const engine = await startEngine({ ...settings, ...published, port: enginePort }, terminal, signal);
+    const key = randomBytes(32).toString('base64url');
+    const engine = await startEngine({ ...settings, ...published, port: enginePort }, terminal, { key, signal });
     try {
       const config = await gatewaySettings(options, engine.url, { environment, defaults });
       const collections = config.collections ?? { folder: collectionsFolder(environment) };
@@ -50,6 +51,9 @@ async function up(options: UpOptions, context: CommandContext, signal: AbortSign
         cacheSaltKey: randomBytes(32).toString('base64url'),
         dialect: 'embedded' as const,
         ...config.upstream,
+        // The engine answers this gateway only.
+        apiKey: key,
+        apiKeyHeader: 'authorization' as const,
         ...(events && { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replayEndpoint } }),
       };
       const gateway = await startGateway({ ...config, collections, upstream }, listeners(terminal, options)).catch(
@@ -94,10 +98,16 @@ async function openPrivateEvents(): Promise<PrivateEvents | undefined> {
 }
 
 /** The engine's front runs in this process, beside the gateway; what computes is a process of its own. */
-function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSignal): Promise<SupervisedEngine> {
+function startEngine(
+  options: EngineOptions,
+  terminal: Terminal,
+  hooks: { readonly key: string; readonly signal: AbortSignal },
+): Promise<SupervisedEngine> {
   const onCrash = ({ message }: WarmpathError) => terminal.note(message);
   const start = announceStart(terminal);
-  return startSupervisedEngine(options, { onProgress: start.onProgress, onCrash, signal }).finally(() => start.stop());
+  return startSupervisedEngine(options, { onProgress: start.onProgress, onCrash, ...hooks }).finally(() =>
+    start.stop(),
+  );
 }
 
 /** Rejects when the engine cannot be started again. */

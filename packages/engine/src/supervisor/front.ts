@@ -1,14 +1,24 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { closeStalled } from '../http/slow-clients.js';
+import { type AccessRule, checkAccess } from './access.js';
 import type { FrontMetrics } from './front-metrics.js';
 import { ReceivedBodies } from './received-bodies.js';
-import { breakStream, type RelayedRequest, type RelayOutcome, relay, sendError, sendWhole } from './relay.js';
+import {
+  breakStream,
+  type RelayedRequest,
+  type RelayOutcome,
+  relay,
+  sendError,
+  sendWhole,
+  type WholeAnswer,
+} from './relay.js';
 import { QueuedRequest, RequestLine } from './request-line.js';
 import type { Supervisor } from './supervisor.js';
 import type { Worker } from './worker.js';
 
 export interface FrontOptions {
+  readonly access: AccessRule;
   readonly supervisor: Supervisor<Worker>;
   readonly metrics: FrontMetrics;
   /** Largest request body in bytes. */
@@ -36,7 +46,7 @@ export class Front {
   readonly #line: RequestLine;
   #held = 0;
 
-  constructor({ supervisor, metrics, bodyLimitBytes, heldLimit, clock }: FrontOptions) {
+  constructor({ access, supervisor, metrics, bodyLimitBytes, heldLimit, clock }: FrontOptions) {
     this.#supervisor = supervisor;
     this.#metrics = metrics;
     // A worker knows how much of it a prompt can need.
@@ -46,6 +56,16 @@ export class Front {
     this.#line = new RequestLine(clock);
     this.server = createServer((request, response) => {
       closeStalled(request, response);
+      try {
+        checkAccess(request, access);
+      } catch (error) {
+        if (access.key !== undefined && request.method === 'GET' && request.url === '/health') {
+          sendWhole(response, supervisor.worker === undefined ? state(503, 'unavailable') : state(200, 'ok'));
+        } else {
+          fail(response, error);
+        }
+        return;
+      }
       const answered = this.#bodies.hold(request, (body) => this.#answer(request, body, response));
       answered.catch((error: unknown) => fail(response, error));
     });
@@ -65,7 +85,7 @@ export class Front {
     };
     if (request.method === 'GET' && path === '/health' && this.#supervisor.worker === undefined) {
       // Whoever asks wants to know now.
-      sendWhole(response, unavailable());
+      sendWhole(response, state(503, 'unavailable'));
     } else if (request.method === 'GET' && path === '/metrics') {
       await this.#sendMetrics(relayed, response);
     } else {
@@ -192,7 +212,8 @@ function fail(response: ServerResponse, cause: unknown): void {
   sendError(response, error);
 }
 
-function unavailable(): { status: number; headers: { 'content-type': string }; body: Buffer } {
-  const body = Buffer.from(JSON.stringify({ status: 'unavailable' }));
-  return { status: 503, headers: { 'content-type': 'application/json; charset=utf-8' }, body };
+/** What `GET /health` answers without asking the worker. */
+function state(status: number, said: 'ok' | 'unavailable'): WholeAnswer {
+  const body = Buffer.from(JSON.stringify({ status: said }));
+  return { status, headers: { 'content-type': 'application/json; charset=utf-8' }, body };
 }

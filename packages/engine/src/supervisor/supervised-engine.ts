@@ -24,6 +24,12 @@ export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decoding
   readonly restarts: number;
 }
 
+/** What accompanies the start of a supervised engine. */
+export interface SupervisedHooks extends EngineHooks {
+  /** The key that each request must carry as `Authorization: Bearer …`, except a bare `GET /health`. */
+  readonly key?: string;
+}
+
 /**
  * Starts the engine as two processes: this one holds the listening socket and the clients' connections, a child holds
  * llama.cpp. When the child crashes or hangs, another is started and gets the requests that have no answer yet; streams
@@ -33,7 +39,7 @@ export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decoding
  */
 export async function startSupervisedEngine(
   options: EngineOptions = {},
-  hooks: EngineHooks = {},
+  hooks: SupervisedHooks = {},
 ): Promise<SupervisedEngine> {
   const settings = parseEngineOptions(options);
   hooks.signal?.throwIfAborted();
@@ -69,6 +75,7 @@ export async function startSupervisedEngine(
     metrics.watchEvents(() => kvEvents.stats);
   }
   const { server } = new Front({
+    access: { host: settings.host, key: hooks.key },
     supervisor,
     metrics,
     bodyLimitBytes: settings.bodyLimitBytes,

@@ -9,6 +9,7 @@ import {
 } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { WarmpathError } from '@warmpath/core';
 import { Pool } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -68,12 +69,14 @@ describe('the front', () => {
     supervisor: FakeSupervisor,
     heldLimit = 2,
     watch: (server: Server) => void = () => undefined,
+    key?: string,
   ): Promise<string> {
     const metrics = new FrontMetrics(
       () => supervisor.worker !== undefined,
       () => 3,
     );
     const { server } = new Front({
+      access: { host: '127.0.0.1', key },
       supervisor: supervisor as unknown as Supervisor<Worker>,
       metrics,
       bodyLimitBytes: 1000,
@@ -87,6 +90,65 @@ describe('the front', () => {
   const running = (worker: Worker): FakeSupervisor => ({ worker, ready: async () => worker });
   const codeOf = async (response: Response): Promise<string> =>
     ((await response.json()) as { error: { code: string } }).error.code;
+
+  it('answers those that have its key, where it has one, and everybody a bare health check', async () => {
+    let received = 0;
+    const answering = await worker((_, response) => {
+      received++;
+      response.end('from the worker');
+    });
+    const supervisor = running(answering);
+    const url = await front(supervisor, 2, undefined, 'the key');
+    const given = [undefined, 'Bearer another', 'the key', 'Bearer the keys'];
+    for (const path of ['/v1/chat/completions', '/kv/flush', '/kv', '/metrics', '/v1/models', '/health?a', '/none']) {
+      for (const authorization of given) {
+        const method = path.startsWith('/v1/chat') || path.endsWith('flush') ? 'POST' : 'GET';
+        const response = await fetch(url + path, { method, headers: authorization ? { authorization } : {} });
+        expect([path, response.status, await codeOf(response)]).toEqual([path, 401, 'WARMPATH_UNAUTHORIZED']);
+      }
+    }
+    const health = await fetch(`${url}/health`);
+    expect([health.status, await health.text()]).toEqual([200, '{"status":"ok"}']);
+    expect(received).toBe(0);
+    const headers = { authorization: 'Bearer the key' };
+    for (const path of ['/v1/models', '/health', '/kv']) {
+      expect(await (await fetch(url + path, { headers })).text()).toBe('from the worker');
+    }
+    Object.assign(supervisor, { worker: undefined });
+    expect((await fetch(`${url}/health`)).status).toBe(503);
+  });
+
+  it.each([
+    [{ host: 'attacker.example' }, 'WARMPATH_HOST_NOT_ALLOWED'],
+    [{ host: 'attacker.example:8080' }, 'WARMPATH_HOST_NOT_ALLOWED'],
+    [{ host: '127.0.0.1.attacker.example' }, 'WARMPATH_HOST_NOT_ALLOWED'],
+    [{ host: '127.0.0.1@attacker.example' }, 'WARMPATH_HOST_NOT_ALLOWED'],
+    [{ host: '127.0.0.1', origin: 'https://attacker.example' }, 'WARMPATH_ORIGIN_NOT_ALLOWED'],
+    [{ host: '127.0.0.1', origin: 'null' }, 'WARMPATH_ORIGIN_NOT_ALLOWED'],
+    [{ host: '127.0.0.1:1', origin: 'http://127.0.0.1:2' }, 'WARMPATH_ORIGIN_NOT_ALLOWED'],
+    [{ host: '127.0.0.1', 'sec-fetch-site': 'cross-site' }, 'WARMPATH_ORIGIN_NOT_ALLOWED'],
+    [{ host: '127.0.0.1', 'sec-fetch-site': 'same-site' }, 'WARMPATH_ORIGIN_NOT_ALLOWED'],
+    [{ host: 'localhost:8080' }, undefined],
+    [{ host: '[::1]:8080' }, undefined],
+    [{ host: 'LOCALHOST.' }, undefined],
+    [{ host: '127.0.0.1:1', origin: 'http://127.0.0.1:1' }, undefined],
+    [{ host: '127.0.0.1', 'sec-fetch-site': 'same-origin' }, undefined],
+    [{ host: '127.0.0.1', 'sec-fetch-site': 'none' }, undefined],
+  ])('without a key, answers no web page of another name or origin (%j)', async (headers, code) => {
+    let received = 0;
+    const answering = await worker((_, response) => {
+      received++;
+      response.end('from the worker');
+    });
+    const url = await front(running(answering));
+    const { hostname, port } = new URL(url);
+    const outgoing = sendRequest({ hostname, port, path: '/kv/flush', method: 'POST', headers });
+    outgoing.end();
+    const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
+    const said = await text(response);
+    expect(said).toContain(code ?? 'from the worker');
+    expect(received).toBe(code === undefined ? 1 : 0);
+  });
 
   it('passes request and answer on as they are', async () => {
     const url = await front(
@@ -436,7 +498,7 @@ describe('the front', () => {
       server.on('request', (_, response) => answers.push(response)),
     );
     const socket = connect(Number(new URL(url).port), '127.0.0.1').pause();
-    socket.write('POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}');
+    socket.write('POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 2\r\n\r\n{}');
     await closed;
     expect(most).toBeGreaterThan(0);
     expect(most).toBeLessThan(what === 'for long' ? 100_000 : 400_000);
@@ -485,7 +547,7 @@ describe('the front', () => {
   it('answers 404 to what is no path', async () => {
     const url = await front(running(await worker((_, response) => response.end())));
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
-    socket.write('OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n');
+    socket.write('OPTIONS * HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n');
     const [answer] = (await once(socket, 'data')) as [Buffer];
     expect(String(answer)).toMatch(/^HTTP\/1\.1 404 /);
     socket.destroy();

@@ -386,6 +386,8 @@ export const gatewayConfigSchema = z
   })
   .superRefine(({ server, upstream, engines = [] }, context) => {
     const apiKey = upstream.apiKey ?? engines.find((engine) => engine.apiKey !== undefined)?.apiKey;
+    // The key of an embedded engine pays for nothing: it only shows that the gateway sent a request.
+    if (upstream.dialect === 'embedded') return;
     if (apiKey === undefined || identifiesTenants(server) || server.open || isLoopback(server.host)) return;
     context.addIssue({
       code: 'custom',
