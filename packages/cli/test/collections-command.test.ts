@@ -257,7 +257,7 @@ describe('warmpath ingest and collections', () => {
     await writeFile(join(broken, 'data.mdb'), 'no database');
     const { code, stdout, stderr } = await run(['collections', 'list']);
     expect([code, stdout]).toEqual([1, expect.stringMatching(/^handbook +2 /m)]);
-    expect(stderr).toContain(`the collection in ${broken} cannot be opened`);
+    expect(stderr).toContain('the collection in default/broken cannot be read: data.mdb is no database');
   });
 
   it('lists and deletes', async () => {

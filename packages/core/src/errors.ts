@@ -315,7 +315,8 @@ export const ERROR_TABLE = {
     status: 500,
     type: 'server_error',
     message: 'The files of a collection cannot be read.',
-    remedy: 'Check who may read them and that the disk is not full; else remove the named folder and ingest it again.',
+    remedy:
+      'Check who may read them and that the disk is not full. Else restore the folder of this collection from a backup, or delete it and ingest again.',
   },
   WARMPATH_COLLECTION_UNWRITABLE: {
     status: 500,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { EventEmitter, once } from 'node:events';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
@@ -614,6 +614,21 @@ describe('collections over HTTP', () => {
       warnings: [{ code: 'WARMPATH_COLLECTION_UNREADABLE', path: 'broken' }],
     });
     expect(reply.text).not.toContain(folder);
+  });
+
+  it('answers from others where the file of a collection is cut off, and says which one that is', async () => {
+    const one = await here();
+    await fill(one);
+    const bytes = await readFile(join(folder, 'default', 'handbook', 'data.mdb'));
+    for (const [at, length] of [0, 1, 4_096, 8_192, 12_288, Math.floor(bytes.length / 2)].entries()) {
+      await mkdir(join(folder, 'default', `cut${at}`));
+      await writeFile(join(folder, 'default', `cut${at}`, 'data.mdb'), bytes.subarray(0, length));
+      const reply = await send(one.at(`collections/cut${at}/search`), { query: 'Orsin' });
+      expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_COLLECTION_UNREADABLE' });
+      expect(reply.text).toContain(`collection cut${at}`);
+      expect(reply.text).not.toContain(folder);
+    }
+    expect((await send(one.at('collections/handbook/search'), { query: 'founder of Orsin', k: 1 })).status).toBe(200);
   });
 
   it('takes lines as BEIR has them', async () => {

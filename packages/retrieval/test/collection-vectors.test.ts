@@ -383,7 +383,7 @@ describe('a collection with an embedding endpoint', () => {
     expect(embedding!.warning!.message).toContain('4097 dimensions, and 4096 can be searched at most');
     // As they were taken in before that was refused.
     await closing.pop()!();
-    const store = CollectionStore.open(join(folder, 'collections', 'default', 'c'))!;
+    const store = (await CollectionStore.open(join(folder, 'collections', 'default', 'c')))!;
     await store.beginWriting(Date.now());
     const vectors = [...store.texts(0, 100)].map(({ ordinal }) => [ordinal, new Float32Array(5_000).fill(1)] as const);
     await store.putVectors(new Map(vectors), { model: 'fake', dimension: 5_000, through: 100 });

@@ -30,7 +30,7 @@ async function passages(count: number) {
   const answered = new Set<string>();
   const cache = { get: () => undefined, set: (key: string) => void answered.add(key) };
   const endpoint = new OpenAiEmbedder({ url: fake.url, model: 'fake', timeoutMs: TIMEOUT_MS, cache });
-  const store = CollectionStore.open(folder, { create: true })!;
+  const store = (await CollectionStore.open(folder, { create: true }))!;
   const documents = Array.from({ length: count }, (_, i) => ({
     id: `d${i}`,
     origin: HANDED_IN,

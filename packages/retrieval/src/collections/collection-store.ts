@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import type { ChunkSettings } from '../parse/chunk.js';
-import { isAlive, requireDatabase, requireRoom, thisProcess, unwritable, type WriterRecord } from './folder.js';
+import { checkMetaPages, checkPages } from './check-database.js';
+import { isAlive, requireRoom, thisProcess, unwritable, type WriterRecord } from './folder.js';
 import {
   type Applied,
   type Change,
@@ -83,28 +84,37 @@ export class CollectionStore {
   readonly #vectors: Database<Buffer, number>;
   /** Vectors of passages that left since a write began, by hash: a passage that moved finds its own again. */
   readonly #leftVectors: Database<Buffer, string>;
+  /** The file as it was when it was last looked at. It never becomes shorter. */
+  #file: { readonly ino: number; readonly size: number };
   #renewal: NodeJS.Timeout | undefined;
   #isClosed = false;
+  #wasCut = false;
 
-  /** Opens a collection, which is made where `create` is set. Errors: WARMPATH_COLLECTION_UNREADABLE. */
-  static open(folder: string, { create = false } = {}): CollectionStore | undefined {
-    const file = join(folder, 'data.mdb');
-    if (!create && !existsSync(file)) return undefined;
+  /**
+   * Opens a collection, which is made where `create` is set. All its pages are checked before.
+   * Errors: WARMPATH_COLLECTION_UNREADABLE.
+   */
+  static async open(folder: string, { create = false } = {}): Promise<CollectionStore | undefined> {
+    let root: RootDatabase | undefined;
     try {
-      requireDatabase(file);
-      return new CollectionStore(folder);
+      if (!create && fileOf(folder) === undefined) return undefined;
+      checkMetaPages(folder);
+      // Every write is a transaction of its own. Batches by turns of the event loop would leave a promise behind that
+      // nobody can handle: a disk that is full would end the process.
+      root = open({ path: folder, maxDbs: 12, encoding: 'msgpack', eventTurnBatching: false });
+      const snapshot = root.useReadTransaction();
+      await checkPages(folder).finally(() => snapshot.done());
+      return new CollectionStore(folder, root);
     } catch (cause) {
-      if (WarmpathError.isInstance(cause)) throw cause;
-      const detail = `the collection in ${folder} cannot be opened: ${(cause as Error).message}`;
-      throw new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { detail, cause });
+      await root?.close();
+      throw WarmpathError.isInstance(cause) ? cause : unreadable(folder, (cause as Error).message, cause);
     }
   }
 
-  private constructor(folder: string) {
+  private constructor(folder: string, root: RootDatabase) {
     this.folder = folder;
-    // Every write is a transaction of its own. Batches by turns of the event loop would leave a promise behind that
-    // nobody can handle: a disk that is full would end the process.
-    this.#root = open({ path: folder, maxDbs: 12, encoding: 'msgpack', eventTurnBatching: false });
+    this.#root = root;
+    this.#file = fileOf(folder)!;
     this.#state = this.#root.openDB({ name: 'state' });
     this.#documents = this.#root.openDB({ name: 'documents' });
     this.#numbers = this.#root.openDB({ name: 'numbers' });
@@ -116,10 +126,16 @@ export class CollectionStore {
     this.#changes = this.#root.openDB({ name: 'changes' });
     this.#vectors = this.#root.openDB({ name: 'vectors', encoding: 'binary' });
     this.#leftVectors = this.#root.openDB({ name: 'left-vectors', encoding: 'binary' });
-    const { format } = this.#read();
+    const { format, version, nextOrdinal, nextDocument, totals } = this.#read();
+    const numbers = [
+      version,
+      nextOrdinal,
+      nextDocument,
+      ...Object.keys(EMPTY.totals).map((key) => totals?.[key as keyof CollectionTotals]),
+    ];
+    if (!numbers.every(Number.isSafeInteger)) throw unreadable(folder, 'its state is damaged');
     if (format !== FORMAT) {
-      const detail = `the collection in ${folder} has format ${format}, and this version of Warmpath reads ${FORMAT}`;
-      throw new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { detail });
+      throw unreadable(folder, `it has format ${format}, and this version of Warmpath reads ${FORMAT}`);
     }
   }
 
@@ -140,75 +156,88 @@ export class CollectionStore {
     return this.#read().totals;
   }
 
-  /** Whether somebody deleted the collection while it was open. */
+  /** Whether the collection was deleted, replaced or cut off while it was open. */
   get isDeleted(): boolean {
-    return this.#isClosed || this.#read().deleted === true || !existsSync(join(this.folder, 'data.mdb'));
+    if (this.#isClosed || this.#wasCut) return true;
+    const file = fileOf(this.folder);
+    if (file?.ino !== this.#file.ino || file.size < this.#file.size) return true;
+    return this.#read().deleted === true;
   }
 
   /** A passage by its ordinal, under the first document that holds it; undefined where it has left. */
   passage(ordinal: number): StoredPassage | undefined {
     if (this.#isClosed) return undefined;
-    const record = this.#passages.get(ordinal);
-    if (record === undefined) return undefined;
-    const [number] = this.#holders.getValues(ordinal, { limit: 1 });
-    const document = number === undefined ? undefined : this.#documents.get(number);
-    if (document === undefined) return undefined;
-    const { hash, title, content } = record;
-    return {
-      id: passageId(document.id, hash),
-      ...(title !== undefined && { title }),
-      content,
-      metadata: { ...document.metadata, source: document.id },
-    };
+    return this.#reading(() => {
+      const record = this.#passageAt(ordinal);
+      if (record === undefined) return undefined;
+      const [number] = this.#holders.getValues(ordinal, { limit: 1 });
+      const document = number === undefined ? undefined : this.#documentAt(number);
+      if (document === undefined) return undefined;
+      const { hash, title, content } = record;
+      return {
+        id: passageId(document.id, hash),
+        ...(title !== undefined && { title }),
+        content,
+        metadata: { ...document.metadata, source: document.id },
+      };
+    });
   }
 
   /** Ordinals and texts of passages as search reads them, title first. */
   *texts(from: number, to: number): Iterable<PassageText> {
-    for (const { key, value } of this.#passages.getRange({ start: from, end: to })) {
-      yield { ordinal: key, text: textOf(value) };
+    for (const { key, value } of this.#records(this.#passages.getRange({ start: from, end: to }))) {
+      yield { ordinal: key, text: this.#reading(() => textOf(checked(value)!)) };
     }
   }
 
   document(id: string): DocumentRecord | undefined {
-    const number = this.#numbers.get(hashOf(id));
-    return number === undefined ? undefined : this.#documents.get(number);
+    return this.#reading(() => {
+      const number = this.#numbers.get(hashOf(id));
+      return number === undefined ? undefined : this.#documentAt(number);
+    });
   }
 
   /** Documents in the order in which they first came in, from behind `after` on. */
   *documents(after?: string): Iterable<DocumentRecord> {
-    const start = after === undefined ? 0 : (this.#numbers.get(hashOf(after)) ?? 0) + 1;
-    for (const { value } of this.#documents.getRange({ start })) yield value;
+    const start = this.#reading(() => (after === undefined ? 0 : (this.#numbers.get(hashOf(after)) ?? 0) + 1));
+    for (const { value } of this.#records(this.#documents.getRange({ start }))) {
+      yield this.#reading(() => checkedDocument(value)!);
+    }
   }
 
   /** The passages of a document, in the order of its text. */
   passagesOf({ passages }: DocumentRecord): NewPassage[] {
-    return passages.flatMap((ordinal) => {
-      const record = this.#passages.get(ordinal);
-      if (record === undefined) return [];
-      const { hash: _, ...passage } = record;
-      return [passage];
-    });
+    return this.#reading(() =>
+      passages.flatMap((ordinal) => {
+        const record = this.#passageAt(ordinal);
+        if (record === undefined) return [];
+        const { hash: _, ...passage } = record;
+        return [passage];
+      }),
+    );
   }
 
   file(path: string): FileRecord | undefined {
-    return this.#files.get(hashOf(path));
+    return this.#reading(() => this.#files.get(hashOf(path)));
   }
 
   *files(): Iterable<FileRecord> {
-    for (const { value } of this.#files.getRange()) yield value;
+    for (const { value } of this.#records(this.#files.getRange())) yield value;
   }
 
   /** Ids of the documents that came from one origin. */
   *documentsFrom(origin: string): Iterable<string> {
-    for (const number of this.#origins.getValues(hashOf(origin))) {
-      const id = this.#documents.get(number)?.id;
+    for (const number of this.#records(this.#origins.getValues(hashOf(origin)))) {
+      const id = this.#documentAt(number)?.id;
       if (id !== undefined) yield id;
     }
   }
 
   /** What was changed from one version to another; undefined where that is no longer known. */
   changes(from: number, to: number): Change[] | undefined {
-    const changes = [...this.#changes.getRange({ start: from + 1, end: to + 1 })].map(({ value }) => value);
+    const changes = [...this.#records(this.#changes.getRange({ start: from + 1, end: to + 1 }))].map(
+      ({ value }) => value,
+    );
     return changes.length === to - from ? changes : undefined;
   }
 
@@ -267,19 +296,20 @@ export class CollectionStore {
 
   /** The vector of a passage; undefined where it has none, or has left. */
   vector(ordinal: number): Float32Array | undefined {
-    const bytes = this.#isClosed ? undefined : this.#vectors.get(ordinal);
+    const bytes = this.#isClosed ? undefined : this.#reading(() => this.#vectors.get(ordinal));
     return bytes === undefined || bytes.length === 0 ? undefined : vectorOf(bytes);
   }
 
   /** Vectors of the passages from one ordinal to below another. */
   *vectors(from: number, to: number): Iterable<{ readonly ordinal: number; readonly vector: Float32Array }> {
-    for (const { key, value } of this.#vectors.getRange({ start: from, end: to })) {
+    for (const { key, value } of this.#records(this.#vectors.getRange({ start: from, end: to }))) {
       if (value.length > 0) yield { ordinal: key, vector: vectorOf(value) };
     }
   }
 
   /** Passages that have no vector. */
   get vectorless(): number {
+    this.#requireOpen();
     const { entryCount } = this.#vectors.getStats() as { readonly entryCount: number };
     return this.totals.passages - entryCount;
   }
@@ -289,7 +319,7 @@ export class CollectionStore {
     const found: PassageText[] = [];
     let looked = 0;
     for (const ordinal of this.#passages.getKeys({ start: from, end: this.#read().nextOrdinal })) {
-      const record = this.#vectors.doesExist(ordinal) ? undefined : this.#passages.get(ordinal);
+      const record = this.#reading(() => (this.#vectors.doesExist(ordinal) ? undefined : this.#passageAt(ordinal)));
       if (record !== undefined) found.push({ ordinal, text: textOf(record) });
       if (found.length === count) break;
       // Many may have theirs: others get their turn, and may delete the collection.
@@ -377,13 +407,68 @@ export class CollectionStore {
   /** Nobody writes any more. Searches under way end with WARMPATH_COLLECTION_NOT_FOUND. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
+    const isWhole = this.#isWhole();
     this.#isClosed = true;
     clearInterval(this.#renewal);
-    await this.#root.close();
+    // To close a map of a file that was cut off would end the process. It stays until the process ends.
+    if (isWhole) await this.#root.close();
+  }
+
+  /**
+   * Whether the file is as long as it was. A page that was cut off ends the process that reads it, so each operation
+   * asks first. A file that is replaced keeps its pages as long as it is open.
+   */
+  #isWhole(): boolean {
+    if (this.#wasCut) return false;
+    const file = fileOf(this.folder);
+    if (file?.ino !== this.#file.ino) return true;
+    this.#wasCut = file.size < this.#file.size;
+    this.#file = file;
+    return !this.#wasCut;
+  }
+
+  #passageAt(ordinal: number): PassageRecord | undefined {
+    return this.#reading(() => checked(this.#passages.get(ordinal)));
+  }
+
+  #documentAt(number: number): DocumentRecord | undefined {
+    return this.#reading(() => checkedDocument(this.#documents.get(number)));
+  }
+
+  /** Reads records; one that makes no sense is an error of the collection. Errors: those of `#requireOpen`. */
+  #reading<Result>(read: () => Result): Result {
+    this.#requireOpen();
+    try {
+      return read();
+    } catch (cause) {
+      if (WarmpathError.isInstance(cause)) throw cause;
+      throw unreadable(this.folder, `a record is damaged (${(cause as Error).message.slice(0, 100)})`, cause);
+    }
+  }
+
+  /** What `#reading` does, for each record of a range. */
+  *#records<Value>(range: Iterable<Value>): Iterable<Value> {
+    const records = this.#reading(() => range[Symbol.iterator]());
+    try {
+      for (;;) {
+        const next = this.#reading(() => records.next());
+        if (next.done) return;
+        yield next.value;
+      }
+    } finally {
+      records.return?.();
+    }
+  }
+
+  /** Call before anything is read. Errors: WARMPATH_COLLECTION_NOT_FOUND, _UNREADABLE. */
+  #requireOpen(): void {
+    if (this.#isClosed) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
+    if (!this.#isWhole()) throw unreadable(this.folder, 'data.mdb was cut off');
   }
 
   /** Done whole, or not at all. Error: WARMPATH_COLLECTION_UNWRITABLE where the disk does not take it. */
   async #transaction<Result>(change: () => Result): Promise<Result> {
+    this.#requireOpen();
     try {
       return (await this.#root.childTransaction(change)) as Result;
     } catch (cause) {
@@ -395,8 +480,7 @@ export class CollectionStore {
   }
 
   #read(): State {
-    if (this.#isClosed) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
-    return (this.#state.get('state') as State | undefined) ?? EMPTY;
+    return this.#reading(() => this.#state.get('state') as State | undefined) ?? EMPTY;
   }
 
   #putDocument(document: NewDocument, draft: Draft, removed: number[]): 'added' | 'changed' | 'unchanged' {
@@ -404,7 +488,7 @@ export class CollectionStore {
     const hashes = passages.map(passageHash);
     const hash = hashOf(JSON.stringify([fields, hashes]));
     const known = this.#numbers.get(hashOf(document.id));
-    const before = known === undefined ? undefined : this.#documents.get(known);
+    const before = known === undefined ? undefined : this.#documentAt(known);
     if (before?.hash === hash) return 'unchanged';
     const number = known ?? draft.nextDocument++;
     // The same passage twice in one document is one passage of it.
@@ -436,7 +520,7 @@ export class CollectionStore {
   }
 
   #removeDocument(number: number, draft: Draft, removed: number[]): void {
-    const record = this.#documents.get(number);
+    const record = this.#documentAt(number);
     if (record === undefined) return;
     for (const ordinal of record.passages) this.#releasePassage(ordinal, number, draft, removed);
     this.#documents.remove(number);
@@ -467,7 +551,7 @@ export class CollectionStore {
   #releasePassage(ordinal: number, number: number, draft: Draft, removed: number[]): void {
     this.#holders.remove(ordinal, number);
     if (this.#holders.getValuesCount(ordinal) > 0) return;
-    const record = this.#passages.get(ordinal);
+    const record = this.#passageAt(ordinal);
     if (record === undefined) return;
     this.#passages.remove(ordinal);
     this.#ordinals.remove(record.hash);
@@ -481,6 +565,29 @@ export class CollectionStore {
     draft.totals.tokens -= record.tokens;
     removed.push(ordinal);
   }
+}
+
+/** A passage whose hash is that of its words. @throws Error for any other. */
+function checked(record: PassageRecord | undefined): PassageRecord | undefined {
+  if (record === undefined || record.hash === passageHash(record)) return record;
+  throw new Error('the words of a passage are not those that were stored');
+}
+
+function checkedDocument(record: DocumentRecord | undefined): DocumentRecord | undefined {
+  if (record === undefined || (typeof record.id === 'string' && Array.isArray(record.passages))) return record;
+  throw new Error('a document has no id or passages');
+}
+
+/** The collection's file; undefined where there is none. */
+function fileOf(folder: string): { readonly ino: number; readonly size: number } | undefined {
+  return lstatSync(join(folder, 'data.mdb'), { throwIfNoEntry: false });
+}
+
+/** Names the collection as its tenant does, and its folder. */
+function unreadable(folder: string, reason: string, cause?: unknown): WarmpathError {
+  const name = basename(folder);
+  const detail = `the collection in ${basename(dirname(folder))}/${name} cannot be read: ${reason}`;
+  return new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { path: `collection ${name}`, detail, cause });
 }
 
 type Draft = { -readonly [Key in keyof Omit<State, 'totals'>]: State[Key] } & {

@@ -66,6 +66,8 @@ export class Collections {
   readonly #reader = new FileReader();
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
+  /** Those whose files are being checked, by folder. */
+  readonly #opening = new Map<string, Promise<Collection | undefined>>();
   readonly #stores: NonNullable<CollectionsOptions['stores']>;
   readonly #openStores = new Map<string, Promise<StoredCollection>>();
   #isClosed = false;
@@ -190,6 +192,7 @@ export class Collections {
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    await Promise.allSettled(this.#opening.values());
     const open = [...this.#open.values()];
     this.#open.clear();
     for (const collection of open) await collection.close();
@@ -224,12 +227,24 @@ export class Collections {
         return known;
       }
       await known.close();
+      // Another caller may have opened it meanwhile.
+      if (this.#open.has(folder)) return this.#find(folder, name, { make });
     }
-    // Nothing is awaited from here on, so that two callers do not open the same collection twice.
-    const again = this.#open.get(folder);
-    if (again !== undefined) return again;
+    // One opens it, and others wait: what none of them made may be made by the next one.
+    const opening = this.#opening.get(folder);
+    if (opening !== undefined) return (await opening) ?? (make ? this.#find(folder, name, { make }) : undefined);
+    const opened = this.#openAt(folder, name, make);
+    this.#opening.set(folder, opened);
+    try {
+      return await opened;
+    } finally {
+      this.#opening.delete(folder);
+    }
+  }
+
+  async #openAt(folder: string, name: string, make: boolean): Promise<Collection | undefined> {
     if (make) makeFolder(folder);
-    const store = CollectionStore.open(folder, { create: make });
+    const store = await CollectionStore.open(folder, { create: make });
     if (store === undefined) return undefined;
     const collection = new Collection(name, store, {
       endpoint: this.#endpoint,

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
@@ -17,28 +17,6 @@ export interface WriterRecord {
 const LEAST_ROOM_BYTES = 16 * 2 ** 20;
 /** After what silence a writer on another machine is taken for dead. */
 const SILENCE_MS = 120_000;
-/** What a file of LMDB has behind the head of its first page, whose length depends on the build. */
-const DATABASE_MAGIC = 0xbeefc0de;
-const MAGIC_WITHIN = 64;
-
-/**
- * The library ends the process where a file is not its own. An empty one is a database that nobody wrote to yet.
- *
- * @throws Error where the file is none.
- */
-export function requireDatabase(file: string): void {
-  if (!existsSync(file)) return;
-  const head = Buffer.alloc(MAGIC_WITHIN);
-  const handle = openSync(file, 'r');
-  try {
-    const length = readSync(handle, head, 0, head.length, 0);
-    if (length === 0) return;
-    for (let at = 0; at < MAGIC_WITHIN; at += 4) if (head.readUInt32LE(at) === DATABASE_MAGIC) return;
-  } finally {
-    closeSync(handle);
-  }
-  throw new Error('data.mdb is no database');
-}
 
 /** Makes the folder of a collection, for its owner alone. Error: WARMPATH_COLLECTION_UNWRITABLE. */
 export function makeFolder(folder: string): void {
