@@ -26,7 +26,7 @@ const suites: Readonly<Record<string, { readonly include: string[]; readonly exc
 };
 const { include, exclude = [] } = suites[suite] ?? { include: [`test/${suite}/*.test.ts`] };
 
-/** Files whose properties take their number of runs from `test/runs.ts`. */
+/** Files whose properties take their number of runs from `test/suite.ts`. */
 function filesWithRuns(): string[] {
   return ['packages', 'test']
     .flatMap((folder) =>
@@ -34,7 +34,7 @@ function filesWithRuns(): string[] {
         .filter((file) => file.endsWith('.test.ts') && !file.includes('node_modules'))
         .map((file) => `${folder}/${file}`),
     )
-    .filter((file) => readFileSync(join(import.meta.dirname, file), 'utf8').includes("/runs.js'"));
+    .filter((file) => readFileSync(join(import.meta.dirname, file), 'utf8').includes("/suite.js'"));
 }
 
 export default defineConfig({

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import type { DemoReport } from '../src/demo/report.js';
 import { documentationWorkload } from '../src/demo/workload.js';
 import { type FakeEngine, type FakeEngineOptions, type ReceivedBody, startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
 
 /** Real prefill of some 40,000 tokens, on a machine that may be busy. */
-const EMBEDDED_TIMEOUT_MS = 180_000;
 
 const STRATEGY = {
   ttftMs: { p50: expect.any(Number), p95: expect.any(Number), mean: expect.any(Number) },
@@ -47,28 +47,29 @@ function turn(asked: readonly ReceivedBody[], i: number) {
 }
 
 describe('warmpath demo', () => {
-  it('on the embedded engine: prefills fewer tokens when arranged, and prints what is documented and nothing else', {
-    timeout: EMBEDDED_TIMEOUT_MS,
-  }, async () => {
-    const report = await demo('--questions', '10', '--almanac', '6');
-    expect(report).toEqual({
-      engine: 'embedded',
-      model: 'warmpath-tiny',
-      requests: 10,
-      strategies: { retrieval: STRATEGY, arranged: STRATEGY },
-      ratio: { ttftP50: expect.any(Number), ttftMean: expect.any(Number), uncachedTokens: expect.any(Number) },
-      almanac: expect.objectContaining({ requests: 6 }),
-    });
-    const { retrieval, arranged } = report.strategies;
-    expect(arranged.promptTokens! - arranged.cachedTokens!).toBeLessThan(
-      retrieval.promptTokens! - retrieval.cachedTokens!,
-    );
-    expect(report.ratio.uncachedTokens).toBeLessThan(1);
-    for (const { exactAnswers } of Object.values(report.almanac!.strategies)) {
-      expect(exactAnswers).toBeGreaterThan(0);
-      expect(exactAnswers).toBeLessThanOrEqual(6);
-    }
-  });
+  it.runIf(isFull)(
+    'on the embedded engine: prefills fewer tokens when arranged, and prints what is documented and nothing else',
+    async () => {
+      const report = await demo('--questions', '10', '--almanac', '6');
+      expect(report).toEqual({
+        engine: 'embedded',
+        model: 'warmpath-tiny',
+        requests: 10,
+        strategies: { retrieval: STRATEGY, arranged: STRATEGY },
+        ratio: { ttftP50: expect.any(Number), ttftMean: expect.any(Number), uncachedTokens: expect.any(Number) },
+        almanac: expect.objectContaining({ requests: 6 }),
+      });
+      const { retrieval, arranged } = report.strategies;
+      expect(arranged.promptTokens! - arranged.cachedTokens!).toBeLessThan(
+        retrieval.promptTokens! - retrieval.cachedTokens!,
+      );
+      expect(report.ratio.uncachedTokens).toBeLessThan(1);
+      for (const { exactAnswers } of Object.values(report.almanac!.strategies)) {
+        expect(exactAnswers).toBeGreaterThan(0);
+        expect(exactAnswers).toBeLessThanOrEqual(6);
+      }
+    },
+  );
 
   it('asks both orders the same questions with the same documents, the first of them in retrieval order', async () => {
     const { report, asked } = await demoOnFake({}, '--questions', '20');

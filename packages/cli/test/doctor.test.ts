@@ -4,11 +4,11 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
 import { MAIN, runCli } from './run-cli.js';
 
 /** Real prefill of some 10,000 tokens, on a machine that may be busy. */
-const EMBEDDED_TIMEOUT_MS = 120_000;
 
 interface DoctorAnswer {
   readonly model: string;
@@ -44,7 +44,7 @@ async function examine(options: FakeEngineOptions, args: readonly string[] = [],
 }
 
 describe('warmpath doctor', () => {
-  it('finds caching, block size and reports of the embedded engine', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+  it.runIf(isFull)('finds caching, block size and reports of the embedded engine', async () => {
     const { code, stdout } = await runCli(['doctor', '--json']);
     const { healthy, facts, checks } = JSON.parse(stdout) as DoctorAnswer;
     expect({ code, healthy, blockSize: facts.blockSize }).toEqual({ code: 0, healthy: true, blockSize: 1 });

@@ -6,6 +6,7 @@ import { spawnEngine } from '@warmpath/engine';
 import { MersenneTwister } from '@warmpath/lab';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
+import { isFull } from '../../../test/suite.js';
 import { findLlamaServer, startLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
@@ -16,7 +17,6 @@ let engine: FakeEngine | undefined;
 let child: ChildProcess | undefined;
 
 const QUESTIONS = 40;
-const EMBEDDED_TIMEOUT_MS = 120_000;
 
 /** Questions about ten subjects that share passages, as a BEIR folder. */
 beforeAll(async () => {
@@ -118,7 +118,7 @@ describe('warmpath lab calibrate', () => {
     expect(silent.report.error!.message).toContain('--enable-prompt-tokens-details');
   });
 
-  it('takes the size of an embedded engine for the model', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+  it.runIf(isFull)('takes the size of an embedded engine for the model', async () => {
     const embedded = await spawnEngine({ port: 0, contextTokens: 4_096, hostTier: 0 });
     try {
       const { report } = await calibrated(embedded.url, ['--limit', '16', '--policies', 'retrieval,exact']);
@@ -139,7 +139,7 @@ describe('warmpath lab calibrate', () => {
 
   // A peer that is built, not installed: without it there is nothing to compare with.
   if (server !== undefined) {
-    it('agrees with a real llama-server within .02', { timeout: 120_000 }, async () => {
+    it('agrees with a real llama-server within .02', async () => {
       const started = startLlamaServer(server, { model: await modelPath('random:1m'), port: await freePort() });
       child = started.child;
       const { report } = await calibrated(await started.url);

@@ -7,12 +7,12 @@ import { join } from 'node:path';
 import { spawnEngine } from '@warmpath/engine';
 import type { EvaluationReport } from '@warmpath/lab';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { readAlmanac } from '../src/demo/almanac.js';
 import { type FakeEngine, type FakeEngineOptions, type ReceivedBody, startFakeEngine } from './fake-engine.js';
 import { runCli, startCli } from './run-cli.js';
 
 /** Real prefill, on a machine that may be busy. */
-const EMBEDDED_TIMEOUT_MS = 180_000;
 
 let folder: string;
 let engine: FakeEngine | undefined;
@@ -403,7 +403,7 @@ describe('warmpath lab eval on a fake engine', () => {
 });
 
 describe('warmpath lab eval on the embedded engine', () => {
-  it('starts by itself, and answers about the almanac', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+  it.runIf(isFull)('starts by itself, and answers about the almanac', async () => {
     const { code, stdout } = await runCli(['lab', 'eval', '--data', 'almanac', '--limit', '2', '--json']);
     expect(code).toBe(0);
     const report = JSON.parse(stdout) as EvaluationReport;
@@ -413,7 +413,7 @@ describe('warmpath lab eval on the embedded engine', () => {
     expect(report.strategies[0]!.exact.mean).toBeGreaterThan(0);
   });
 
-  it('prints what counting by hand over the bytes on the wire gives', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+  it.runIf(isFull)('prints what counting by hand over the bytes on the wire gives', async () => {
     const { entries, questions } = await readAlmanac();
     const asked = questions.slice(0, 8);
     const data = await dataset(

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
 import { runCli, startCli } from './run-cli.js';
 
@@ -29,7 +30,7 @@ async function profile(options: FakeEngineOptions, args: readonly string[] = [])
 }
 
 describe('warmpath lab profile', () => {
-  it('writes what the embedded engine takes, in the form that `lab run` reads', { timeout: 120_000 }, async () => {
+  it.runIf(isFull)('writes what the embedded engine takes, in the form that `lab run` reads', async () => {
     const output = join(folder, 'embedded.json');
     const grid = ['--cached', '0,300', '--new', '40,200', '--repeats', '2'];
     const { code, stdout } = await runCli(['lab', 'profile', '-o', output, ...grid, '--json']);
@@ -80,7 +81,7 @@ describe('warmpath lab profile', () => {
     engine = await startFakeEngine();
     const output = join(folder, `stopped-${requests}.json`);
     const running = startCli(['lab', 'profile', '--engine', engine.url, '-o', output, '--repeats', '100', ...grid]);
-    await vi.waitFor(() => expect(engine!.received.length).toBeGreaterThanOrEqual(requests), 20_000);
+    await vi.waitFor(() => expect(engine!.received.length).toBeGreaterThanOrEqual(requests), 300_000);
     running.process.kill('SIGINT');
     const { code } = await running.ended;
     return { code, output };

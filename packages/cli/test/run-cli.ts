@@ -1,7 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
+import type { Command } from 'commander';
+import { createContext } from '../src/command-context.js';
+import { reportFailure } from '../src/failure.js';
+import { createProgram } from '../src/program.js';
+import { Terminal } from '../src/terminal.js';
 
 /** The built program. */
 export const MAIN = join(import.meta.dirname, '../dist/main.js');
@@ -59,7 +64,43 @@ export function startCli(args: readonly string[], options: RunOptions = {}): Run
   return { process: child, stdout: () => stdout, waitFor, waitForNote, ended };
 }
 
-/** Runs the built command to its end. */
-export function runCli(args: readonly string[], options?: RunOptions): Promise<CliResult> {
+/** Runs the built command as a process of its own, to its end. */
+export function runProcess(args: readonly string[], options?: RunOptions): Promise<CliResult> {
   return startCli(args, options).ended;
+}
+
+/** Runs a command in this process, to its end, as `main.ts` does. */
+export async function runCli(args: readonly string[], options: RunOptions = {}): Promise<CliResult> {
+  const stdout = new CollectedText();
+  const stderr = new CollectedText();
+  const environment = { ...process.env, ...options.environment };
+  const streams = { stdout, stderr } as unknown as ConstructorParameters<typeof Terminal>[0];
+  const terminal = new Terminal(streams, { json: args.includes('--json'), environment });
+  const stdin = Readable.from([Buffer.from(options.input ?? '')]) as unknown as NodeJS.ReadStream;
+  const context = { ...createContext(terminal), environment, stdin, argv: args };
+  let code: number;
+  try {
+    const program = await createProgram(context);
+    writeHelpTo(program, stdout, stderr);
+    await program.parseAsync(args, { from: 'user' });
+    code = context.exitCode;
+  } catch (error) {
+    code = reportFailure(error, terminal);
+  }
+  return { code, stdout: stdout.text, stderr: stderr.text };
+}
+
+/** What was written. */
+class CollectedText extends Writable {
+  text = '';
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+function writeHelpTo(command: Command, stdout: CollectedText, stderr: CollectedText): void {
+  command.configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) });
+  for (const child of command.commands) writeHelpTo(child, stdout, stderr);
 }

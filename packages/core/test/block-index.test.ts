@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { KvEvent, KvTier } from '../src/index.js';
 import { BlockIndex, chainsOf, KV_TIERS } from '../src/residency/block-index.js';
 import './seed.js';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 
 const BLOCK = 2;
 

@@ -1,7 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import { ConcurrencyLimiter, type SentRequest } from '../src/index.js';
 import { SimulatedEngine, type SimulatedEngineOptions, scattered } from './simulated-engine.js';
 

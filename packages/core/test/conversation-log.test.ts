@@ -15,7 +15,7 @@ import {
 import { Pipeline } from './conversation-model.js';
 import { bytesOf, bytesOfLog, NaiveConversationLog } from './naive-conversation-log.js';
 import './seed.js';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 
 const NAME = { tenant: 'a', user: 'u', session: 's' };
 const A = { id: 'a', content: 'Text of a.' };

@@ -4,7 +4,7 @@ import { heldBytes } from '../../../test/held-bytes.js';
 import { EventResidency, type KvEvent, ServedHistory, type ServedRequest } from '../src/index.js';
 import { documentsOf } from './served.js';
 import './seed.js';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 
 const BLOCK = 4;
 const PREAMBLE = { key: 'preamble', tokens: 6 };

@@ -14,7 +14,7 @@ import {
 import { type Passage, Pipeline, type Served } from './conversation-model.js';
 import { steps, World } from './conversation-world.js';
 import './seed.js';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 
 const OPENS = ['The keeper of', 'In spring', 'Nobody at', 'За маяком', '灯台の下で', '🌊 Waves at'];
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import { type Context, createPolicy, POLICY_NAMES, ServedHistory } from '../src/index.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { orderingPolicyCases } from './conformance/ordering-policy.cases.js';

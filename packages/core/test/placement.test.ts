@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import { ConstraintRule, type OrderConstraints } from '../src/ordering/placement.js';
 import { limitShift } from '../src/ordering/retrieval-order.js';
 import { constraints } from './arbitraries.js';

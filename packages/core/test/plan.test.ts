@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { topicContexts, zipfContexts } from '../bench/plan-workload.js';
 import { planBatch, WarmpathError } from '../src/index.js';
 import './seed.js';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 
 const document = fc.constantFrom(...'abcdefghijklmn');
 const contexts = fc.array(fc.array(document, { maxLength: 8 }), { maxLength: 24 });

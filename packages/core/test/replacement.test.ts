@@ -1,7 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import {
   REPLACEMENT_POLICY_NAMES,
   Replacement,

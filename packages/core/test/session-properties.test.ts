@@ -4,7 +4,7 @@ import type { ChatMessage, LayoutName } from '../src/index.js';
 import { Pipeline } from './conversation-model.js';
 import { steps, World, type WorldOptions } from './conversation-world.js';
 import './seed.js';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 
 const layout: fc.Arbitrary<LayoutName> = fc.constantFrom('question', 'message', 'system');
 

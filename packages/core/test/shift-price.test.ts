@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import {
   arrange,
   type Context,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import { FakeEngine } from './fake-engine.js';
 import { gatewayAt, send, told } from './harness.js';
 import { LeakEngine } from './leak/leak-engine.js';

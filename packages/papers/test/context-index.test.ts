@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { runs } from '../../../test/runs.js';
+import { runs } from '../../../test/suite.js';
 import { averageLinkage, contextDistance } from '../src/average-linkage.js';
 import { ContextIndex, schedulePaths } from '../src/context-index.js';
 import { planByContextIndex } from '../src/planned.js';

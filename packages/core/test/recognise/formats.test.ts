@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { runs } from '../../../../test/runs.js';
+import { runs } from '../../../../test/suite.js';
 import { blockDocuments, type DocumentBlock, recognise, rewriteText } from '../../src/index.js';
 import { FORMAT_CASES, type FormatCase } from './format.cases.js';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { runs } from '../../../../test/runs.js';
+import { runs } from '../../../../test/suite.js';
 import { HOSTILE, hostilePrompt } from '../../bench/hostile-prompts.js';
 import { blockDocuments, type DocumentBlock, type PromptText, recognise, rewriteText } from '../../src/index.js';
 import { FRAGMENTS } from './fragments.js';

@@ -26,7 +26,6 @@ interface Usage {
 }
 
 /** An engine starts eight times, later each time. */
-const SLOW = { timeout: 120_000 };
 
 const started: RunningCli[] = [];
 
@@ -173,7 +172,7 @@ describe('warmpath up', () => {
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: '--port' } });
   });
 
-  it('starts an engine again that dies, and says so and fails when it cannot be started', SLOW, async () => {
+  it('starts an engine again that dies, and says so and fails when it cannot be started', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
     try {
       const model = join(folder, 'model.gguf');
