@@ -292,7 +292,7 @@ describe("Grafana's dashboard", () => {
   ];
   const expressions = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
 
-  it("is of Grafana's own schema", { timeout: 60_000 }, async () => {
+  it("is of Grafana's own schema", async () => {
     const dashboard = JSON.parse(read('deploy/grafana/warmpath.json')) as { panels: { type: string; title: string }[] };
     expect(await grafanaErrors(dashboard)).toEqual([]);
     // What it does not know, or has other words for, is found.

@@ -42,7 +42,7 @@ describe('shell commands in the docs', () => {
       });
     });
 
-  it.each(commands)('%s', { timeout: 300_000 }, async (_, command, output) => {
+  it.each(commands)('%s', async (_, command, output) => {
     const printed = await runCommand(command);
     if (output === undefined) return;
     expect(printed, 'a command whose output is shown must be run').toBeTypeOf('string');
@@ -167,7 +167,7 @@ describe('code in the docs', () => {
     await expect(snippets.run(block, gateway.url)).resolves.toBeUndefined();
   });
 
-  it('has types that a strict compiler accepts', { timeout: 300_000 }, async () => {
+  it('has types that a strict compiler accepts', async () => {
     expect(await snippets.typeErrors(code('ts').map(([, block]) => block))).toBe('');
   });
 

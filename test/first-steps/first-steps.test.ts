@@ -128,7 +128,7 @@ describe('the first five minutes', () => {
     say(`asked twice: ${details.cached_tokens} of ${prompt} tokens of the second prompt were cached`);
   });
 
-  it('takes its own docs in, and finds in them how it is put before vLLM', { timeout: 120_000 }, async () => {
+  it('takes its own docs in, and finds in them how it is put before vLLM', async () => {
     const warmpath = (...args: string[]) => run('npx', ['warmpath', ...args], { cwd: clone, env: environment() });
     const { stdout: taken } = await warmpath('ingest', 'docs');
     say(taken.trim().split('\n').at(-1)!);
@@ -138,7 +138,7 @@ describe('the first five minutes', () => {
     say('asked its own docs');
   });
 
-  it('shows itself on a page', { timeout: 60_000 }, async () => {
+  it('shows itself on a page', async () => {
     const browser = await chromium.launch({
       executablePath: '/usr/bin/chromium',
       args: ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-sync'],

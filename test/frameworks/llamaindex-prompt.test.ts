@@ -41,12 +41,12 @@ async function ask(withMetadata: boolean): Promise<void> {
   await engine.query({ query: 'What is the weight of Velka?' });
 }
 
-it("LlamaIndex's default prompt: nodes of files are recognised", { timeout: 60_000 }, async () => {
+it("LlamaIndex's default prompt: nodes of files are recognised", async () => {
   await ask(true);
   expect((await gateway.account(0)).blocks).toMatchObject([{ documents: 3 }]);
 });
 
-it('nodes without metadata are not, and explain names the frame that finds them', { timeout: 60_000 }, async () => {
+it('nodes without metadata are not, and explain names the frame that finds them', async () => {
   await ask(false);
   expect((await gateway.account(0)).blocks).toEqual([]);
   const { template } = explained(gateway.sent()[0]!.body);

@@ -91,7 +91,7 @@ function agentOver(cachedInputTokens: number, steps: readonly Step[] = [], memor
   return { warmpath, prompts, ask, questionOf, forgotten };
 }
 
-describe('an agent with the processor', { timeout: 60_000 }, () => {
+describe('an agent with the processor', () => {
   it('has the documents before the question, in an order that was served', async () => {
     const { ask, questionOf, prompts } = agentOver(0);
     expect(await ask('What was found?', context('ab'))).toBe('Much.');

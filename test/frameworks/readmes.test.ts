@@ -26,7 +26,7 @@ describe('code in the docs that imports frameworks which are installed apart', (
     await expect(snippets.run(block, gateway.url)).resolves.toBeUndefined();
   });
 
-  it('has types that a strict compiler accepts', { timeout: 300_000 }, async () => {
+  it('has types that a strict compiler accepts', async () => {
     expect(await snippets.typeErrors(blocks.map(([, block]) => block))).toBe('');
   });
 });

@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-it("explain names the frame of the cookbook's prompt, one line a document", { timeout: 60_000 }, async () => {
+it("explain names the frame of the cookbook's prompt, one line a document", async () => {
   const context = passages('vot')
     .map(({ content }) => content)
     .join('\n');

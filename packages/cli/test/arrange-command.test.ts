@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { arrangeAfter } from '../src/arrange-after.js';
 import { runCli } from './run-cli.js';
 
@@ -83,7 +84,7 @@ describe('arrangeAfter', () => {
           answer.documents.map((document) => document.id),
         );
       }),
-      { seed: 2, numRuns: 200 },
+      { seed: 2, numRuns: runs(200) },
     );
   });
 });

@@ -273,7 +273,7 @@ describe('warmpath ingest and collections', () => {
 });
 
 describe('warmpath ask', () => {
-  it('finds the page that answers a question about this repository in its own docs', { timeout: 60_000 }, async () => {
+  it('finds the page that answers a question about this repository in its own docs', async () => {
     // What a clone has, and nothing that was built since.
     const root = join(import.meta.dirname, '../../..');
     const { stdout: pages } = await promisify(execFile)('git', ['ls-files', 'docs'], { cwd: root });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { startGateway } from '@warmpath/gateway';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type FakeEngine, startFakeEngine } from './fake-engine.js';
-import { runProcess } from './run-cli.js';
+import { runCli } from './run-cli.js';
 
 let folder: string;
 let engine: FakeEngine;
@@ -46,48 +46,38 @@ it('warmpath sessions exports, imports and forgets', async () => {
   const file = join(folder, 'sessions.ndjson');
   try {
     for (const key of ['alice', 'bob']) for (const name of ['s', 't']) await converse(first.url, key, name);
-    const written = await runProcess(['sessions', 'export', file, '--socket', one]);
+    const written = await runCli(['sessions', 'export', file, '--socket', one]);
     expect(written).toEqual({ code: 0, stdout: `${file} written\n`, stderr: '' });
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
     expect(lines).toHaveLength(6);
     const environment = { ALICE_KEY: 'alice' };
-    const alices = await runProcess(['sessions', 'export', '--socket', one, '--key-from', 'ALICE_KEY'], {
-      environment,
-    });
+    const alices = await runCli(['sessions', 'export', '--socket', one, '--key-from', 'ALICE_KEY'], { environment });
     expect(alices.stdout.trimEnd().split('\n')).toHaveLength(4);
     const second = await gatewayAt(two);
     try {
       const config = join(folder, 'warmpath.yaml');
       await writeFile(config, `upstream:\n  url: ${engine.url}\nadmin:\n  socket: ${two}\n`);
-<<<<<<< HEAD
       const input = lines.with(2, lines[2]!.replace('"version":3', '"version":7')).slice(0, -1).join('\n');
       const taken = await runCli(['sessions', 'import', '--config', config], { input });
-=======
-      const input = lines.with(2, lines[2]!.replace('"version":2', '"version":7')).slice(0, -1).join('\n');
-      const taken = await runProcess(['sessions', 'import', '--config', config], { input });
->>>>>>> e8cfc9a5 (Tests of the command line run commands in their own process, where a signal or a disk does not matter)
       expect(taken.stdout).toBe('3 taken in, 0 too old, 1 refused\n');
       expect(taken.stderr).toBe(
         'line 3: version: This is no exported session entry.\nthe export was cut off: its end is missing\n',
       );
       expect(taken.code).toBe(1);
-      const again = await runProcess(['sessions', 'import', file, '--socket', two, '--json']);
+      const again = await runCli(['sessions', 'import', file, '--socket', two, '--json']);
       expect([again.code, JSON.parse(again.stdout)]).toMatchObject([0, { imported: 4, complete: true }]);
       const which = ['--key-from', 'ALICE_KEY', '--session', 's'];
-      const forgotten = await runProcess(['sessions', 'forget', '--socket', two, ...which], { environment });
+      const forgotten = await runCli(['sessions', 'forget', '--socket', two, ...which], { environment });
       expect(forgotten).toMatchObject({ code: 0, stdout: '1 turns forgotten\n' });
       await converse(second.url, 'alice', 's', 'ann');
-      const anns = await runProcess(
-        ['sessions', 'forget', '--socket', two, '--key-from', 'ALICE_KEY', '--user', 'ann'],
-        {
-          environment,
-        },
-      );
+      const anns = await runCli(['sessions', 'forget', '--socket', two, '--key-from', 'ALICE_KEY', '--user', 'ann'], {
+        environment,
+      });
       expect(anns).toMatchObject({ code: 0, stdout: '1 turns forgotten\n' });
-      const nobody = await runProcess(['sessions', 'forget', '--socket', two]);
+      const nobody = await runCli(['sessions', 'forget', '--socket', two]);
       expect([nobody.code, nobody.stderr]).toEqual([1, expect.stringContaining('name a tenant, or say `all=true`')]);
-      const rest = await runProcess(['sessions', 'forget', '--socket', two, '--all', '--json']);
+      const rest = await runCli(['sessions', 'forget', '--socket', two, '--all', '--json']);
       expect(JSON.parse(rest.stdout)).toEqual({ object: 'sessions', forgotten: 3 });
     } finally {
       await second.close();
@@ -95,8 +85,8 @@ it('warmpath sessions exports, imports and forgets', async () => {
   } finally {
     await first.close();
   }
-  const gone = await runProcess(['sessions', 'export', '--socket', one, '--json']);
+  const gone = await runCli(['sessions', 'export', '--socket', one, '--json']);
   expect([gone.code, JSON.parse(gone.stdout)]).toMatchObject([1, { error: { code: 'WARMPATH_GATEWAY_UNREACHABLE' } }]);
-  const unread = await runProcess(['sessions', 'export', '--json']);
+  const unread = await runCli(['sessions', 'export', '--json']);
   expect([unread.code, JSON.parse(unread.stdout)]).toMatchObject([2, { error: { param: '--socket' } }]);
 });

@@ -42,14 +42,14 @@ async function bodyOf(request: IncomingMessage): Promise<Record<string, unknown>
   return JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>;
 }
 
-describe('through a gateway to the real engine', { timeout: 120_000 }, () => {
+describe('through a gateway to the real engine', () => {
   let engine: EngineProcess;
   let gateway: RunningGateway;
 
   beforeAll(async () => {
     engine = await spawnEngine({ port: 0, model: 'demo', threads: 1 });
     gateway = await startGateway({ server: { port: 0 }, upstream: { url: engine.url }, log: { level: 'silent' } });
-  }, 120_000);
+  });
 
   afterAll(async () => {
     await gateway.close();
@@ -111,7 +111,7 @@ describe('through a gateway to the real engine', { timeout: 120_000 }, () => {
       expect(body['object']).toBe('chat.completion.chunk');
       break;
     }
-    await expect.poll(aborted, { timeout: 30_000 }).toBe(1);
+    await expect.poll(aborted).toBe(1);
     const controller = new AbortController();
     const reading = (async () => {
       for await (const _ of await warmpath.stream(request, { signal: controller.signal })) {
@@ -119,7 +119,7 @@ describe('through a gateway to the real engine', { timeout: 120_000 }, () => {
       }
     })();
     await expect(reading).rejects.toThrow('enough');
-    await expect.poll(aborted, { timeout: 30_000 }).toBe(2);
+    await expect.poll(aborted).toBe(2);
   });
 });
 

@@ -1,21 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldHeapBytes } from '../../../test/held-bytes.js';
-<<<<<<< HEAD
 import { runs } from '../../../test/suite.js';
 import { arrange, createPolicy, observe, type Preamble, prepareDocuments, ServedHistory } from '../src/index.js';
-=======
-import { runs } from '../../../test/suite.js';
-import {
-  arrange,
-  createPolicy,
-  observe,
-  type PlacementRule,
-  type Preamble,
-  prepareDocuments,
-  ServedHistory,
-} from '../src/index.js';
->>>>>>> e8cfc9a5 (Tests of the command line run commands in their own process, where a signal or a disk does not matter)
 import { ConstraintRule } from '../src/ordering/placement.js';
 import type { PlacementRule } from '../src/tree/view.js';
 import { constraints, order, servedOrders } from './arbitraries.js';

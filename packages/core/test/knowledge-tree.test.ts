@@ -1,17 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-<<<<<<< HEAD
 import { runs } from '../../../test/suite.js';
 import type { Document } from '../src/index.js';
 import { bestPath } from '../src/tree/best-path.js';
 import { KnowledgeTree } from '../src/tree/knowledge-tree.js';
 import { UnusedDocuments } from '../src/tree/unused-documents.js';
 import type { ResidencyMark, TreeNode } from '../src/tree/view.js';
-=======
-import { runs } from '../../../test/suite.js';
-import { type Document, KnowledgeTree, type ResidencyMark } from '../src/index.js';
-import { BestPathSearch } from '../src/tree/best-path.js';
->>>>>>> e8cfc9a5 (Tests of the command line run commands in their own process, where a signal or a disk does not matter)
 import { order } from './arbitraries.js';
 import { NaiveTree } from './naive-tree.js';
 import { documentsOf, tokensOf } from './served.js';

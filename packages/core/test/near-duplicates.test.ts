@@ -94,7 +94,7 @@ const QUOTING = {
 const layouts: fc.Arbitrary<LayoutName> = fc.constantFrom('question', 'message', 'system');
 
 describe('parts that documents of a conversation have in common', () => {
-  it('are shown once, and every document can be put together again at every turn', { timeout: 240_000 }, () => {
+  it('are shown once, and every document can be put together again at every turn', () => {
     let shortened = 0;
     let crossing = 0;
     fc.assert(
@@ -116,7 +116,7 @@ describe('parts that documents of a conversation have in common', () => {
     expect(crossing).toBeGreaterThan(50);
   });
 
-  it('come back when almost nothing is remembered', { timeout: 240_000 }, () => {
+  it('come back when almost nothing is remembered', () => {
     fc.assert(
       fc.property(layouts, steps, fc.integer({ min: 8_000, max: 200_000 }), (layout, played, maxBytes) => {
         const pipeline = new Pipeline({ layout, limits: { maxBytes }, blocks: true });

@@ -1,14 +1,9 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-<<<<<<< HEAD
 import { runs } from '../../../test/suite.js';
 import { CacheAwareScheduler, FifoScheduler } from '../src/index.js';
 import type { CacheAwareSchedulerOptions } from '../src/schedule/cache-aware.js';
-=======
-import { runs } from '../../../test/suite.js';
-import { CacheAwareScheduler, type CacheAwareSchedulerOptions, FifoScheduler } from '../src/index.js';
->>>>>>> e8cfc9a5 (Tests of the command line run commands in their own process, where a signal or a disk does not matter)
 import { play, schedulerCases, stepsArbitrary, type Waiting } from './conformance/scheduler.cases.js';
 
 type Options = Omit<CacheAwareSchedulerOptions<Waiting>, 'lookup'>;

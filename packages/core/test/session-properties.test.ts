@@ -15,7 +15,7 @@ const answers: fc.Arbitrary<Partial<WorldOptions>> = fc.constantFrom(
 );
 
 describe('random conversations', () => {
-  it('show every supplied document exactly once, and never change what was sent', { timeout: 120_000 }, () => {
+  it('show every supplied document exactly once, and never change what was sent', () => {
     let references = 0;
     let replayed = 0;
     fc.assert(
@@ -32,7 +32,7 @@ describe('random conversations', () => {
     expect(replayed).toBeGreaterThan(runs(1_000));
   });
 
-  it('show documents again where that is asked for, and no label names two texts', { timeout: 120_000 }, () => {
+  it('show documents again where that is asked for, and no label names two texts', () => {
     let sentAgain = 0;
     fc.assert(
       fc.property(layout, steps, answers, (name, played, said) => {
@@ -45,7 +45,7 @@ describe('random conversations', () => {
     expect(sentAgain).toBeGreaterThan(runs(300));
   });
 
-  it('report what is forgotten, and show all the rest, when almost nothing is remembered', { timeout: 120_000 }, () => {
+  it('report what is forgotten, and show all the rest, when almost nothing is remembered', () => {
     let forgotten = 0;
     let replayed = 0;
     const limits = fc.record({

@@ -1,6 +1,5 @@
 import axe from 'axe-core';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll } from 'vitest';
 import { closing } from '../../gateway/test/harness.js';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
 
@@ -20,19 +19,17 @@ export interface Look {
   readonly before?: string;
 }
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchChromium();
-});
-afterAll(() => browser.close());
+/** One for all tests of a process, which ends it. */
+let browser: Promise<Browser> | undefined;
 
-/** Opens the page as an operator would, in a browser of the test file's own; closed after the test. */
+/** Opens the page as an operator would, in a page of its own; closed after the test. */
 export async function openDashboard(
   url: string,
   { width = 1280, scheme = 'light', key, before }: Look = {},
 ): Promise<OpenDashboard> {
-  const page = closing(await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme }));
-  page.setDefaultTimeout(15_000);
+  browser ??= launchChromium();
+  const page = closing(await (await browser).newPage({ viewport: { width, height: 900 }, colorScheme: scheme }));
+  page.setDefaultTimeout(300_000);
   const foreign: string[] = [];
   const complaints: string[] = [];
   page.on('request', (request) => {

@@ -16,7 +16,6 @@ const ALICE = { authorization: 'Bearer alice' };
 /** As an export names it. */
 const TENANT_OF_ALICE = `anonymous:${hash('sha256', JSON.stringify([['authorization', ALICE.authorization]]))}`;
 const BOB = { authorization: 'Bearer bob' };
-const TIMEOUT = { timeout: 180_000 };
 const HEAD = '{"format":"warmpath-sessions","version":1}\n';
 
 let folder: string;
@@ -98,7 +97,7 @@ async function goesOn(stood: Stood, headers: Record<string, string>, fields: obj
 const KINDS = ['memory', 'redis'] as const;
 const WAYS = KINDS.flatMap((from) => KINDS.map((to) => [from, to] as const));
 
-describe('conversations', TIMEOUT, () => {
+describe('conversations', () => {
   it.each(WAYS)('exported from %s go on in %s as if nothing had happened', async (from, to) => {
     const one = await standing(from);
     await converse(one);
@@ -181,7 +180,7 @@ describe('conversations', TIMEOUT, () => {
   });
 });
 
-describe('conversations of end users that a trusted proxy names', TIMEOUT, () => {
+describe('conversations of end users that a trusted proxy names', () => {
   it('are forgotten for their own alone', async () => {
     const trustedHeaders = { tenant: 'x-tenant', endUser: 'x-user' };
     const stood = await standing('memory', '', { server: { trustedHeaders } });
@@ -196,7 +195,7 @@ describe('conversations of end users that a trusted proxy names', TIMEOUT, () =>
   });
 });
 
-describe('an import', TIMEOUT, () => {
+describe('an import', () => {
   it.each(KINDS)('refuses what no export wrote, by line and path, and loses nothing else: %s', async (kind) => {
     const stood = await standing(kind);
     await converse(stood);
@@ -275,7 +274,7 @@ describe('an import', TIMEOUT, () => {
   });
 });
 
-describe("the operator's socket", TIMEOUT, () => {
+describe("the operator's socket", () => {
   it('is for the user of the process alone, and is gone with it', async () => {
     const { gateway, socket } = await standing('memory');
     expect((await stat(socket)).mode & 0o777).toBe(0o600);

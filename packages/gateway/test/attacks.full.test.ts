@@ -8,7 +8,6 @@ import { SinkEngine } from './attacks/sink-engine.js';
 import { closing } from './harness.js';
 
 const PROGRAM = new URL('../bench/gateway-process.js', import.meta.url);
-const TIMEOUT = { timeout: 120_000 };
 
 /** What a gateway takes beside the memory that is configured: the process itself and the requests under way. */
 const BESIDE_BYTES = 150e6;
@@ -33,7 +32,7 @@ async function run(attack: Attack, isFull: boolean) {
 }
 
 /** How long others wait meanwhile is measured by `npm run attacks`, which has all of them in their real sizes. */
-describe('a gateway that is sent', TIMEOUT, () => {
+describe('a gateway that is sent', () => {
   it.each(ATTACKS.filter(({ name }) => !IN_FULL.has(name)).map((attack) => [attack.name, attack] as const))(
     '%s, in small, answers and serves on',
     async (_, attack) => {

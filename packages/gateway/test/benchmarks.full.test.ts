@@ -16,9 +16,7 @@ function resultFile(): string {
   return join(folder, 'figures.json');
 }
 
-it('a short soak: every answer is for its own question, every fault is told, nothing is left behind', {
-  timeout: 300_000,
-}, async () => {
+it('a short soak: every answer is for its own question, every fault is told, nothing is left behind', async () => {
   const json = resultFile();
   // It exits with 1 where anything is wrong.
   await run(process.execPath, [join(BENCH, 'soak.js'), '--requests', '500', '--json', json]);
@@ -29,9 +27,7 @@ it('a short soak: every answer is for its own question, every fault is told, not
   }
 });
 
-it('the benchmark measures what it was asked for, keeps the rest of the file, and judges the bars', {
-  timeout: 300_000,
-}, async () => {
+it('the benchmark measures what it was asked for, keeps the rest of the file, and judges the bars', async () => {
   const json = resultFile();
   const machine = `${cpus().length} x ${cpus()[0]!.model}`;
   const before = { run: 'before', systems: {} };

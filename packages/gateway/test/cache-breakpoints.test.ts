@@ -204,9 +204,7 @@ describe('cache breakpoints', () => {
     expect(shape(bodies[2]!.messages[1]!.content)).toEqual(['velka', ['orsin'], QUESTION]);
   });
 
-  it('change no text, are never more than four with the client’s own, and never too early, whatever is asked', {
-    timeout: 60_000,
-  }, async () => {
+  it('change no text, are never more than four with the client’s own, and never too early, whatever is asked', async () => {
     const text = fc.constantFrom('Yes.', 'What now?', LONG_TEXT, LONG_TEXT.slice(0, 2_500));
     const part = fc.record({ text, isMarked: fc.boolean() }).map(({ text: words, isMarked }): Part => {
       return { type: 'text', text: words, ...(isMarked && { cache_control: MARK }) };

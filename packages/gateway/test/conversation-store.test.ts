@@ -10,7 +10,7 @@ conversationStoreCases("a process's memory", async () => {
   return { writer: store, reader: store };
 });
 
-describe('the store of a configuration', { timeout: 180_000 }, () => {
+describe('the store of a configuration', () => {
   let server: RedisServer;
 
   beforeAll(async () => {

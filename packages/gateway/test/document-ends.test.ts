@@ -60,7 +60,7 @@ describe('an engine that is told where documents end', () => {
 });
 
 describe('the embedded engine behind the gateway', () => {
-  it('keeps the system prompt and each document as a node of its own', { timeout: 60_000 }, async () => {
+  it('keeps the system prompt and each document as a node of its own', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-nodes-'));
     const options = { port: 0, threads: 1, contextTokens: 2048 };
     // When it ends, it writes every node into a file that says which tokens it holds.

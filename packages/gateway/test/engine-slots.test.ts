@@ -166,7 +166,7 @@ if (server !== undefined) {
       [['-np', '1'], 1, undefined],
       [['-np', '2', '--cache-ram', '0'], 2, { savedTokens: 0 }],
       [['--no-cache-idle-slots'], 4, { savesIdle: false }],
-    ])('reuses what is predicted: %j', { timeout: 60_000 }, async (flags, slots, stated) => {
+    ])('reuses what is predicted: %j', async (flags, slots, stated) => {
       const given = { model: await modelPath('random:1m'), port: await freePort(), flags };
       const { child, url: listening } = startLlamaServer(server, given);
       closing({ close: async () => void child.kill('SIGKILL') });

@@ -1,5 +1,5 @@
 import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
-import { afterEach } from 'vitest';
+import { onTestFinished } from 'vitest';
 import type { GatewayConfigInput } from '../src/config/schema.js';
 import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
@@ -7,15 +7,9 @@ import { type Answer, FakeEngine } from './fake-engine.js';
 /** `server.operatorKey` of gateways whose metrics a test reads although they check keys. */
 export const OPERATOR_KEY = 'the-key-of-the-operator';
 
-const open: { close(): Promise<void> }[] = [];
-
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource.close();
-});
-
-/** Closes it after the test. */
+/** Closes it after the test; what a test opened last is closed first. */
 export function closing<Resource extends { close(): Promise<void> }>(resource: Resource): Resource {
-  open.push(resource);
+  onTestFinished(() => resource.close());
   return resource;
 }
 

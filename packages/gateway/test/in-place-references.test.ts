@@ -1,6 +1,7 @@
 import { arrange, DEFAULT_HINT_WORDING, DEFAULT_POLICY, observe, type PolicyName, ServedHistory } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { arrangeInPlace, type PlacedBlock, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
@@ -160,9 +161,9 @@ describe('documents that come again where clients write their prompts', () => {
           served.push(now);
         }
       }),
-      { seed: SEED, numRuns: 800 },
+      { seed: SEED, numRuns: runs(800) },
     );
-  }, 60_000);
+  });
 
   it('stay as they were sent when de-duplication is switched on and off', () => {
     fc.assert(
@@ -178,7 +179,7 @@ describe('documents that come again where clients write their prompts', () => {
           served.push(now);
         }
       }),
-      { seed: SEED, numRuns: 300 },
+      { seed: SEED, numRuns: runs(300) },
     );
   });
 
@@ -200,7 +201,7 @@ describe('documents that come again where clients write their prompts', () => {
         expect(references(again.blocks)).toEqual(references(blocks));
         expect(copies(again.sent)).toEqual(copies(sent));
       }),
-      { seed: SEED, numRuns: 300 },
+      { seed: SEED, numRuns: runs(300) },
     );
   });
 
@@ -232,7 +233,7 @@ describe('documents that come again where clients write their prompts', () => {
           if (name.length < 12) expect(meant).toHaveLength(1);
         }
       }),
-      { seed: SEED, numRuns: 300 },
+      { seed: SEED, numRuns: runs(300) },
     );
   });
 
@@ -273,7 +274,7 @@ describe('documents that come again where clients write their prompts', () => {
             expect(content.length).toBeLessThanOrEqual(now.given[at]!.content.length);
         }
       }),
-      { seed: SEED, numRuns: 150 },
+      { seed: SEED, numRuns: runs(150) },
     );
     expect(referred).toBeGreaterThan(50);
   });
@@ -356,9 +357,9 @@ describe('references of a running gateway', () => {
           before = now;
         }
       }),
-      { seed: SEED, numRuns: 40 },
+      { seed: SEED, numRuns: runs(40) },
     );
-  }, 60_000);
+  });
 
   const search = (format: 'json' | 'tags', ...passages: Passage[]): Message => ({
     role: 'tool',

@@ -6,9 +6,7 @@ import { type Fault, naiveGateway } from './leak/naive-gateway.js';
 import { describeReport, isClean, runLeak } from './leak-property.js';
 import { RedisServer } from './redis-server.js';
 
-const TIMEOUT = { timeout: 180_000 };
-
-describe('documents of conversations', TIMEOUT, () => {
+describe('documents of conversations', () => {
   let redis: RedisServer;
 
   beforeAll(async () => {
@@ -37,7 +35,7 @@ describe('documents of conversations', TIMEOUT, () => {
   });
 });
 
-describe('the property itself', TIMEOUT, () => {
+describe('the property itself', () => {
   const runNaive = (requests: number, fault?: Fault) =>
     runLeak({
       ...{ seed: 4, requests, findsAll: fault !== undefined },

@@ -16,7 +16,7 @@ function pour(response: ServerResponse): void {
 }
 
 describe('a client that asks and takes nothing', () => {
-  it('gets no place for ever', { timeout: 60_000 }, async () => {
+  it('gets no place for ever', async () => {
     const { engine, gateway } = await stand((response) => pour(startStream(response)), {
       upstream: { timeouts: { idleMs: 250 } },
     });

@@ -23,7 +23,6 @@ const CHAT = '/v1/chat/completions';
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 const KEY = 'the-key-of-a-client';
 /** Servers and gateways are real processes, and two cores may be shared by many. */
-const TIMEOUT = { timeout: 180_000 };
 
 let server: RedisServer;
 let prefixes = 0;
@@ -68,7 +67,7 @@ async function fleet(count: number, config: StandConfig = {}, url = server.url):
 const heard = (gateway: RunningGateway, orders: number) =>
   untilMetric(gateway, 'warmpath_peer_orders_total{event="heard"', orders);
 
-describe('gateways that share a store', TIMEOUT, () => {
+describe('gateways that share a store', () => {
   it('order by what the others sent, each tenant for itself', async () => {
     const { gateways, order } = await fleet(3);
     expect(await order(0, [VELKA, ORSIN])).toEqual(['velka', 'orsin']);

@@ -28,7 +28,7 @@ async function start(name: string): Promise<EngineProcess> {
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'warmpath-'));
   engines = await Promise.all(['a', 'b'].map(start));
-}, 120_000);
+});
 
 afterAll(async () => {
   for (const engine of engines) await engine.stop();
@@ -80,7 +80,7 @@ async function ask(gateway: RunningGateway, documents: readonly object[]): Promi
   return { engine: told(reply)['engine'], cached: usage.prompt_tokens_details.cached_tokens };
 }
 
-describe('two real engines', { timeout: 120_000 }, () => {
+describe('two real engines', () => {
   it('each keep the documents of their own topic, and reuse them whatever order they come in', async () => {
     const gateway = await gatewayBefore();
     const contexts = (topic: string) =>

@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { CHAT_RESPONSE, CHAT_STREAM, startStream } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, openRequest, send, stand, told } from './harness.js';
 
@@ -29,7 +30,7 @@ describe('relay', () => {
         expect(reply.body.equals(bytes)).toBe(true);
         expect(reply.broken).toBe(false);
       }),
-      { seed: 3, numRuns: 40 },
+      { seed: 3, numRuns: runs(40) },
     );
     const metrics = (await send(`${gateway.url}/metrics`)).text;
     expect(metrics).toContain(`warmpath_prompt_tokens_total ${41 * 120 - 120}`);

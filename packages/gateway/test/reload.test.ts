@@ -279,7 +279,7 @@ describe('other settings', () => {
     expect((await ask()).status).toBe(200);
   });
 
-  it('are the time that an engine has', { timeout: 30_000 }, async () => {
+  it('are the time that an engine has', async () => {
     const { engine, reload, ask } = await standing();
     engine.answer = (response, { body }) => {
       if (body.includes('"stream":true')) startStream(response).write(CHAT_STREAM.slice(0, 200));
@@ -314,7 +314,7 @@ describe('other settings', () => {
   });
 });
 
-it('100 changes while requests are under way cost none of them', { timeout: 60_000 }, async () => {
+it('100 changes while requests are under way cost none of them', async () => {
   const operatorKey = { key: OPERATOR_KEY };
   const limited = (requestsPerMinute: number) => ({ ...alice(OLD_KEY, { requestsPerMinute }), operatorKey });
   const { engine, gateway, reload } = await standing({ server: limited(1_000_000) });

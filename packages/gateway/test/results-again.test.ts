@@ -1,6 +1,7 @@
 import { arrange, DEFAULT_HINT_WORDING, observe, ServedHistory } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { arrangeInPlace, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
@@ -158,11 +159,11 @@ describe('results of tools that hold no documents', () => {
           before = [...before, said(at)];
         }
       }),
-      { seed: SEED, numRuns: 200 },
+      { seed: SEED, numRuns: runs(200) },
     );
     expect(references).toBeGreaterThan(300);
     expect(parts).toBeGreaterThan(300);
-  }, 60_000);
+  });
 
   const tool = (content: string): Message => ({ role: 'tool', tool_call_id: 'c', content });
   const ask = (...results: string[]): Message[] => [

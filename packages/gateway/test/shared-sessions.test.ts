@@ -12,7 +12,6 @@ const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 /** Requests wait as long as a loaded machine may need. */
 const PATIENT = 20_000;
 /** Servers and gateways are real processes, and two cores may be shared by many. */
-const TIMEOUT = { timeout: 180_000 };
 
 type Message = { readonly role: string; readonly content: string };
 
@@ -111,7 +110,7 @@ async function until(gateway: RunningGateway, isUp: boolean): Promise<void> {
   while (!(await metricsOf(gateway)).includes(`warmpath_session_store_up ${Number(isUp)}\n`));
 }
 
-describe('gateways that share a store', TIMEOUT, () => {
+describe('gateways that share a store', () => {
   it.each([
     ['named in the body', { warmpath: { session: 's' } }, {}],
     ['named in a header', {}, { 'x-warmpath-session': 's' }],
@@ -305,7 +304,7 @@ async function wander(
   return bodies;
 }
 
-describe('any conversation, over any of three gateways', TIMEOUT, () => {
+describe('any conversation, over any of three gateways', () => {
   it.each([0, 12])('is sent as one gateway would send it, with up to %i ms to the store', async (longestMs) => {
     const alone = await stand(telling, { arrange: { policy: 'retrieval' } });
     const one: Shared = { engine: alone.engine, gateways: [alone.gateway] };

@@ -240,7 +240,7 @@ describe('a request that is hidden in another one', () => {
     expect(found).toBeGreaterThanOrEqual(60);
   });
 
-  it.each(lines)('never reaches the engine: %s', { timeout: 120_000 }, async (_, line) => {
+  it.each(lines)('never reaches the engine: %s', async (_, line) => {
     for (const [name, head, rest] of all) {
       engine.paths.length = 0;
       engine.heads.length = 0;

@@ -2,6 +2,7 @@ import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/co
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
+import { runs } from '../../../test/suite.js';
 import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
@@ -44,7 +45,7 @@ describe('ServedHistories', () => {
           expect(histories.size).toBe(recent.length);
         }
       }),
-      { seed: 11, numRuns: 200 },
+      { seed: 11, numRuns: runs(200) },
     );
   });
 

@@ -1,6 +1,7 @@
 import type { OrderingPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import {
   CONVERSATION_LAYOUTS,
   createWorkload,
@@ -171,7 +172,7 @@ describe('simulate', () => {
           }
         },
       ),
-      { seed: 43, numRuns: 200 },
+      { seed: 43, numRuns: runs(200) },
     );
   });
 

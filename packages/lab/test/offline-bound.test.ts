@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { CostShares } from '../src/bounds/cost-shares.js';
 import { distinctContexts } from '../src/bounds/distinct-contexts.js';
 import { mostShared } from '../src/bounds/offline.js';
@@ -95,7 +96,7 @@ describe('the offline bound', () => {
         expect(low).toBe(high);
         expect(low).toBeCloseTo(optimum, 12);
       }),
-      { seed: 11, numRuns: 120 },
+      { seed: 11, numRuns: runs(120) },
     );
   });
 
@@ -113,7 +114,7 @@ describe('the offline bound', () => {
         expect(low).toBeLessThanOrEqual(seenBeforeTokens(each) + 1e-12);
         expect(high * totalOf(each)).toBeGreaterThanOrEqual(cached - 1e-6);
       }),
-      { seed: 12, numRuns: 150 },
+      { seed: 12, numRuns: runs(150) },
     );
   });
 
@@ -129,7 +130,7 @@ describe('the offline bound', () => {
           expect(high).toBeLessThanOrEqual(seenBeforeTokens(each) + 1e-12);
         }
       }),
-      { seed: 13, numRuns: 60 },
+      { seed: 13, numRuns: runs(60) },
     );
     const wide = solve(createWorkload('geospatial', { seed: 42 }), { sharedSets: 2 });
     expect(wide.high).toBeGreaterThan(wide.low);
@@ -206,7 +207,7 @@ describe('TrieSearch', () => {
           least = Math.min(least, search.tokens);
         }
       }),
-      { seed: 15, numRuns: 60 },
+      { seed: 15, numRuns: runs(60) },
     );
   });
 
@@ -219,7 +220,7 @@ describe('TrieSearch', () => {
         for (let step = 0; step < 400; step++) search.step(1 + 200 / (step + 1));
         expect(search.least).toBe(smallestTrie(each));
       }),
-      { seed: 16, numRuns: 60 },
+      { seed: 16, numRuns: runs(60) },
     );
   });
 
@@ -279,7 +280,7 @@ describe('CostShares', () => {
         const once = new Set(sets.flat());
         expect(before).toBeGreaterThanOrEqual([...once].reduce((sum, document) => sum + weights[document]!, 0) * 0.5);
       }),
-      { seed: 14, numRuns: 60 },
+      { seed: 14, numRuns: runs(60) },
     );
   });
 

@@ -1,6 +1,7 @@
 import { REPLACEMENT_POLICY_NAMES, replacementPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import {
   type Admission,
   type CachedPrompt,
@@ -41,7 +42,7 @@ describe('vLLM blocks', () => {
       fc.property(promptsArbitrary, (prompts) => {
         expectLongestCommonPrefix(new VllmBlockCache(), prompts);
       }),
-      { seed: 21, numRuns: 150 },
+      { seed: 21, numRuns: runs(150) },
     );
   });
 
@@ -52,7 +53,7 @@ describe('vLLM blocks', () => {
         const cache = new VllmBlockCache({ blockSize, blocks });
         expect(cachedCounts(cache, actions)).toEqual(cachedCounts(new NaiveBlocks(blockSize, blocks), actions));
       }),
-      { seed: 22, numRuns: 150 },
+      { seed: 22, numRuns: runs(150) },
     );
   });
 
@@ -96,7 +97,7 @@ describe('SGLang radix cache', () => {
       fc.property(promptsArbitrary, (prompts) => {
         expectLongestCommonPrefix(new SglangRadixCache(), prompts);
       }),
-      { seed: 31, numRuns: 150 },
+      { seed: 31, numRuns: runs(150) },
     );
   });
 
@@ -111,7 +112,7 @@ describe('SGLang radix cache', () => {
         expect(cached).toEqual(cachedCounts(naive, actions, () => naiveUsed.push(naive.size())));
         expect(used).toEqual(naiveUsed);
       }),
-      { seed: 32, numRuns: 150 },
+      { seed: 32, numRuns: runs(150) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import {
   type Chart,
   createWorkload,
@@ -98,7 +99,7 @@ describe('renderReport', () => {
         // Never empty: a header without a name is no header.
         expect(tags(await renderReport(reportOf([`x${text}`]), ORIGIN))).toEqual(plain);
       }),
-      { seed: 3, numRuns: 15 },
+      { seed: 3, numRuns: runs(15) },
     );
   });
 });

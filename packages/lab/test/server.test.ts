@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import {
   type ClientSettings,
   closedLoopClients,
@@ -74,7 +75,7 @@ describe('a server with a batch of one', () => {
           expect(outcomes.map(served)).toEqual(naive);
         },
       ),
-      { seed: 41, numRuns: 60 },
+      { seed: 41, numRuns: runs(60) },
     );
   });
 
@@ -160,7 +161,7 @@ describe('any server', () => {
           expect(simulateServer(workload, policy, clients, options)).toEqual(run);
         },
       ),
-      { seed: 42, numRuns: 150 },
+      { seed: 42, numRuns: runs(150) },
     );
   });
 

@@ -1,6 +1,7 @@
 import { REPLACEMENT_POLICY_NAMES, replacementPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { RTX_4090, readCache, serveAtOnce, TieredTree, type TieredTreeOptions } from '../src/index.js';
 import { itIsAPrefixCache, play } from './conformance/prefix-cache.cases.js';
 import { NaiveTiers } from './naive-tiers.js';
@@ -60,7 +61,7 @@ describe('the tiered tree', () => {
         });
         expect(seen).toEqual(expected);
       }),
-      { seed: 61, numRuns: 100 },
+      { seed: 61, numRuns: runs(100) },
     );
   });
 

@@ -110,12 +110,12 @@ async function forgetWhileFound() {
   const walk = gate.holdAt('SCAN');
   const forgetting = remover.forget(NAME);
   await walk;
-  await expect.poll(() => other.turns, { timeout: 60_000 }).toBe(0);
+  await expect.poll(() => other.turns).toBe(0);
   expect((await other.find(NAME, ['1'], 0))('1')).toEqual([FIRST]);
   return { gate, other, forgetting };
 }
 
-describe('a conversation that is forgotten', { timeout: 120_000 }, () => {
+describe('a conversation that is forgotten', () => {
   it('does not come back through a gateway that found it while it was being removed', async () => {
     const { gate, other, forgetting } = await forgetWhileFound();
     gate.open();

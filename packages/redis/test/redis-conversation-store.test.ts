@@ -40,7 +40,7 @@ conversationStoreCases('a server, seen by another gateway', async () => {
   return { writer: await openAt(prefix), reader: await openAt(prefix) };
 });
 
-describe('a server of conversations', { timeout: 180_000 }, () => {
+describe('a server of conversations', () => {
   it('loses no rendering and no answer of gateways that write at the same time', async () => {
     const prefix = freshPrefix();
     const writers = await Promise.all([1, 2, 3, 4].map(() => openAt(prefix)));

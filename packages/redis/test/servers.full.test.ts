@@ -13,7 +13,6 @@ import { ask, closing, openStore, type StoreSettings } from './stores.js';
 const NAME = { tenant: 'a', session: 's' };
 const run = promisify(execFile);
 /** Servers are real processes, and two cores may be shared by many. */
-const TIMEOUT = { timeout: 180_000 };
 
 let folder: string;
 
@@ -115,7 +114,7 @@ class MovingAddress {
   }
 }
 
-describe('a server of conversations', TIMEOUT, () => {
+describe('a server of conversations', () => {
   it('is reached over TLS, by whoever knows its authority and is known to it', async () => {
     const { ca, cert, key } = await certificates();
     const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
@@ -205,7 +204,7 @@ const SLOTS = [0, 1, 2].map((part) => {
   return Array.from({ length: to - from }, (_, i) => `${from + i}`);
 });
 
-describe('a cluster of servers', TIMEOUT, () => {
+describe('a cluster of servers', () => {
   it('holds conversations in all its parts, and is one again after a fail-over', async () => {
     const settings = [
       '--cluster-enabled',

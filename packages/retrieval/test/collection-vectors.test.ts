@@ -241,7 +241,7 @@ describe('a collection with an embedding endpoint', () => {
     await anew.put(many(60));
     await writeFile(path, written);
     expect(await hasGraph(anew)).toBe(false);
-  }, 60_000);
+  });
 
   it('lets no passage that the endpoint refuses keep others back', async () => {
     const fake = await fakeEmbeddings();
@@ -474,9 +474,7 @@ describe('an ingestion with vectors in another process', () => {
     for (const child of children.splice(0)) child.kill('SIGKILL');
   });
 
-  it('pays for no committed vector again when it is killed, and ends with all of them', {
-    timeout: 60_000,
-  }, async () => {
+  it('pays for no committed vector again when it is killed, and ends with all of them', async () => {
     const fake = await fakeEmbeddings();
     const file = join(folder, 'lines.jsonl');
     const lines = many(1500).map(({ id, content }) => JSON.stringify({ id, text: content }));

@@ -487,9 +487,7 @@ describe('an ingestion in another process', () => {
     await collection.put(DOCUMENTS);
   });
 
-  it('loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was', {
-    timeout: 120_000,
-  }, async () => {
+  it('loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was', async () => {
     const lines = Array.from({ length: 1500 }, (_, number) =>
       JSON.stringify({ id: `line-${number}`, text: `Line ${number} has w${number % 97}. `.repeat(30) }),
     );

@@ -93,7 +93,7 @@ describe('passages without vectors', () => {
     expect(store.vectorless).toBe(0);
   });
 
-  it('wait for another run where one alone takes too long', { timeout: 30_000 }, async () => {
+  it('wait for another run where one alone takes too long', async () => {
     const { fake, endpoint, store, sizes } = await passages(300);
     fake.answer = () => 'hang';
     const report = await embedPassages(store, endpoint, { signal });

@@ -105,7 +105,7 @@ describe('a collection that lives in a database', () => {
     const [stage] = await allStages(retriever, 'the founder of Orsin', 2);
     expect(stage).toMatchObject({ final: true, candidates: [{ id: 'orsin' }, { id: 'velka' }] });
     await collections.close();
-  }, 60_000);
+  });
 
   it('is not written to, shows to its tenant alone, and needs something to embed questions with', async () => {
     const server = await qdrant();

@@ -29,7 +29,7 @@ beforeAll(async () => {
   await server.start();
   pool = new Pool({ host: folder, port: 5432, user: 'postgres', database: 'postgres', max: 4 });
   pool.on('error', () => undefined);
-}, 120_000);
+});
 
 afterAll(async () => {
   await pool.end();

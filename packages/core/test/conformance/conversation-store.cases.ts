@@ -77,7 +77,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 
 /** What every store of conversations keeps to. `open` gives an empty one; it is closed afterwards. */
 export function conversationStoreCases(kind: string, open: () => Promise<StorePair>): void {
-  describe(`${kind}, as a store of conversations`, { timeout: 180_000 }, () => {
+  describe(`${kind}, as a store of conversations`, () => {
     it('gives back what was sent, where it was sent', async () => {
       const pair = await open();
       const first = turnAt('1');

@@ -1,13 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-<<<<<<< HEAD
 import { runs } from '../../../../test/suite.js';
 import { type PromptText, recognise } from '../../src/index.js';
 import type { DocumentSpan } from '../../src/recognise/block.js';
-=======
-import { runs } from '../../../../test/suite.js';
-import { type DocumentSpan, type PromptText, recognise } from '../../src/index.js';
->>>>>>> e8cfc9a5 (Tests of the command line run commands in their own process, where a signal or a disk does not matter)
 import { Region } from '../../src/recognise/format.js';
 import { lineOpenings } from '../../src/recognise/line-openings.js';
 import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';

@@ -108,7 +108,7 @@ const NAMED = HOSTILE.map((hostile) => [hostile[0], hostile] as const);
 
 /** What grew with the square would take hours; `bench/recognise.js` times ten megabytes. */
 describe('a megabyte', () => {
-  it.each(NAMED)('of %s', { timeout: 120_000 }, (_, hostile) => {
+  it.each(NAMED)('of %s', (_, hostile) => {
     const [texts, options] = hostilePrompt(hostile, 1_000_000);
     for (const block of recognise(texts, options)) expect(block.end).toBeLessThanOrEqual(texts[0]!.text.length);
   });

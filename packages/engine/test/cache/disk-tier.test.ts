@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { KvEventLog } from '../../src/events/kv-event-log.js';
 import { StateStore } from '../../src/store/state-store.js';
 import { blocksOf, KvReplica } from '../events/kv-replica.js';
@@ -11,7 +12,7 @@ import { apply, Bench, operation, prompt } from './cache-bench.js';
 
 const PLENTY = 2 ** 30;
 /** Schedules of faults: a few hundred each time, and as many as one has time for when something was changed. */
-const SCHEDULES = Number(process.env.WARMPATH_FAULT_SCHEDULES ?? 400);
+const SCHEDULES = Number(process.env.WARMPATH_FAULT_SCHEDULES ?? runs(400));
 const IDENTITY = { model: 'm', library: 'l', cells: 'c' };
 const asked = (...documents: number[]): number[] => [...documents.flatMap((id) => [id, id, id, id]), 0];
 
@@ -166,7 +167,7 @@ describe('the cache with a disk tier', () => {
         loaded += disk!.loadedTokens;
         await bench.close();
       }),
-      { seed: 21, numRuns: 80 },
+      { seed: 21, numRuns: runs(80) },
     );
     expect(loaded).toBeGreaterThan(10);
     expect(evicted > 20).toBe(shape.diskBytes < PLENTY);
@@ -195,7 +196,7 @@ describe('the cache with a disk tier', () => {
         expect(await next.serveWaiting(tokens)).toEqual({ device: 0, host: 0, disk: expected });
         await next.close();
       }),
-      { seed: 22, numRuns: 60 },
+      { seed: 22, numRuns: runs(60) },
     );
   });
 
@@ -237,15 +238,13 @@ describe('the cache with a disk tier', () => {
         damaged += Number(failures + refusedFiles > 0);
         await next.close();
       }),
-      { seed: 23, numRuns: 60 },
+      { seed: 23, numRuns: runs(60) },
     );
     // Some damage is where nothing is read: behind the last token that a prompt may share.
     expect(damaged).toBeGreaterThan(50);
   });
 
-  it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts, aborts', {
-    timeout: 30_000 + 300 * SCHEDULES,
-  }, async () => {
+  it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts, aborts', async () => {
     const fault = fc.oneof(
       fc.record({ kind: fc.constant('abort' as const), run: fc.nat() }),
       fc.record({ kind: fc.constant('damage' as const), file: fc.nat(), place: fc.nat() }),

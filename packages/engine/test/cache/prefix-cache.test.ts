@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { apply, Bench, operation, prompt } from './cache-bench.js';
 
 describe('the prefix cache', () => {
@@ -22,7 +23,7 @@ describe('the prefix cache', () => {
         }
         expect(bench.cache.availableCells()).toBe(cells);
       }),
-      { seed: 1, numRuns: 80 },
+      { seed: 1, numRuns: runs(80) },
     );
   });
 
@@ -39,7 +40,7 @@ describe('the prefix cache', () => {
         expect(bench.cache.match(asked).device).toBe(bench.naiveMatch(asked, asked.length));
         expect(bench.cache.stats.usedCells).toBe(distinctPrefixes(bench.committed.get(undefined) ?? []));
       }),
-      { seed: 2, numRuns: 300 },
+      { seed: 2, numRuns: runs(300) },
     );
   });
 
@@ -57,7 +58,7 @@ describe('the prefix cache', () => {
         expect(bench.compute(whole, 30)).toBe(true);
         bench.check();
       }),
-      { seed: 3, numRuns: 200 },
+      { seed: 3, numRuns: runs(200) },
     );
   });
 

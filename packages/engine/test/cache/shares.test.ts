@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { StateStore } from '../../src/store/state-store.js';
 import { Bench } from './cache-bench.js';
 
@@ -46,7 +47,7 @@ const schedule: fc.Arbitrary<Schedule> = fc.record({
   policy,
 });
 
-describe('the share of a salt', { timeout: 120_000 }, () => {
+describe('the share of a salt', () => {
   it('in host memory is not displaced by another that floods it', async () => {
     // Half is eight documents, and the first caller has four.
     const hostBytes = await bytesOf(16);
@@ -68,7 +69,7 @@ describe('the share of a salt', { timeout: 120_000 }, () => {
         }
         evicted += bench.cache.stats.host!.evictedTokens;
       }),
-      { seed: 3, numRuns: 30 },
+      { seed: 3, numRuns: runs(30) },
     );
     expect(evicted).toBeGreaterThan(5_000);
   });
@@ -87,7 +88,7 @@ describe('the share of a salt', { timeout: 120_000 }, () => {
           }
         }
       }),
-      { seed: 4, numRuns: 20 },
+      { seed: 4, numRuns: runs(20) },
     );
   });
 
@@ -141,7 +142,7 @@ describe('the share of a salt', { timeout: 120_000 }, () => {
   });
 });
 
-describe('work that can wait', { timeout: 120_000 }, () => {
+describe('work that can wait', () => {
   it('displaces nothing that other work uses, whosever it is and however often it is used', async () => {
     const hostBytes = await bytesOf(12);
     fc.assert(
@@ -166,7 +167,7 @@ describe('work that can wait', { timeout: 120_000 }, () => {
           }
         }
       }),
-      { seed: 6, numRuns: 12 },
+      { seed: 6, numRuns: runs(12) },
     );
   });
 

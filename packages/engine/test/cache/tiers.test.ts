@@ -1,6 +1,7 @@
 import { REPLACEMENT_POLICY_NAMES } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { apply, Bench, operation, prompt } from './cache-bench.js';
 
 const PLENTY = 2 ** 30;
@@ -47,7 +48,7 @@ describe('the cache with a host tier', () => {
           expect(bench.cache.stats.host!.failures).toBe(0);
         },
       ),
-      { seed: 5, numRuns: 120 },
+      { seed: 5, numRuns: runs(120) },
     );
   });
 
@@ -93,7 +94,7 @@ describe('the cache with a host tier', () => {
           expect(bench.cache.stats.host?.usedBytes ?? 0).toBe(0);
         },
       ),
-      { seed: 11, numRuns: 200 },
+      { seed: 11, numRuns: runs(200) },
     );
   });
 
@@ -118,7 +119,7 @@ describe('the cache with a host tier', () => {
         bench.check();
         expect(bench.cache.match(kept)).toEqual({ device: 0, host: 0, disk: 0 });
       }),
-      { seed: 12, numRuns: 150 },
+      { seed: 12, numRuns: runs(150) },
     );
   });
 
@@ -139,7 +140,7 @@ describe('the cache with a host tier', () => {
         const served = bench.serve(tokens);
         expect(served.device + served.host).toBe(expected);
       }),
-      { seed: 6, numRuns: 150 },
+      { seed: 6, numRuns: runs(150) },
     );
   });
 
@@ -173,7 +174,7 @@ describe('the cache with a host tier', () => {
           failures += bench.cache.stats.host!.failures;
         },
       ),
-      { seed: 7, numRuns: 150 },
+      { seed: 7, numRuns: runs(150) },
     );
     expect(failures).toBeGreaterThan(20);
   });

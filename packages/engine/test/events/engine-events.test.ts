@@ -11,7 +11,7 @@ import { KvSubscriber, type ReceivedBatch, replay } from './kv-subscriber.js';
 
 const BLOCK = 16;
 
-describe('the KV events of an engine process', { timeout: 60_000 }, () => {
+describe('the KV events of an engine process', () => {
   let folder: string;
   let engine: { readonly url: string; stop(): Promise<unknown> };
   let live: KvSubscriber;

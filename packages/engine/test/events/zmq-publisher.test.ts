@@ -144,7 +144,7 @@ describe('the ZeroMQ publisher', () => {
     const kept = await replay(replayAt, 0);
     expect(kept.map(({ sequence }) => sequence)).toEqual(kept.map((_, index) => nextSequence - kept.length + index));
     expect(kept).toHaveLength(bufferedSteps);
-  }, 30_000);
+  });
 
   it.each([
     { name: 'without its empty frame', frames: (sequence: Buffer) => [sequence] },

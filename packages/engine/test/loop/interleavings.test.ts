@@ -1,6 +1,7 @@
 import type { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { EngineLoop } from '../../src/loop/engine-loop.js';
 import type { GenerationHandle, GenerationRequest, GenerationResult } from '../../src/loop/generation.js';
 import type { EngineLoopOptions } from '../../src/loop/loop-options.js';
@@ -15,7 +16,7 @@ vi.mock('../../src/native/sequence-ids.js', async (original) => ({
 }));
 
 /** Schedules that are played; `WARMPATH_INTERLEAVINGS` plays more of them. */
-const SCHEDULES = Number(process.env.WARMPATH_INTERLEAVINGS ?? 400);
+const SCHEDULES = Number(process.env.WARMPATH_INTERLEAVINGS ?? runs(400));
 
 /** What comes from outside, before a step or while its decode is in flight. */
 type Event =
@@ -279,9 +280,7 @@ describe('whatever runs beside a request', () => {
     vi.restoreAllMocks();
   });
 
-  it('it says what it says alone: its tokens, its random numbers and its text are its own', {
-    timeout: 60_000 + 200 * SCHEDULES,
-  }, async () => {
+  it('it says what it says alone: its tokens, its random numbers and its text are its own', async () => {
     let nowMs = 0;
     vi.spyOn(performance, 'now').mockImplementation(() => (nowMs += 0.37 + (nowMs % 1.3)));
     const total = { preemptions: 0, finished: 0, cachedTokens: 0, restoredTokens: 0, failed: 0 };

@@ -131,7 +131,7 @@ describe('the native context', () => {
     waiting.batch.clear();
     waiting.batch.add(300, 0, 1, true);
     const decoding = waiting.decode();
-    await vi.waitFor(() => expect(waits).toHaveLength(2));
+    await vi.waitFor(() => expect(waits).toHaveLength(2), 300_000);
     expect(() => waiting.logits(0)).toThrow();
     finish!();
     expect(await decoding).toBe(0);

@@ -105,7 +105,7 @@ describe('the variant that was measured', () => {
 });
 
 describe('processes that time the variants', () => {
-  it('answer in turns, and what was timed before the limit counts', { timeout: 60_000 }, async () => {
+  it('answer in turns, and what was timed before the limit counts', async () => {
     const model = await modelPath(UNSURE);
     const timed = await timeVariants({ model, threads: 1 }, 50_000);
     expect(timed).toHaveLength(7);
@@ -131,7 +131,7 @@ describe('processes that time the variants', () => {
     }
   });
 
-  it('say that they cannot, at once', { timeout: 60_000 }, async () => {
+  it('say that they cannot, at once', async () => {
     await expect(timeVariants({ model: '/no/such/model.gguf', threads: 1 }, 50_000)).rejects.toThrow();
   });
 });

@@ -44,9 +44,7 @@ describe('the profile of an engine', () => {
     expect(cost.prefillMs(0, 40)).toBe(20 + cost.prefillMs(20, 20));
   });
 
-  it('is measured with the engine that it is for, and found by the next start of the same kind', {
-    timeout: 60_000,
-  }, async () => {
+  it('is measured with the engine that it is for, and found by the next start of the same kind', async () => {
     const options = { contextTokens: 512, threads: 1, batchTokens: 64, maxRunning: 4, cacheDir: folder };
     const served = async (more: object): Promise<boolean> => {
       const server = await startEngineServer({ ...options, port: 0, ...more });

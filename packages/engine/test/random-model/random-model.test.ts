@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { chooseArchitecture } from '../../bench/random-model/src/random-architecture.js';
 import { parseRandomModel, randomModel, randomModelName } from '../../bench/random-model/src/random-model.js';
 import { type SeededWeightsRequest, seededWeights } from '../../bench/random-model/src/seeded-weights.js';
@@ -96,7 +97,7 @@ describe('the architecture for a size', () => {
         expect([width % 32, feedForward % 32, headWidth % 32]).toStrictEqual([0, 0, 0]);
         expect(layers).toBeGreaterThanOrEqual(2);
       }),
-      { seed: 2, numRuns: 200 },
+      { seed: 2, numRuns: runs(200) },
     );
   });
 });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { seededRandom } from '../../src/loop/random.js';
 import { llamaBindings } from '../../src/native/bindings.js';
@@ -77,7 +78,7 @@ describe('an answer that follows the grammar of a schema', () => {
       fc.property(anySchema, fc.nat(), (schema, seed) => {
         expect(misfit(babble(grammarOf(schema), seed), schema)).toBeUndefined();
       }),
-      { seed: 1, numRuns: 400 },
+      { seed: 1, numRuns: runs(400) },
     );
   });
 
@@ -129,7 +130,7 @@ describe('an answer that follows the grammar of a schema', () => {
           expect(accepts(grammar, String(number)), `${number} in ${minimum} + ${width}`).toBe(isWithin);
         }
       }),
-      { seed: 2, numRuns: 200 },
+      { seed: 2, numRuns: runs(200) },
     );
     const texts = ['a', 'ab', 'b', '', 'ключ', '🌍', '🌎', 'a"\\'];
     const grammar = grammarOf({ enum: [...texts, 1, 12, -1, null, true] });
@@ -168,7 +169,7 @@ describe('an answer that follows the grammar of a schema', () => {
           matching += regular.test(given) ? 1 : 0;
         }
       }),
-      { seed: 6, numRuns: 300 },
+      { seed: 6, numRuns: runs(300) },
     );
     expect(matching).toBeGreaterThan(200);
     expect(accepts(grammarOf({ type: 'string', pattern: '^[a\\]]$' }), '"]"')).toBe(true);
@@ -220,9 +221,7 @@ describe('an answer that follows the grammar of a schema', () => {
     expect(follow(grammarOf(schema), 300, 1)).toBeGreaterThan(0);
   });
 
-  it('can be followed in every schema that is not refused, however its parts refer to each other', {
-    timeout: 120_000,
-  }, () => {
+  it('can be followed in every schema that is not refused, however its parts refer to each other', () => {
     const names = ['a', 'b', 'c', 'd'];
     const reference = fc.constantFrom(...names).map((name) => ({ $ref: `#/$defs/${name}` }));
     const leaf = fc.constantFrom<object>({ type: 'null' }, { type: 'string' }, { const: 1 }, {});
@@ -244,7 +243,7 @@ describe('an answer that follows the grammar of a schema', () => {
         taken++;
         follow(grammar, 40, seed);
       }),
-      { seed: 5, numRuns: 120 },
+      { seed: 5, numRuns: runs(120) },
     );
     expect(taken).toBeGreaterThan(40);
   });
@@ -329,7 +328,7 @@ describe('pieces of UTF-8', () => {
         const isPiece = [...starts, ...others].some((before) => rests.some((after) => isValid(before, after)));
         expect(utf8Ends(bytes) !== undefined, bytes.join(' ')).toBe(isPiece);
       }),
-      { seed: 4, numRuns: 3000 },
+      { seed: 4, numRuns: runs(3000) },
     );
   });
 });

@@ -13,7 +13,7 @@ import { continuedBody, RecordReader } from '../../src/supervisor/answer-records
 import { type SupervisedEngine, startSupervisedEngine } from '../../src/supervisor/supervised-engine.js';
 import { type Chunk, someTokens, TestEngine, textOf } from '../support/engine.js';
 
-const TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 300_000;
 
 interface Asked {
   readonly path: string;

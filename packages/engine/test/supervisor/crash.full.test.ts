@@ -10,7 +10,7 @@ import { type SupervisedEngine, startSupervisedEngine } from '../../src/supervis
 import { type Answer, type Chunk, StreamedRequest, someTokens, textOf } from '../support/engine.js';
 
 /** Three processes start in each of these, on a machine that may be busy. */
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 300_000;
 
 describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
   let marks: string;

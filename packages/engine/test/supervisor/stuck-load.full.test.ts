@@ -24,7 +24,7 @@ it('a worker that does not end loading its model is ended, and the next one serv
     { onCrash: (error) => crashes.push(`${error.message} ${String(error.cause)}`) },
   );
   process.kill(engine.workerPid!, 'SIGKILL');
-  await vi.waitFor(() => expect(crashes).toHaveLength(1));
+  await vi.waitFor(() => expect(crashes).toHaveLength(1), 300_000);
   const answer = await fetch(`${engine.url}/v1/completions`, {
     method: 'POST',
     body: JSON.stringify({ prompt: 'Hello', max_tokens: 1 }),
@@ -32,4 +32,4 @@ it('a worker that does not end loading its model is ended, and the next one serv
   expect(answer.status).toBe(200);
   expect(crashes).toHaveLength(2);
   expect(crashes[1]).toContain('The model has been loading for 2 s');
-}, 60_000);
+});

@@ -72,7 +72,7 @@ describe('an engine that is offered twice what it can do', () => {
 });
 
 describe('a processor that is offered more than it can do', () => {
-  it('refuses some at once, answers probes, and recovers by itself', { timeout: 120_000 }, async () => {
+  it('refuses some at once, answers probes, and recovers by itself', async () => {
     const { engine, gateway } = await stand();
     const { agent } = closing(new KeptAgent());
     const { hostname, port } = new URL(gateway.url);
@@ -113,9 +113,7 @@ describe('a processor that is offered more than it can do', () => {
 });
 
 describe('a burst of more requests than can be served at once', () => {
-  it('is answered to the last, by an answer or a refusal that says when to come again', {
-    timeout: 300_000,
-  }, async () => {
+  it('is answered to the last, by an answer or a refusal that says when to come again', async () => {
     const { gateway } = await stand(undefined, {
       queue: { capacity: 64, adaptive: false },
       upstream: { maxConcurrent: 8 },
@@ -186,7 +184,7 @@ describe('Overload', () => {
 });
 
 describe('a heap that is full', () => {
-  it('gets one request at a time, and all of them once it is free', { timeout: 120_000 }, async () => {
+  it('gets one request at a time, and all of them once it is free', async () => {
     const waiting: (() => void)[] = [];
     const engine = closing(
       await FakeEngine.start((response) => {

@@ -50,7 +50,7 @@ async function chainBefore({ url }: RealGateway, messages: (typeof PROMPTS)[numb
 const found = (letters: string) => passages(letters).map(({ content }) => new Document({ pageContent: content }));
 const ask = (letters: string) => ({ input: 'What is the weight of Velka?', context: found(letters) });
 
-describe("LangChain's createStuffDocumentsChain, its code unchanged", { timeout: 120_000 }, () => {
+describe("LangChain's createStuffDocumentsChain, its code unchanged", () => {
   it.each(PROMPTS)('gains by the configuration that explain prints: %s', async (_, messages) => {
     gateway = await realGateway({ recognise: { chat: 'conservative' } });
     await (await chainBefore(gateway, messages)).invoke(ask('vot'));

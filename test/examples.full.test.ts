@@ -23,7 +23,7 @@ it('the README lists every program', () => {
   expect(listed.map(([, name]) => name).toSorted()).toEqual(programs.toSorted());
 });
 
-it.each(programs)('%s prints what it says', { timeout: 60_000 }, async (name) => {
+it.each(programs)('%s prints what it says', async (name) => {
   const [, shown] = /^(?:\/\/|#) Prints:\n(.*)$/ms.exec(readFileSync(join(folder, name), 'utf8'))!;
   const command = name.endsWith('.py') ? 'python3' : process.execPath;
   const { stdout } = await run(command, [join(folder, name)], { env: { ...process.env, WARMPATH_URL: gateway.url } });

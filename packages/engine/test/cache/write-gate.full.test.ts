@@ -9,7 +9,7 @@ import { Bench } from './cache-bench.js';
 /** A document of eight tokens that are its number. */
 const asked = (document: number): number[] => Array.from({ length: 8 }, () => document);
 
-describe('what is written to the disk', { timeout: 120_000 }, () => {
+describe('what is written to the disk', () => {
   let directory: string;
   let store: StateStore;
   let bench: Bench;

@@ -10,7 +10,7 @@ import { closing, gatewayAt, send } from '../harness.js';
 
 const BLOCK = 16;
 
-describe('residency by the events of a real engine', { timeout: 120_000 }, () => {
+describe('residency by the events of a real engine', () => {
   let folder: string;
   let engine: EngineProcess;
 

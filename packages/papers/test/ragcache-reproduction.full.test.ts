@@ -22,7 +22,7 @@ function least(table: ReproducedTable, name: string): number {
 }
 
 // Thousands of simulated requests each: seconds where nothing else runs.
-describe('RAGCache', { timeout: 120_000 }, () => {
+describe('RAGCache', () => {
   it('Fig. 20: PGDSF hits more than GDSF and LRU, by remembering what it evicted', () => {
     const table = tableOf('figure-20');
     expect(table.rows).toHaveLength(10);
