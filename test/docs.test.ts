@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { checkConfig } from '@warmpath/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runCli } from '../packages/cli/test/run-cli.js';
 import { type Block, blocksOf, commandsOf, isApart, isShown, PAGES, root } from './docs-blocks.js';
 import { Snippets } from './snippets.js';
 import { type StartedGateway, startGatewayAndEngine } from './started-gateway.js';
@@ -68,8 +69,12 @@ describe('shell commands in the docs', () => {
     } else if (command.startsWith('curl ')) {
       return runCurl(command);
     } else if (command.includes('| warmpath ')) {
-      const path = command.replace('| warmpath ', '| node_modules/.bin/warmpath ');
-      return (await run('bash', ['-c', path], { cwd: root })).stdout;
+      const [write, args] = command.split('| warmpath ') as [string, string];
+      const { stdout: input } = await run('bash', ['-c', write], { cwd: root });
+      return (await runCli(args.trim().split(/\s+/), { input })).stdout;
+    } else if (command.endsWith('| sha256sum')) {
+      // The prefix of a key in the configuration; `packages/gateway/test` holds it against the same hash.
+      return (await run('bash', ['-c', command], { cwd: root, env: { ...process.env, CLIENT_KEY: 'key' } })).stdout;
     } else if (/^npm install (@warmpath\/\w+|warmpath)$/.test(command)) {
       // `test/packed` installs them from their tarballs.
       const [, name] = /(?:@warmpath\/)?(\w+)$/.exec(command)!;
@@ -116,6 +121,7 @@ describe('shell commands in the docs', () => {
   }
 
   async function helpOf([name, ...rest]: readonly string[]): Promise<string> {
+    if (name === 'warmpath') return (await runCli([...rest, '--help'])).stdout;
     return (await run(join(root, 'node_modules/.bin', name!), [...rest, '--help'], { cwd: root })).stdout;
   }
 

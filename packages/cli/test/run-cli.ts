@@ -64,11 +64,6 @@ export function startCli(args: readonly string[], options: RunOptions = {}): Run
   return { process: child, stdout: () => stdout, waitFor, waitForNote, ended };
 }
 
-/** Runs the built command as a process of its own, to its end. */
-export function runProcess(args: readonly string[], options?: RunOptions): Promise<CliResult> {
-  return startCli(args, options).ended;
-}
-
 /** Runs a command in this process, to its end, as `main.ts` does. */
 export async function runCli(args: readonly string[], options: RunOptions = {}): Promise<CliResult> {
   const stdout = new CollectedText();

@@ -167,7 +167,7 @@ describe('the cache with a disk tier', () => {
         loaded += disk!.loadedTokens;
         await bench.close();
       }),
-      { seed: 21, numRuns: runs(80) },
+      { seed: 21, numRuns: 80 },
     );
     expect(loaded).toBeGreaterThan(10);
     expect(evicted > 20).toBe(shape.diskBytes < PLENTY);
@@ -241,7 +241,7 @@ describe('the cache with a disk tier', () => {
       { seed: 23, numRuns: runs(60) },
     );
     // Some damage is where nothing is read: behind the last token that a prompt may share.
-    expect(damaged).toBeGreaterThan(50);
+    expect(damaged).toBeGreaterThan(runs(50));
   });
 
   it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts, aborts', async () => {

@@ -174,7 +174,7 @@ describe('the cache with a host tier', () => {
           failures += bench.cache.stats.host!.failures;
         },
       ),
-      { seed: 7, numRuns: runs(150) },
+      { seed: 7, numRuns: 150 },
     );
     expect(failures).toBeGreaterThan(20);
   });
