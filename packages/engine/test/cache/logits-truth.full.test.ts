@@ -163,10 +163,10 @@ describe.each(Object.entries(RUNS))(
 
     /**
      * How far a prompt is from itself without any cache. Its tokens from `from` on are computed in the batches that the
-     * cache left to compute, for the size of a batch decides how it is rounded: attention of fewer than 64 rows sums
-     * values in 16 bits, of more in 32 bits, and one row is multiplied by another kernel than several. By how much these
-     * differ depends on the processor. The tokens before come from other batches, and their cells lie in two runs, the
-     * second before the first.
+     * cache left to compute. The size of a batch decides how it is rounded: attention of fewer than 64 rows sums values
+     * in 16 bits, of more in 32 bits, and one row is multiplied by another kernel than several. How much these differ
+     * depends on the processor. The tokens before come from other batches. Their cells lie in two runs, the second
+     * before the first.
      */
     async function ownDistance(prompt: Prompt, { from, batch }: { from: number; batch: number }): Promise<number> {
       const { tokens } = prompt;
