@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { checkConfig } from '@warmpath/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCli } from '../packages/cli/test/run-cli.js';
+import { TestEngine } from '../packages/engine/test/support/engine.js';
 import { type Block, blocksOf, commandsOf, isApart, isShown, PAGES, root } from './docs-blocks.js';
 import { Snippets } from './snippets.js';
 import { type StartedGateway, startGatewayAndEngine } from './started-gateway.js';
@@ -19,12 +20,18 @@ interface Manifest {
 }
 
 let gateway: StartedGateway;
+/** An engine by itself: the gateway's own answers the gateway alone. */
+let engine: TestEngine;
 
 beforeAll(async () => {
   gateway = await startGatewayAndEngine();
+  engine = await TestEngine.start({ hostTier: 2 ** 26 });
 });
 
-afterAll(() => gateway.stop());
+afterAll(async () => {
+  await engine.close();
+  await gateway.stop();
+});
 
 /** Every key that a page takes from the environment is there. */
 const ANY_VARIABLE = new Proxy<Record<string, string | undefined>>(
@@ -125,9 +132,9 @@ describe('shell commands in the docs', () => {
     return (await run(join(root, 'node_modules/.bin', name!), [...rest, '--help'], { cwd: root })).stdout;
   }
 
-  /** Against the running gateway, or the engine behind it; anything but an answer without an error fails. */
+  /** Against the running gateway, or the engine; anything but an answer without an error fails. */
   async function runCurl(command: string): Promise<string> {
-    const url = command.includes(':8080/kv') ? gateway.engineUrl : gateway.url;
+    const url = command.includes(':8080/kv') ? engine.server.url : gateway.url;
     const here = command.replace(/https?:\/\/(localhost|127\.0\.0\.1):8080/g, url);
     expect(here).toContain(url);
     const { stdout } = await run('bash', ['-c', here], { cwd: root });

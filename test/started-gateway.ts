@@ -9,7 +9,6 @@ import { root } from './docs-blocks.js';
 /** `npm start` on free ports, as the docs tell a newcomer to start it. */
 export interface StartedGateway {
   readonly url: string;
-  readonly engineUrl: string;
   stop(): Promise<void>;
 }
 
@@ -24,10 +23,9 @@ export async function startGatewayAndEngine(): Promise<StartedGateway> {
     env: { ...process.env, WARMPATH_DATA_DIR: data },
   });
   const [line] = (await once(createInterface({ input: up.stdout }), 'line')) as [string];
-  const { url, engine } = JSON.parse(line) as { url: string; engine: string };
+  const { url } = JSON.parse(line) as { url: string };
   return {
     url,
-    engineUrl: engine,
     stop: async () => {
       const exited = once(up, 'exit');
       process.kill(-up.pid!, 'SIGINT');

@@ -19,10 +19,10 @@ const recorded = JSON.parse(
 
 /** Sends the very bytes, and reads until the connection ends. */
 async function replay(url: string, { path, headers, body }: Recorded): Promise<string> {
-  const { hostname, port } = new URL(url);
+  const { host, hostname, port } = new URL(url);
+  const here: Readonly<Record<string, string>> = { Connection: 'close', Host: host };
   const socket = connect(Number(port), hostname);
-  const closing = headers.map(([name, value]) => (name === 'Connection' ? [name, 'close'] : [name, value]));
-  const head = closing.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+  const head = headers.map(([name, value]) => `${name}: ${here[name] ?? value}\r\n`).join('');
   socket.write(`POST ${path} HTTP/1.1\r\n${head}\r\n${body}`);
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
