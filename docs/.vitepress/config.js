@@ -80,7 +80,6 @@ const SIDEBAR = [
       ['Conversations', 'conversations'],
       ['Ordering policies', 'ordering-policies'],
       ['Recognise documents', 'documents-in-prompts'],
-      ['Prefill', 'prefill'],
       ['Residency', 'residency'],
       ['Plan a batch', 'plan'],
       ['Parts for an engine', 'engine-parts'],
