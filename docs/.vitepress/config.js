@@ -106,7 +106,6 @@ const SIDEBAR = [
       ['Simulate', 'run'],
       ['Replay a log', 'replay'],
       ['Evaluate answers', 'evaluate'],
-      ['What is measured', 'evaluate-figures'],
       ['Profile an engine', 'profile'],
       ['Workloads', 'workloads'],
       ['Data', 'data'],
