@@ -1,14 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { createRequire } from 'node:module';
 import { WarmpathError } from '@warmpath/core';
-import type * as undici from 'undici';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { GatewayConfig } from '../config/schema.js';
-
-// Undici's own entry loads fetch, WebSocket and caches as well: 7 MiB of each gateway's memory that nothing here uses.
-// What lies behind the entry may move with any version, so `package.json` names an exact one.
-const require = createRequire(import.meta.url);
-const Pool = require('undici/lib/dispatcher/pool.js') as typeof undici.Pool;
-const buildConnector = require('undici/lib/core/connect.js') as typeof undici.buildConnector;
 
 /** One request for the engine. */
 export interface UpstreamRequest {
@@ -103,12 +96,12 @@ const CONNECT_MS = 5_000;
 export class Upstream {
   /** Where the engine is, without credentials; part of the identity of what is cached. */
   readonly url: string;
-  readonly #pool: undici.Dispatcher;
+  readonly #pool: Dispatcher;
   readonly #basePath: string;
   /** As the configuration says at the moment: they may change while requests are under way. */
   readonly #timeouts: GatewayConfig['upstream']['timeouts'];
   readonly #activity: Activity;
-  #connect: { readonly ms: number; readonly open: undici.buildConnector.connector } | undefined;
+  #connect: { readonly ms: number; readonly open: buildConnector.connector } | undefined;
 
   /** @param address Base URL of the engine. */
   constructor(
@@ -153,7 +146,7 @@ export class Upstream {
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
     const { headersMs: headersTimeout, idleMs: bodyTimeout, totalMs } = this.#timeouts;
     const sent = {
-      method: request.method as undici.Dispatcher.HttpMethod,
+      method: request.method as Dispatcher.HttpMethod,
       path: this.#basePath + request.path,
       headers: request.headers,
       body: request.body,
@@ -165,7 +158,7 @@ export class Upstream {
   }
 
   /** Opens connections, in the time that the configuration allows at the moment. */
-  #connector(): undici.buildConnector.connector {
+  #connector(): buildConnector.connector {
     const { connectMs } = this;
     if (this.#connect?.ms !== connectMs)
       this.#connect = { ms: connectMs, open: buildConnector({ timeout: connectMs }) };
@@ -221,8 +214,8 @@ class TrackedExchange {
 
 /** How an exchange reaches the engine. */
 interface Transport {
-  readonly pool: undici.Dispatcher;
-  readonly sent: undici.Dispatcher.DispatchOptions;
+  readonly pool: Dispatcher;
+  readonly sent: Dispatcher.DispatchOptions;
   readonly tracking: TrackedExchange;
   readonly options: StartOptions;
 }
@@ -231,11 +224,11 @@ interface Transport {
  * One exchange under way. It can be aborted in every state: queued for a connection, connecting, between two tries,
  * waiting for headers, in the middle of the body.
  */
-export class UpstreamCall implements undici.Dispatcher.DispatchHandler {
+export class UpstreamCall implements Dispatcher.DispatchHandler {
   readonly #listener: UpstreamListener;
   readonly #transport: Transport;
   readonly #total: NodeJS.Timeout;
-  #controller: undici.Dispatcher.DispatchController | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
   #retry: NodeJS.Timeout | undefined;
   #attempt = 0;
   #headSeen = false;
@@ -266,20 +259,20 @@ export class UpstreamCall implements undici.Dispatcher.DispatchHandler {
     this.#controller?.resume();
   }
 
-  onRequestStart(controller: undici.Dispatcher.DispatchController): void {
+  onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     // Aborted while it waited for a connection: nothing has been written yet, and nothing will be.
     if (this.#settled) controller.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   }
 
-  onResponseStart(_: undici.Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (this.#settled || status < 200) return;
     this.#headSeen = true;
     this.#status = status;
     this.#listener.onHead(status, headers);
   }
 
-  onResponseData(controller: undici.Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#settled) return;
     if (!this.#listener.onData(chunk)) controller.pause();
   }
@@ -291,7 +284,7 @@ export class UpstreamCall implements undici.Dispatcher.DispatchHandler {
     this.#listener.onEnd();
   }
 
-  onResponseError(_: undici.Dispatcher.DispatchController | undefined, error: Error): void {
+  onResponseError(_: Dispatcher.DispatchController | undefined, error: Error): void {
     if (this.#settled) return;
     if (this.#mayRetry(error)) {
       this.#attempt++;
