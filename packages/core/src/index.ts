@@ -89,8 +89,6 @@ export type { ResidencyView } from './residency/view.js';
 export type { RouteCandidate } from './route/cache-pressure.js';
 export { CachePressure, expectedReuse } from './route/cache-pressure.js';
 export { CacheAwareScheduler } from './schedule/cache-aware.js';
-export type { SentRequest } from './schedule/concurrency-limiter.js';
-export { ConcurrencyLimiter } from './schedule/concurrency-limiter.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { FifoScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
 export { ByteBuffer, SseReader } from './server-sent-events.js';

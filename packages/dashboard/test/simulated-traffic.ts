@@ -61,8 +61,7 @@ export class Simulation {
       {
         ...rest,
         server: { port: 0, ...server },
-        // How much the engine gets is `limit`, and nothing that is learned while the simulation runs.
-        queue: { adaptive: false, ...queue },
+        queue,
         upstream: { url: engine.url, maxConcurrent: limit },
         log: { level: 'silent' },
       },

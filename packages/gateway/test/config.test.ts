@@ -119,6 +119,14 @@ describe('a configuration', () => {
       /^removed key: delete it\. .*`kvEvents`/,
     ],
     [
+      'a removed key of the queue',
+      `${URL_LINE}\nqueue:\n  adaptive: true`,
+      'WARMPATH_CONFIG_UNKNOWN_KEY',
+      'queue.adaptive',
+      3,
+      /^removed key: delete it\. .*`upstream\.maxConcurrent`/,
+    ],
+    [
       'a removed key of an engine',
       'engines:\n  - name: a\n    url: http://a\n    instance: "7"',
       'WARMPATH_CONFIG_UNKNOWN_KEY',

@@ -23,7 +23,7 @@ async function untilRefused(url: string, atOnce: number, agent?: Agent): Promise
 
 describe('an engine that is offered twice what it can do', () => {
   const [PLACES, CAPACITY] = [4, 8];
-  const queue = { capacity: CAPACITY, adaptive: false };
+  const queue = { capacity: CAPACITY };
 
   it('gets what it takes, the rest is refused at once, and then everybody finds room again', async () => {
     const answers: (() => void)[] = [];
@@ -115,7 +115,7 @@ describe('a processor that is offered more than it can do', () => {
 describe('a burst of more requests than can be served at once', () => {
   it('is answered to the last, by an answer or a refusal that says when to come again', async () => {
     const { gateway } = await stand(undefined, {
-      queue: { capacity: 64, adaptive: false },
+      queue: { capacity: 64 },
       upstream: { maxConcurrent: 8 },
     });
     const asked = Array.from({ length: 1_000 }, () => send(gateway.url + PATH, chat()));

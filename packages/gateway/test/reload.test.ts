@@ -82,7 +82,6 @@ describe('a changed configuration', () => {
         "residency.evictsLeastRecent",
         "residency.maxAgeMs",
         "limits.memoryBytes",
-        "queue.adaptive",
         "prewarm.tokensPerMinute",
         "collections.folder",
         "collections.embeddings.url",

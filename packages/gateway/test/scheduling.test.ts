@@ -2,7 +2,12 @@ import type { ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { arrange } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import { sumOfMetric } from '../src/engines/engine.js';
+import { resolveConfig } from '../src/config/load.js';
+import { DispatchQueue } from '../src/dispatch/dispatch-queue.js';
+import type { Dispatch } from '../src/dispatch/tenant-queue.js';
+import type { Upstream, UpstreamListener } from '../src/dispatch/upstream.js';
+import { configuredDialect } from '../src/engines/dialects/dialects.js';
+import { QueueReports, sumOfMetric } from '../src/engines/engine.js';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
 import {
   chat,
@@ -256,60 +261,19 @@ describe('requests that begin alike', () => {
   });
 });
 
-describe('the limit', () => {
-  const SLOTS = 3;
-  const CLIENTS = 12;
-
-  /**
-   * Clients that ask one question after the other, before an engine that answers three of them every fifty
-   * milliseconds of a clock that only moves when all clients wait.
-   */
-  async function under(load: { readonly rounds: number; readonly stream: boolean }, config: StandConfig) {
-    const { both, engine, held, clock, post } = await told(config);
-    let open = 0;
-    const ask = () => {
-      open++;
-      void post(asked('u', { stream: load.stream })).then(() => open--);
-    };
-    let answered = 0;
-    let most = 0;
-    for (let round = 0; round < load.rounds; round++) {
-      while (open < CLIENTS) ask();
-      const waiting = async () =>
-        (await metricOf(both.gateway, 'warmpath_upstream_in_flight')) +
-        (await metricOf(both.gateway, 'warmpath_queue_depth'));
-      while ((await waiting()) < CLIENTS);
-      await engine.until('request', answered + (await metricOf(both.gateway, 'warmpath_upstream_in_flight')));
-      most = Math.max(round < load.rounds / 2 ? 0 : most, engine.received.length - answered);
-      clock.now += 50;
-      const done = held.slice(answered, answered + SLOTS);
-      answered += done.length;
-      for (const response of done) {
-        if (load.stream) startStream(response).end(CHAT_STREAM);
-        else response.end('{}');
-      }
-      while (open > CLIENTS - done.length) await metricOf(both.gateway, 'warmpath_queue_depth');
-    }
-    const limit = await metricOf(both.gateway, 'warmpath_engine_limit');
-    engine.answer = (response) => response.end('{}');
-    for (const response of held.slice(answered)) response.end('{}');
-    while (open > 0) await metricOf(both.gateway, 'warmpath_queue_depth');
-    return { most, limit };
-  }
-
-  it('falls to what the engine takes at once, so that the others wait in the gateway', async () => {
-    const { most, limit } = await under({ rounds: 60, stream: true }, {});
-    expect(limit).toBeLessThanOrEqual(5);
-    expect(most).toBeLessThanOrEqual(6);
-    expect(most).toBeGreaterThanOrEqual(SLOTS);
-  });
-
-  it('stays where it was set where it does not adapt, or nothing tells what the engine takes', async () => {
-    const fixed = await under({ rounds: 15, stream: true }, { queue: { adaptive: false } });
-    expect(fixed).toEqual({ most: CLIENTS, limit: 1_024 });
-    expect(await under({ rounds: 15, stream: false }, {})).toEqual({ most: CLIENTS, limit: 1_024 });
-  });
-});
+/** A prompt that stays in the engine. */
+function prompt(): Dispatch {
+  return {
+    tenant: 'a',
+    deadline: undefined,
+    context: () => undefined,
+    beginnings: () => [],
+    urgency: () => 0,
+    start: () => {},
+    refuse: () => {},
+    moved: () => {},
+  };
+}
 
 describe('what an engine says of its own queue', () => {
   it('is read from its metrics, over all labels', () => {
@@ -325,6 +289,56 @@ describe('what an engine says of its own queue', () => {
     expect(sumOfMetric('llamacpp:requests_deferred 2\n', 'llamacpp:requests_deferred')).toBe(2);
     expect(sumOfMetric('vllm:num_requests_waiting NaN\n', 'vllm:num_requests_waiting')).toBeUndefined();
     expect(sumOfMetric('', 'vllm:num_requests_waiting')).toBeUndefined();
+  });
+
+  it.each([
+    ['vllm', 'vllm:num_requests_waiting'],
+    ['sglang', 'sglang:num_queue_reqs'],
+    ['llama-server', 'llamacpp:requests_deferred'],
+    ['embedded', 'vllm:num_requests_waiting'],
+  ] as const)('sets the limit: %s', async (dialect, metric) => {
+    let text = `${metric}{engine="0"} 6\n`;
+    const paths: string[] = [];
+    const limits: number[] = [];
+    const queue = new DispatchQueue(8, resolveConfig({ upstream: { url: 'http://127.0.0.1' } }).queue, {
+      now: () => 0,
+      waited: () => {},
+      needsLeader: () => false,
+    });
+    const upstream = {
+      connectMs: 1_000,
+      start: ({ path }: { readonly path: string }, listener: UpstreamListener) => {
+        paths.push(path);
+        listener.onHead(200, {});
+        listener.onData(Buffer.from(text));
+        listener.onEnd();
+      },
+    } as unknown as Upstream;
+    let now = 0;
+    const engine = {
+      upstream,
+      queue,
+      dialect: configuredDialect({ dialect, url: 'http://127.0.0.1' }),
+      headers: () => ({}),
+    };
+    const reports = new QueueReports(engine, () => now);
+    const ask = async () => {
+      await reports.ask();
+      limits.push(queue.limit);
+    };
+    await ask();
+    expect(paths).toEqual([]);
+    for (let each = 0; each < 8; each++) queue.enter(prompt());
+    await ask();
+    text = 'nothing_else 1\n';
+    await ask();
+    text = `${metric} 6\n`;
+    await ask();
+    now = 60_000;
+    await ask();
+    reports.close();
+    expect(paths).toEqual(Array(3).fill('/metrics'));
+    expect(limits).toEqual([8, 4, 8, 8, 4]);
   });
 });
 

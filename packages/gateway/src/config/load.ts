@@ -242,6 +242,8 @@ function lineOfPath(document: Document, path: readonly PropertyKey[], lines: Lin
 const REMOVED_KEYS: Readonly<Record<string, string>> = {
   'residency.indexer':
     "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served",
+  'queue.adaptive':
+    'delete it. An engine that reports how many prompts wait inside it sets the limit; any other gets `upstream.maxConcurrent` prompts at once',
   'engines.instance': 'delete it. It named the engine to `residency.indexer`, which was removed',
 };
 

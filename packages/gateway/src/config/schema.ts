@@ -134,7 +134,7 @@ const upstream = z.strictObject({
   maxConcurrent: count(65_536)
     .default(1_024)
     .describe(
-      'Prompts that the engine gets at once, at most; the others wait in the queue, where `foresight` sees them.',
+      'Prompts that the engine gets at once, at most; the others wait in the queue, where `foresight` sees them. An engine that reports how many prompts wait inside it gets fewer.',
     ),
   segments: z
     .boolean()
@@ -264,16 +264,10 @@ const limits = z.strictObject({
 });
 
 const queue = z.strictObject({
-  adaptive: z
-    .boolean()
-    .default(true)
-    .describe(
-      'Learn how many prompts an engine takes before they wait inside of it, and give it no more: by the times to the first tokens of streams, and by what it says of its own queue. `upstream.maxConcurrent` stays the most.',
-    ),
   capacity: count(65_536)
     .default(1_024)
     .describe(
-      'Prompts that may wait for the engine. One more gets 429, or takes the place of one of the tenant that has most.',
+      'Prompts that may wait for the engine. One more gets 429, or displaces the latest prompt of the tenant with most waiting.',
     ),
   maxWaitMs: milliseconds()
     .default(60_000)

@@ -56,7 +56,6 @@ function enter(prompt: PromptUnderWay): void {
  */
 class EngineAttempt implements Dispatch, SentPromptListener {
   readonly tenant: string;
-  readonly tells: boolean;
   readonly deadline: number | undefined;
   readonly movesOn: SentPromptListener['movesOn'];
   isAwaited = false;
@@ -68,7 +67,6 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   #context: WaitingContext | undefined | 'unread' = 'unread';
   #beginnings: readonly string[] | undefined;
   #room: EnginePlace | undefined;
-  #newTokens = 0;
   #isComputed = false;
 
   constructor(prompt: PromptUnderWay) {
@@ -78,7 +76,6 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     this.#prompt = prompt;
     this.#place = placeOf(prompt);
     this.tenant = call.tenant;
-    this.tells = asksForStream(call.body);
     this.deadline = deadlineOf(call);
     this.movesOn = movesOn(prompt, this.#place.engine);
   }
@@ -128,7 +125,6 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     try {
       if (tried.length > 0) forgetFirstTry(this.#call);
       const arranged = arrangePrompt(this.#gateway, engine, this.#call, prepared);
-      this.#newTokens = newTokensOf(this.#place, arranged);
       if (engine.dialect.needsLeader) this.#lead(arranged, room);
       sendPrompt(this.#gateway, engine, this.#call, arranged, this);
     } catch (error) {
@@ -163,7 +159,7 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   }
 
   began(): void {
-    this.#room!.began(this.#newTokens);
+    this.#room!.began();
   }
 
   released(isComputed: boolean): void {
@@ -203,16 +199,7 @@ function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {
   exchange.trace?.stage('queue', now() - queuedMs, now());
 }
 
-const STREAM_SIGN = new KeySign('stream');
 const PRIORITY_SIGN = new KeySign('priority');
-const STREAM = ['"stream":true', '"stream": true'];
-
-/**
- * Whether the answer to a body is a stream. In a text of the body, quotes have a backslash before them. O(body).
- */
-function asksForStream(body: Buffer): boolean {
-  return STREAM_SIGN.isIn(body) && STREAM.some((member) => body.includes(member));
-}
 
 /** When the client gives up, as far as it says. */
 function deadlineOf({ request: { headers, exchange } }: Call): number | undefined {
@@ -232,16 +219,6 @@ function urgencyOf({ body }: Call, { dialect: { priority: direction } }: Engine)
   }
 }
 
-/** What a token of a body that nobody has read is taken for. */
-const BYTES_PER_TOKEN = 4;
-
-/** Tokens of a prompt that the engine has to compute, by estimate. */
-function newTokensOf({ newTokens, body }: Place, { arrangements, estimatedTokens }: ArrangedPrompt): number {
-  const last = arrangements.at(-1);
-  if (last !== undefined) return Math.max(1, estimatedTokens - last.predictedCachedTokens);
-  return newTokens ?? body.length / BYTES_PER_TOKEN;
-}
-
 /** What a prompt is the first to compute of what others may begin with. */
 function leadOf({ arrangements }: ArrangedPrompt): ColdPrefix | undefined {
   const [first] = arrangements;
@@ -252,9 +229,6 @@ function leadOf({ arrangements }: ArrangedPrompt): ColdPrefix | undefined {
 /** Where a prompt goes, and what it adds there to the work to be done. */
 interface Place {
   readonly engine: Engine;
-  readonly body: Buffer;
-  /** Tokens that it has to compute there; `undefined` where engines were not compared. */
-  readonly newTokens: number | undefined;
   /** Tokens that the engine has more to compute until the prefill is over, or will not be. */
   readonly pendingTokens: number;
 }
@@ -263,7 +237,7 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   const { engines, sentPrefixes, now } = gateway;
   const { only } = engines;
   const { tenant, body } = call;
-  if (only !== undefined) return { engine: only, body, newTokens: undefined, pendingTokens: 0 };
+  if (only !== undefined) return { engine: only, pendingTokens: 0 };
   const beginnings = sentPrefixes.beginningsOf(tenant, body);
   const sharedBytes = sentPrefixes.sharedBytes(beginnings);
   const question = routeQuestion(gateway, tenant, prepared, now());
@@ -279,7 +253,7 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   sentPrefixes.sent(beginnings, engine.number);
   call.request.exchange.engine = route;
   engine.pendingTokens += route.newTokens;
-  return { engine, body, newTokens: route.newTokens, pendingTokens: route.newTokens };
+  return { engine, pendingTokens: route.newTokens };
 }
 
 /** What the gateway believes that engines hold of a prompt. */

@@ -1,30 +1,30 @@
 import type { Document, Preamble } from '@warmpath/core';
 import { TenantCache } from '../observe/tenant-cache.js';
 
-/** What a prompt begins with that the engine has not computed yet: others that begin likewise wait until it has. */
+/** A prefix that the engine has not computed yet. Prompts that share it follow the first one. */
 export interface ColdPrefix {
   readonly preamble: Preamble;
-  /** Keys of the documents behind it, the last one being cold; none where the preamble is. */
+  /** Keys of the documents behind the preamble, up to the first that is not cached; none where the preamble is not. */
   readonly documents: readonly string[];
 }
 
-/** New tokens that must be shared before anybody waits for them: fewer are computed faster than waited for. */
-const LEAST_SHARED_TOKENS = 128;
+/** Shared tokens that are not cached, at least, for a prompt to lead. */
+const MIN_SHARED_TOKENS = 128;
 
-/** Bytes for what an engine computed lately of bodies that nobody has read: some thousand beginnings. */
+/** Bytes for the hashes of bodies' beginnings that an engine computed. */
 const COMPUTED_BYTES = 1_048_576;
-/** Milliseconds for which an engine is trusted to keep it. */
-const KEPT_MS = 300_000;
+/** Milliseconds for which a computed beginning counts as cached. */
+const CACHED_MS = 300_000;
 const COMPUTED_ENTRY_BYTES = 8;
 
 /**
- * The prompts of an engine that are the first to compute what they begin with. Some engines compute it once for each
- * request of a burst, unless one goes ahead: those that would follow it are distinguished here. Bounded by the requests
- * that the engine has. O(leaders of the same preamble) a question.
+ * The prompts of an engine that are the first to compute a prefix. Some engines compute a shared prefix once for each
+ * prompt of a burst, unless one goes first. Bounded by the prompts that the engine has. A lookup costs O(leaders of the
+ * same preamble).
  */
 export class LeadingPrompts {
   readonly #leaders = new Map<string, Set<ReadonlySet<string>>>();
-  /** When the engine last computed what bodies begin with, by its hash. */
+  /** When the engine last computed the beginning of a body, by hash. */
   readonly #computed = new TenantCache<number>(COMPUTED_BYTES);
 
   get size(): number {
@@ -33,7 +33,7 @@ export class LeadingPrompts {
     return size;
   }
 
-  /** A tenant's prompt goes ahead, until the answer is called: once or more often. */
+  /** Adds a leader; returns the function that removes it, which may be called more than once. */
   lead(tenant: string, { preamble, documents }: ColdPrefix): () => void {
     const group = groupOf(tenant, preamble);
     const leaders = this.#leaders.get(group) ?? new Set();
@@ -46,7 +46,7 @@ export class LeadingPrompts {
     };
   }
 
-  /** Whether a prompt begins, or can be made to begin, with what another one of the tenant is computing. */
+  /** Whether a prompt can begin with what a leader of the same tenant is computing. */
   isLed(tenant: string, { preamble, documents }: LedPrompt): boolean {
     const leaders = this.#leaders.get(groupOf(tenant, preamble));
     if (leaders === undefined) return false;
@@ -58,16 +58,16 @@ export class LeadingPrompts {
     return false;
   }
 
-  /** The same of a body that nobody has read, by the hashes of its beginnings. O(beginnings). */
+  /** The same for a body, by the hashes of its beginnings. O(beginnings). */
   isLedBytes(tenant: string, beginnings: readonly string[]): boolean {
     return beginnings.some((hash) => this.#leaders.has(groupOf(tenant, bytesNamed(hash))));
   }
 
-  /** The shortest beginning that the engine has not computed lately; `undefined` where there is none. */
+  /** The shortest beginning that does not count as cached. */
   coldBytes(tenant: string, beginnings: readonly string[], now: number): ColdPrefix | undefined {
     for (const hash of beginnings) {
       const at = this.#computed.get(tenant, hash);
-      if (at === undefined || now - at > KEPT_MS) return { preamble: bytesNamed(hash), documents: [] };
+      if (at === undefined || now - at > CACHED_MS) return { preamble: bytesNamed(hash), documents: [] };
     }
     return undefined;
   }
@@ -78,7 +78,7 @@ export class LeadingPrompts {
   }
 }
 
-/** What bytes begin with, as what stands before documents: no prompt that was read has such a key. */
+/** A preamble for the beginning of a body; no parsed prompt has such a key. */
 function bytesNamed(hash: string): Preamble {
   return { key: `bytes#${hash}`, tokens: 0 };
 }
@@ -92,16 +92,13 @@ function groupOf(tenant: string, { key }: Preamble): string {
   return JSON.stringify([tenant, key]);
 }
 
-/**
- * What a prompt has to compute first, of which so many tokens are cached; `undefined` where it is too little to wait
- * for. O(documents).
- */
+/** The shortest prefix with enough tokens that are not cached; `undefined` where there is none. O(documents). */
 export function coldPrefix({ preamble, documents }: LedPrompt, cachedTokens: number): ColdPrefix | undefined {
   let tokens = preamble.tokens;
-  if (tokens - cachedTokens >= LEAST_SHARED_TOKENS) return { preamble, documents: [] };
+  if (tokens - cachedTokens >= MIN_SHARED_TOKENS) return { preamble, documents: [] };
   for (const [place, document] of documents.entries()) {
     tokens += document.tokens;
-    if (tokens - cachedTokens < LEAST_SHARED_TOKENS) continue;
+    if (tokens - cachedTokens < MIN_SHARED_TOKENS) continue;
     return { preamble, documents: documents.slice(0, place + 1).map(({ key }) => key) };
   }
   return undefined;

@@ -10,75 +10,70 @@ import {
 import type { GatewayConfig } from '../config/schema.js';
 import type { ColdPrefix } from './leading-prompts.js';
 
-/** What is known of the documents of a request before it is dispatched. */
+/** The documents of a waiting prompt. */
 export interface WaitingContext {
-  /** Tells models apart, too. */
+  /** Its key differs by model, too. */
   readonly preamble: Preamble;
   readonly documents: readonly Document[];
   /** What the engine is believed to hold of it now. */
   reuse(): PromptReuse;
 }
 
-/** A request on its way to the engine. */
+/** A prompt on its way to the engine. */
 export interface Dispatch {
   readonly tenant: string;
-  /** Whether the answer is a stream, which says when it begins. */
-  readonly tells: boolean;
-  /** When its client waits no longer, on the queue's clock; `undefined` for nobody knows. */
+  /** When its client gives up, on the queue's clock; `undefined` where the client does not say. */
   readonly deadline: number | undefined;
-  /**
-   * Asked for only once the request waits, or may follow another one; `undefined` for one without documents. Must not
-   * throw.
-   */
+  /** `undefined` for a prompt without documents. Called only when it waits or may follow a leader. Must not throw. */
   context(): WaitingContext | undefined;
   /**
-   * Hashes of what the body of a prompt begins with in which nothing is arranged, the shortest first; none of others.
-   * Asked for only where one of a burst goes ahead. Must not throw.
+   * Hashes of the beginnings of the body, the shortest first; none where documents are arranged in it. Called only
+   * where a leader goes first. Must not throw.
    */
   beginnings(): readonly string[];
-  /** What it goes by among its tenant's own: the higher the sooner. Asked for only once it waits. Must not throw. */
+  /** Higher goes first within its tenant. Called only when it waits. Must not throw. */
   urgency(): number;
-  /** Sends it; called once, when the engine has room. Must not throw. */
+  /** Sends the prompt; called once, when the engine has room. Must not throw. */
   start(queuedMs: number, place: EnginePlace): void;
-  /** Waited for too long. */
+  /** It waited too long, or was displaced. */
   refuse(error: WarmpathError): void;
-  /** The engine takes nothing more: the request goes elsewhere. Must not throw. */
+  /** The engine takes no more prompts: this one goes to another. Must not throw. */
   moved(): void;
 }
 
-/** The room that a request was given in the engine. */
+/** The room of one prompt in the engine. */
 export interface EnginePlace {
-  /** It is the first to compute what others may begin with; they wait until it has begun to answer, or is over. */
+  /** Makes it the leader of this prefix: prompts that share it wait for its first token or its end. */
   leads(prefix: ColdPrefix): void;
-  /** The same of a body in which nothing is arranged. Answers whether others wait for it. */
+  /** The same for a body without arranged documents. Returns whether it leads. */
   leadsBytes(beginnings: readonly string[]): boolean;
-  /** The first token of its answer has come; so many tokens of its prompt had to be computed, by estimate. */
-  began(newTokens: number): void;
-  /** The engine is done with it; `isComputed`: it has computed the prompt. */
+  /** The first token of its answer has come. */
+  began(): void;
+  /** The engine is done with it. `isComputed`: it computed the prompt. */
   release(isComputed: boolean): void;
 }
 
-/** With `cache-aware`, how often a prompt may be overtaken before it goes next. */
+/** Times that a prompt may be overtaken with `cache-aware`. */
 const MAX_OVERTAKEN = 32;
 
-/** Nothing is cached of a request that names no documents, and how much there is to compute only the engine knows. */
+/** The reuse of a prompt without documents. */
 const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, hostTokens: 0, computeTokens: 1 };
 
-/** A request that waits. */
+/** A prompt that waits. */
 export interface Waiting {
   readonly dispatch: Dispatch;
   /** In order of arrival. */
   readonly number: number;
   readonly since: number;
-  /** What it goes by among its tenant's own: the higher the sooner. */
+  /** Higher goes first within its tenant. */
   readonly urgency: number;
   /** Ends its wait. */
   timer: NodeJS.Timeout | undefined;
-  /** Ends its wait for another one that goes ahead. */
+  /** Ends its wait for a leader. */
   followTimer: NodeJS.Timeout | undefined;
-  /** It has waited for another one as long as it may. */
-  followsNobody: boolean;
-  /** It waits no longer: it has started, or left. */
+  /** It followed leaders for as long as it may. */
+  hasFollowed: boolean;
+  /** It has started or left. */
   isOver: boolean;
 }
 
@@ -88,9 +83,8 @@ interface UrgencyClass {
 }
 
 /**
- * The requests of one tenant that wait for an engine: the most urgent first, among equals as core's scheduler says.
- * Those that follow another one, which is computing what they begin with, stand aside until it has, and then go before
- * all others.
+ * The waiting prompts of one tenant: the most urgent first, equals in the order of core's scheduler. Prompts that
+ * follow a leader stand aside until it has computed what they share with it, then go before all others.
  */
 export class TenantQueue implements Iterable<Waiting> {
   readonly #settings: Pick<GatewayConfig['queue'], 'capacity' | 'discipline'>;
@@ -107,12 +101,12 @@ export class TenantQueue implements Iterable<Waiting> {
     return this.ready + this.#following.size;
   }
 
-  /** Those that stand aside. */
+  /** Prompts that follow a leader. */
   get following(): number {
     return this.#following.size;
   }
 
-  /** Those that may go. */
+  /** Prompts that may go. */
   get ready(): number {
     return this.#classes.reduce((sum, { scheduler }) => sum + scheduler.size, this.#returned.length);
   }
@@ -121,7 +115,7 @@ export class TenantQueue implements Iterable<Waiting> {
     this.#classOf(waiting.urgency).push(waiting);
   }
 
-  /** Takes out the request that goes next; those that `follows` says so of step aside on the way. */
+  /** Removes and returns the prompt that goes next; prompts for which `follows` is true stand aside. */
   next(now: number, follows: (waiting: Waiting) => boolean): Waiting | undefined {
     for (let waiting = this.#take(now); waiting !== undefined; waiting = this.#take(now)) {
       if (!follows(waiting)) return waiting;
@@ -130,7 +124,7 @@ export class TenantQueue implements Iterable<Waiting> {
     return undefined;
   }
 
-  /** Lets those come back, in order of arrival, that follow nobody any more. */
+  /** Ends the wait of all followers for which `follows` is false, in the order in which they stood aside. */
   comeBack(follows: (waiting: Waiting) => boolean): void {
     for (const waiting of this.#following) {
       if (follows(waiting)) continue;
@@ -152,7 +146,7 @@ export class TenantQueue implements Iterable<Waiting> {
     return isRemoved;
   }
 
-  /** In the order in which they will go, as far as that is known. */
+  /** In the expected order of dispatch. */
   *[Symbol.iterator](): IterableIterator<Waiting> {
     yield* this.#returned;
     yield* this.#following;

@@ -15,21 +15,21 @@ import type { KvResidency } from './kv-residency.js';
 interface AskedEngine {
   readonly upstream: Upstream;
   readonly dialect: Dialect;
-  readonly queue: { readonly underWay: number; reported(waiting: number): void };
+  readonly queue: Pick<DispatchQueue, 'underWay' | 'limit' | 'reported'>;
   headers(): Record<string, string | string[]>;
 }
 
 /** Milliseconds between two questions, and after one that was not answered. */
-const ASK_MS = 1_000;
-const AGAIN_MS = 60_000;
+const ASK_INTERVAL_MS = 1_000;
+const UNANSWERED_INTERVAL_MS = 60_000;
 /** Bytes of an engine's metrics that are read. */
-const METRICS_BYTES = 4_194_304;
-/** Fewer requests do not wait for each other. */
-const FEWEST_REQUESTS = 2;
+const MAX_METRICS_BYTES = 4_194_304;
+/** Prompts that an engine has, at least, before it is asked: fewer do not wait for each other. */
+const MIN_ASK_PROMPTS = 2;
 
 /**
- * Asks an engine for the length of its own queue, once a second while it has requests, where its kind has a metric for
- * that. An engine that does not answer with it is asked again after a minute.
+ * Reads how many prompts wait inside an engine, where its dialect names a metric: once a second while the engine has
+ * prompts. After an answer without the metric, it waits a minute and the limit is `upstream.maxConcurrent` again.
  */
 export class QueueReports {
   readonly #engine: AskedEngine;
@@ -42,7 +42,7 @@ export class QueueReports {
   constructor(engine: AskedEngine, now: () => number) {
     this.#engine = engine;
     this.#now = now;
-    this.#timer = setInterval(() => void this.ask(), ASK_MS);
+    this.#timer = setInterval(() => void this.ask(), ASK_INTERVAL_MS);
     this.#timer.unref();
   }
 
@@ -50,20 +50,20 @@ export class QueueReports {
     clearInterval(this.#timer);
   }
 
-  /** Asks now, unless there is nothing to ask, or a question is under way. Never rejects. */
+  /** Asks now, unless the engine is idle or a question is under way. Never rejects. */
   async ask(): Promise<void> {
     const { upstream, queue, dialect } = this.#engine;
     const metric = dialect.waiting;
-    if (metric === undefined || queue.underWay < FEWEST_REQUESTS) return;
+    if (metric === undefined || queue.underWay < Math.min(MIN_ASK_PROMPTS, queue.limit)) return;
     if (this.#isAsking || this.#now() < this.#notBefore) return;
     this.#isAsking = true;
     const headers = { ...this.#engine.headers(), 'accept-encoding': 'identity' };
-    const bounds = { totalMs: upstream.connectMs, limitBytes: METRICS_BYTES };
+    const bounds = { totalMs: upstream.connectMs, limitBytes: MAX_METRICS_BYTES };
     const answer = await askText(upstream, { path: '/metrics', headers }, bounds);
     this.#isAsking = false;
     const waiting = 'code' in answer || answer.status !== 200 ? undefined : sumOfMetric(answer.text, metric);
-    if (waiting === undefined) this.#notBefore = this.#now() + AGAIN_MS;
-    else queue.reported(waiting);
+    if (waiting === undefined) this.#notBefore = this.#now() + UNANSWERED_INTERVAL_MS;
+    queue.reported(waiting);
   }
 }
 
@@ -159,7 +159,7 @@ export class Engine {
   #models: ReadonlySet<string> | undefined;
   #kvResidency: KvResidency | undefined;
   #watch: EngineWatch | undefined;
-  readonly #queueReports: QueueReports | undefined;
+  readonly #queueReports: QueueReports;
   readonly #parts: EngineParts;
 
   private constructor(number: number, settings: EngineSettings, parts: EngineParts) {
@@ -190,7 +190,7 @@ export class Engine {
       waited: parts.waited,
       needsLeader: () => this.#dialect.needsLeader,
     });
-    if (config.queue.adaptive) this.#queueReports = new QueueReports(this, now);
+    this.#queueReports = new QueueReports(this, now);
     const rank = settings.kvEvents?.rank;
     this.credentials = {
       ...engineCredentials(settings, config),
@@ -309,7 +309,7 @@ export class Engine {
   /** Cuts what is under way. */
   async close(): Promise<void> {
     this.#watch?.close();
-    this.#queueReports?.close();
+    this.#queueReports.close();
     this.prewarmer?.close();
     await this.#kvResidency?.close();
     await this.upstream.destroy();

@@ -412,8 +412,8 @@ export class Metrics {
     );
     read('engine_in_flight', 'Prompts that an engine has.', ({ queue }) => queue.underWay);
     read('engine_queue_depth', 'Prompts that wait for an engine.', ({ queue }) => queue.depth);
-    read('engine_limit', 'Prompts that an engine may have at once, as learned.', ({ queue }) => queue.limit);
-    const inside = 'Of the prompts that an engine has, those that wait inside of it, estimated.';
+    read('engine_limit', 'Prompts that an engine may have at once.', ({ queue }) => queue.limit);
+    const inside = 'Prompts that wait inside an engine, as it last reported.';
     read('engine_waiting_inside', inside, ({ queue }) => queue.waitingInside);
     const pending = 'Prompt tokens that one of several engines has to compute, estimated.';
     read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
