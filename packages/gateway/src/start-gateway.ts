@@ -194,8 +194,8 @@ async function assemble(
   const { memoryBytes } = config.limits;
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
-  const histories = new ServedHistories(bytesOf('histories'), config.residency);
-  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
+  const histories = new ServedHistories(bytesOf('histories'));
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { sessions } = parts;
   const conversations = new Conversations(sessions);

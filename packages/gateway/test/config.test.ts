@@ -112,10 +112,10 @@ describe('a configuration', () => {
     ],
     [
       'a removed section',
-      `${URL_LINE}\nresidency:\n  indexer:\n    kind: dynamo`,
+      `${URL_LINE}\nresidency:\n  evictsLeastRecent: false`,
       'WARMPATH_CONFIG_UNKNOWN_KEY',
-      'residency.indexer',
-      3,
+      'residency',
+      2,
       /^removed key: delete it\. .*`kvEvents`/,
     ],
     [
@@ -132,7 +132,7 @@ describe('a configuration', () => {
       'WARMPATH_CONFIG_UNKNOWN_KEY',
       'engines.0.instance',
       4,
-      /^removed key: delete it\. .*`residency\.indexer`/,
+      /^removed key: delete it\. .*foreign index/,
     ],
     [
       'a key like no other',

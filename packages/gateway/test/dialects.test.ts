@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { readUsage } from '../src/answer/usage.js';
-import { resolveConfig } from '../src/config/load.js';
 import {
   beliefOf,
   configuredDialect,
@@ -17,8 +16,6 @@ import { breakpointRule } from '../src/render/cache-breakpoints.js';
 import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, DOCUMENTS, labelsIn, send, told } from './harness.js';
-
-const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 
 /** What engines say of a prompt of 100 tokens of which 64 were cached, and what they say when none were. */
 const USAGES: readonly [name: DialectName, some: object, none: object, unsaid: boolean][] = [
@@ -170,7 +167,7 @@ describe('the table of dialects', () => {
   });
 
   it('decides what histories go by; what was believed of another kind of engine is forgotten', () => {
-    const histories = new ServedHistories(1e6, residency);
+    const histories = new ServedHistories(1e6);
     const engine = { number: 0, name: 'one', url: 'http://one', dialect: dialectOf('generic'), kvResidency: undefined };
     const other = {
       number: 1,

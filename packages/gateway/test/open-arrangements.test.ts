@@ -1,12 +1,10 @@
 import { arrange, observe, prepareRequest } from '@warmpath/core';
 import { expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
-import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { OpenArrangements, withoutTexts } from '../src/observe/open-arrangements.js';
 import { ServedHistories } from '../src/observe/served-histories.js';
 
-const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 const ENGINE = {
   number: 0,
   name: 'engine',
@@ -16,7 +14,7 @@ const ENGINE = {
 };
 
 test('keeps no history alive that had to go', async () => {
-  const histories = new ServedHistories(1_000_000, residency);
+  const histories = new ServedHistories(1_000_000);
   const arrangements = new OpenArrangements(4_000_000);
   const open = (model: string): string => {
     const state = histories.of(ENGINE, 't', model);

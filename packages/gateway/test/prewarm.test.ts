@@ -171,8 +171,8 @@ describe('prefill ahead', () => {
 });
 
 test('keeps no history alive that had to go', async () => {
-  const { residency, prewarm } = resolveConfig({ upstream: { url: 'http://engine' }, ...enabled });
-  const histories = new ServedHistories(1_000_000, residency);
+  const { prewarm } = resolveConfig({ upstream: { url: 'http://engine' }, ...enabled });
+  const histories = new ServedHistories(1_000_000);
   const parts = { upstream: { watch: () => {} }, now: () => 0 } as unknown as PrewarmerParts;
   const prewarmer = new Prewarmer(prewarm, 10_000_000, parts);
   // Nothing is planned while the engine has something to do.

@@ -79,8 +79,6 @@ describe('a changed configuration', () => {
         "session.store.tls.keyFile",
         "session.store.prefix",
         "session.store.timeoutMs",
-        "residency.evictsLeastRecent",
-        "residency.maxAgeMs",
         "limits.memoryBytes",
         "prewarm.tokensPerMinute",
         "collections.folder",

@@ -3,13 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { runs } from '../../../test/suite.js';
-import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
 import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warmups.js';
-
-const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 
 /** Serves one request of fresh documents. */
 function serve({ history }: TenantModel, name: string, count = 8): Arrangement {
@@ -30,11 +27,11 @@ const ENGINE = {
 
 describe('ServedHistories', () => {
   it('never hold more than their bound, and forget the least recently used first', () => {
-    const empty = new ServedHistories(1e6, residency);
+    const empty = new ServedHistories(1e6);
     empty.of(ENGINE, 'tenant-0', 'm');
     fc.assert(
       fc.property(fc.array(fc.nat(9), { maxLength: 60 }), (visits) => {
-        const histories = new ServedHistories(4.5 * empty.bytes, residency);
+        const histories = new ServedHistories(4.5 * empty.bytes);
         let recent: number[] = [];
         const seen = new Map<number, TenantModel>();
         for (const visit of visits) {
@@ -51,7 +48,7 @@ describe('ServedHistories', () => {
 
   it('stay within their bytes together', () => {
     const maxBytes = 600_000;
-    const histories = new ServedHistories(maxBytes, residency);
+    const histories = new ServedHistories(maxBytes);
     for (let round = 0; round < 2_000; round++) {
       serve(histories.of(ENGINE, `tenant-${round % 20}`, 'm'), `d${round}`);
       // The bytes are taken when a history is asked for: one request may still stand out.
@@ -75,8 +72,8 @@ describe('ServedHistories', () => {
       }
     };
     // What code takes that runs for the first time, or is optimised, is there before.
-    fill(new ServedHistories(1e9, residency), count);
-    const histories = new ServedHistories(1e9, residency);
+    fill(new ServedHistories(1e9), count);
+    const histories = new ServedHistories(1e9);
     const before = await heldBytes();
     fill(histories, count);
     expect(histories.size).toBe(count);
@@ -85,7 +82,7 @@ describe('ServedHistories', () => {
 
   it('let one history have only a part of the memory', () => {
     const maxBytes = 4_000_000;
-    const histories = new ServedHistories(maxBytes, residency);
+    const histories = new ServedHistories(maxBytes);
     const state = histories.of(ENGINE, 't', 'm');
     for (let round = 0; round < 5_000; round++) serve(state, `d${round}`);
     expect(state.history.tree.bytes).toBeLessThanOrEqual(maxBytes / 4);

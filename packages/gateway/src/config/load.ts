@@ -240,11 +240,11 @@ function lineOfPath(document: Document, path: readonly PropertyKey[], lines: Lin
 
 /** Keys of earlier versions, and what happens without them. */
 const REMOVED_KEYS: Readonly<Record<string, string>> = {
-  'residency.indexer':
-    "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served",
+  residency:
+    "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served. How the engine evicts follows from `upstream.dialect`",
   'queue.adaptive':
     'delete it. An engine that reports how many prompts wait inside it sets the limit; any other gets `upstream.maxConcurrent` prompts at once',
-  'engines.instance': 'delete it. It named the engine to `residency.indexer`, which was removed',
+  'engines.instance': 'delete it. It named the engine to a foreign index, which the gateway no longer asks',
 };
 
 function describeIssue(

@@ -238,20 +238,6 @@ const arrange = z.strictObject({
   layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
 });
 
-const residency = z.strictObject({
-  evictsLeastRecent: z
-    .boolean()
-    .optional()
-    .describe(
-      'Whether the engine evicts what it used least recently. Left out: as `upstream.dialect` does, true for vLLM, SGLang and the embedded engine, false for hosted APIs. Where slots are followed (llama-server), it says nothing.',
-    ),
-  maxAgeMs: milliseconds()
-    .optional()
-    .describe(
-      'Milliseconds without use after which a path is believed gone. Left out: what `upstream.dialect` says, for hosted APIs. What was warmed up counts as cold again after it, or after 5 minutes if it is left out.',
-    ),
-});
-
 const limits = z.strictObject({
   documents: count(100_000).default(1_000).describe('Documents that one request may bring.'),
   documentLength: count(100_000_000).default(1_000_000).describe("Length of one document's content, in UTF-16 units."),
@@ -358,7 +344,6 @@ export const gatewayConfigSchema = z
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('What is remembered of conversations.'),
     recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
-    residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
     prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),

@@ -1,5 +1,4 @@
 import { type EventResidency, PromptSlots, ServedHistory } from '@warmpath/core';
-import type { GatewayConfig } from '../config/schema.js';
 import { beliefOf, type Dialect } from '../engines/dialects/dialects.js';
 import { EngineCounts, type ShownCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
@@ -51,16 +50,14 @@ const MAX_MODELS = 64;
  */
 export class ServedHistories {
   readonly #maxBytes: number;
-  readonly #residency: GatewayConfig['residency'];
   readonly #histories: TenantCache<TenantModel>;
   /** Of each engine and model: its requests push each other's prompts out, whoever sent them. */
   readonly #slots = new Map<string, PromptSlots>();
   /** Of the same: what it reports, it reports to all tenants. */
   readonly #shown = new Map<string, ShownCounts>();
 
-  constructor(maxBytes: number, residency: GatewayConfig['residency']) {
+  constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
-    this.#residency = residency;
     this.#histories = new TenantCache(maxBytes);
   }
 
@@ -107,8 +104,7 @@ export class ServedHistories {
   }
 
   #make(engine: HistoryEngine, tenant: string, model: string): TenantModel {
-    const belief = beliefOf(engine.dialect.reuse);
-    const { evictsLeastRecent = belief.evictsLeastRecent, maxAgeMs = belief.maxAgeMs } = this.#residency;
+    const { evictsLeastRecent, maxAgeMs } = beliefOf(engine.dialect.reuse);
     const events = engine.kvResidency?.events;
     const slots = this.#slotsOf(engine, model);
     const history = new ServedHistory({
