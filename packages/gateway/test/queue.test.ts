@@ -573,6 +573,32 @@ describe('DispatchQueue', () => {
     return { leader, context };
   }
 
+  it.each([
+    ['first token', (place: EnginePlace) => place.began()],
+    ['success', (place: EnginePlace) => place.release(true)],
+    ['failure', (place: EnginePlace) => place.release(false)],
+  ] as const)("starts followers at their leader's %s, and none before; those that left are not sent", (_, end) => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom('stays', 'leaves'), { maxLength: 12 }), (kinds) => {
+        const queue = new DispatchQueue(64, settings, { ...PARTS, needsLeader: () => true });
+        const { leader, context } = led(queue);
+        const started: number[] = [];
+        const followers = kinds.map((_kind, number) => {
+          const start = () => {
+            started.push(number);
+          };
+          return queue.enter(dispatch('a', { context, start }))!;
+        });
+        for (const [place, kind] of kinds.entries()) if (kind === 'leaves') queue.leave(followers[place]!);
+        const staying = [...kinds.keys()].filter((place) => kinds[place] === 'stays');
+        expect([started, queue.depth]).toEqual([[], staying.length]);
+        end(leader.room());
+        expect([started, queue.depth]).toEqual([staying, 0]);
+      }),
+      { seed: 34, numRuns: 50 },
+    );
+  });
+
   it('starts those that followed the same one over turns of the event loop', async () => {
     let now = 0;
     const queue = new DispatchQueue(64, settings, { ...PARTS, now: () => now, needsLeader: () => true });
