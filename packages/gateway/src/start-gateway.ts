@@ -103,7 +103,9 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   const now = parts.now ?? (() => performance.now());
   const log = openLog(config.log.level);
   const searched = (ms: number) => gateway.metrics.searched(ms);
-  const collections = config.collections && (await OpenCollections.open(config.collections, { now, log, searched }));
+  const { memoryBytes } = config.limits;
+  const collections =
+    config.collections && (await OpenCollections.open(config.collections, memoryBytes, { now, log, searched }));
   const authenticator = await Authenticator.open(config.server);
   const tracing = await loadTracing();
   const gateway = await assemble(config, authenticator, {

@@ -1,10 +1,10 @@
+import type { ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { EventEmitter, once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Worker } from 'node:worker_threads';
 import { Collections } from '@warmpath/retrieval';
 import OpenAI from 'openai';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -167,24 +167,19 @@ describe('collections over HTTP', () => {
     const slowPdf = (word: string) => pdf([[`${word}) Tj${' '.repeat(16_000_000)}(slow`]]);
     const [lines, other] = [['The weight of Velka', 'is 42 kg.'], ['The colour of Velka is teal.']];
 
-    /** The threads that are started from now on, to the end of the test. */
-    const threads = () => {
-      const started: { worker: Worker; isOver: boolean }[] = [];
-      const begun = new EventEmitter<{ thread: [Worker] }>();
-      const most = { atOnce: 0 };
+    /** The processes that are started from now on, to the end of the test. */
+    const processes = () => {
+      const started: ChildProcess[] = [];
+      const begun = new EventEmitter<{ process: [ChildProcess] }>();
       const listen = (message: unknown) => {
-        const thread = { worker: (message as { worker: Worker }).worker, isOver: false };
-        started.push(thread);
-        most.atOnce = Math.max(most.atOnce, started.filter(({ isOver }) => !isOver).length);
-        thread.worker.once('exit', () => {
-          thread.isOver = true;
-        });
-        begun.emit('thread', thread.worker);
+        const { process: child } = message as { process: ChildProcess };
+        started.push(child);
+        child.once('spawn', () => begun.emit('process', child));
       };
-      subscribe('worker_threads', listen);
-      onTestFinished(() => void unsubscribe('worker_threads', listen));
-      const next = async () => (await once(begun, 'thread'))[0] as Worker;
-      return { started, most, next };
+      subscribe('child_process', listen);
+      onTestFinished(() => void unsubscribe('child_process', listen));
+      const next = async () => (await once(begun, 'process'))[0] as ChildProcess;
+      return { started, next };
     };
 
     it.each<[string, string | Uint8Array, string | undefined]>([
@@ -300,7 +295,7 @@ describe('collections over HTTP', () => {
     it('does not keep others from their answers while it is read', async () => {
       const one = await here();
       const order: string[] = [];
-      const { next } = threads();
+      const { next } = processes();
       const isRead = next();
       const answered = put(one, PDF, slowPdf('velka')).then((reply) => {
         order.push('file');
@@ -317,7 +312,7 @@ describe('collections over HTTP', () => {
 
     it('and a long document in JSON does not keep them either', async () => {
       const one = await here();
-      const { started, next } = threads();
+      const { started, next } = processes();
       const isRead = next();
       const content = `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords *and* words.\n\n'.repeat(9_000)}`;
       const documents = [...DOCUMENTS, { id: 'long', content, format: 'markdown', metadata: { page: 7 } }];
@@ -339,20 +334,20 @@ describe('collections over HTTP', () => {
 
     it('is given up when its client leaves, while it is read and while it waits', async () => {
       const one = await here();
-      const { next, started } = threads();
+      const { next, started } = processes();
       const open = (id: string, body: Uint8Array) =>
         openRequest(one.at(`collections/handbook/documents?id=${id}`), Buffer.from(body), {
           headers: { 'content-type': PDF },
         }).on('error', () => {});
       const isRead = next();
       const leaving = open('read', slowPdf('read'));
-      const worker = await isRead;
+      const reader = await isRead;
       const waiting = open('waits', pdf([['waits']]));
       await untilMetric(one.gateway, 'warmpath_requests_in_flight', 3);
       waiting.destroy();
       // The request that asks is one of them.
       await untilMetric(one.gateway, 'warmpath_requests_in_flight', 2);
-      const isOver = once(worker, 'exit');
+      const isOver = once(reader, 'exit');
       leaving.destroy();
       await isOver;
       expect(json(await put(one, PDF, pdf([['x']])))).toMatchObject({ added: 1 });
@@ -362,24 +357,23 @@ describe('collections over HTTP', () => {
 
     it('waits for the one before, and many are all taken in', async () => {
       const one = await here();
-      const { started, most } = threads();
+      const { started } = processes();
       const names = ['b', 'c', 'd', 'e', 'f'];
       const replies = await Promise.all(names.map((id) => put(one, PDF, pdf([[`page of ${id}`]]), `id=${id}`)));
       expect(replies.map((reply) => json(reply))).toMatchObject(names.map(() => ({ added: 1 })));
       expect((await ids(one)).toSorted()).toEqual(names);
-      expect(started).toHaveLength(names.length);
-      expect(most.atOnce).toBe(1);
+      expect(started).toHaveLength(1);
     });
 
-    it('whose thread dies is an error, and the next one is read', async () => {
+    it('whose process dies is an error, and the next one is read', async () => {
       const one = await here();
-      const { next } = threads();
+      const { next } = processes();
       const isRead = next();
       const answered = put(one, PDF, slowPdf('velka'));
-      await (await isRead).terminate();
+      (await isRead).kill('SIGSEGV');
       const reply = await answered;
-      expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INTERNAL' });
-      expect(errorOf(reply).message).toContain('the thread that reads a file ended');
+      expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_UNREADABLE_FILE' });
+      expect(errorOf(reply).message).toContain('the process that read it ended (SIGSEGV)');
       expect(json(await send(one.at('collections')))).toMatchObject({ data: [] });
       expect(json(await put(one, PDF, pdf([['x']])))).toMatchObject({ added: 1 });
     });
@@ -829,7 +823,7 @@ describe('what the log says of searches', () => {
     const warn = (fields: Record<string, unknown>, text: string) =>
       lines.push([fields['collection'], fields['path'], text]);
     const log = { warn } as unknown as Log;
-    const one = closing(await OpenCollections.open(settings!, { now: () => 0, log, searched: () => {} }));
+    const one = closing(await OpenCollections.open(settings!, 2 ** 28, { now: () => 0, log, searched: () => {} }));
     for (const name of ['plain', 'handbook']) {
       // Nothing of the first one has a vector: its searches are by words alone, and go without nothing.
       fake.answer = () => (name === 'plain' ? { status: 400 } : undefined);

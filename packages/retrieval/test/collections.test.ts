@@ -275,6 +275,24 @@ describe('a collection', () => {
     expect(named.errors[0]).toMatchObject({ file: 'report.docx', message: expect.stringContaining('not a text') });
   });
 
+  it('says of a file that takes too much memory which limit it met, and reads the others', async () => {
+    const packed = pdf([[' '.repeat(2 ** 28)]], { isPacked: true });
+    const root = await files({ 'a.md': 'Before.', 'bomb.pdf': packed, 'c.md': 'After.', 'd.html': '<p>Later.' });
+    const own = new Collections(join(folder, 'small'), { memoryBytes: 2 ** 26 });
+    try {
+      const collection = await own.getOrMake('default', 'handbook');
+      const report = await collection.ingest([root]);
+      expect(report).toMatchObject({ files: 4, added: 3, errorCount: 1 });
+      expect(report.errors[0]).toMatchObject({
+        file: 'docs/bomb.pdf',
+        message: expect.stringContaining('reading it takes more than 192 MiB of memory') as string,
+      });
+      expect(await collection.ingest([root])).toMatchObject({ unchangedFiles: 3, errorCount: 1 });
+    } finally {
+      await own.close();
+    }
+  });
+
   it('cuts documents as it was told at last, also those that are handed in', async () => {
     const text = Array.from({ length: 100 }, (_, at) => `Sentence ${at} is neither short nor long.`).join(' ');
     const root = await files({ 'a.md': text });

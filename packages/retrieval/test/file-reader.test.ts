@@ -1,9 +1,12 @@
+import { type ChildProcess, spawn } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import type { Worker } from 'node:worker_threads';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { once } from 'node:events';
+import { deflateSync, gzipSync } from 'node:zlib';
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { FileReader } from '../src/ingest/file-reader.ts';
 import { cutDocument, type DocumentFile, readDocument } from '../src/ingest/read-file.ts';
-import { pdf } from './hand-written-pdf.js';
+import { readBounds } from '../src/ingest/reader-process.ts';
+import { pdf, pdfOf } from './hand-written-pdf.js';
 
 const SETTINGS = { tokens: 128, overlap: 16 };
 const PDF: DocumentFile = { id: 'a', format: 'pdf' };
@@ -11,6 +14,15 @@ const PAGE = Buffer.from(pdf([['The weight of Velka is 42 kg.']]));
 /** A quarter of a megabyte that has a quarter of a gigabyte in it. */
 const packedPdf = () => Buffer.from(pdf([[' '.repeat(2 ** 28)]], { isPacked: true }));
 const options = { tenant: 'one', signal: new AbortController().signal, longest: 10_000_000 };
+const readers: FileReader[] = [];
+afterEach(async () => {
+  for (const reader of readers.splice(0)) await reader.close();
+});
+const newReader = (bounds: Partial<ReturnType<typeof readBounds>> = {}) => {
+  const reader = new FileReader({ ...readBounds(2 ** 28), ...bounds });
+  readers.push(reader);
+  return reader;
+};
 const read = (reader: FileReader, bytes = PAGE, given: Partial<typeof options> = {}) =>
   reader.read(bytes, PDF, SETTINGS, { ...options, ...given });
 const codeOf = (reading: Promise<unknown>) =>
@@ -19,11 +31,20 @@ const codeOf = (reading: Promise<unknown>) =>
     (error: { code?: string; message: string }) => [error.code, error.message],
   );
 
-/** Calls with each thread that is started from now on, to the end of the test. */
-function onThread(call: (worker: Worker) => void): void {
-  const listen = (message: unknown) => call((message as { worker: Worker }).worker);
-  subscribe('worker_threads', listen);
-  onTestFinished(() => void unsubscribe('worker_threads', listen));
+/** Calls with each process that is started from now on, to the end of the test. */
+function onProcess(call: (child: ChildProcess) => void): void {
+  const listen = (message: unknown) => call((message as { process: ChildProcess }).process);
+  subscribe('child_process', listen);
+  onTestFinished(() => void unsubscribe('child_process', listen));
+}
+
+function isRunning(id: number): boolean {
+  try {
+    process.kill(id, 0);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 describe('a file that is handed in', () => {
@@ -37,56 +58,152 @@ describe('a file that is handed in', () => {
     const file = { id: 'a', title: 'A title', format };
     const content = Buffer.from(bytes);
     const expected = await readDocument(content, file, SETTINGS, options);
-    expect(await new FileReader().read(content, file, SETTINGS, options)).toEqual(expected);
+    expect(await newReader().read(content, file, SETTINGS, options)).toEqual(expected);
   });
 
-  it.each(['markdown', 'text', 'html'] as const)('may be a long text, which a thread cuts: %s', async (format) => {
-    let threads = 0;
-    onThread(() => threads++);
-    const reader = new FileReader();
-    const words = '<p>The *weight* of Velka \ud800 is 42 kg.</p>\n\n';
-    for (const [content, expected] of [
-      [words.repeat(10), 0],
-      [words.repeat(3_000), 1],
-    ] as const) {
-      threads = 0;
-      const text = { id: 'a', title: 'A title', content, metadata: { year: 1 }, format };
+  it.each(['markdown', 'text', 'html'] as const)('may be a text, which a process cuts: %s', async (format) => {
+    let processes = 0;
+    onProcess(() => processes++);
+    const reader = newReader();
+    const words = '<p>The *weight* \0 of Velka \ud800 is 42 kg.</p>\n\n';
+    for (const count of [10, 3_000]) {
+      const text = { id: 'a', title: 'A title', content: words.repeat(count), metadata: { year: 1 }, format };
       expect(await reader.cut(text, SETTINGS, options)).toEqual(cutDocument(text, SETTINGS));
-      expect(threads).toBe(expected);
+      // Nothing is parsed in a short plain text; one process reads all others.
+      expect(processes).toBe(format === 'text' && count === 10 ? 0 : 1);
     }
   });
 
   it('is given up where it takes too long', async () => {
     const seconds = ['WARMPATH_UNREADABLE_FILE', 'reading it takes more than 0.001 seconds'];
-    expect(await codeOf(read(new FileReader({ mostMs: 1 })))).toEqual(seconds);
+    expect(await codeOf(read(newReader({ answerMs: 1 })))).toEqual(seconds);
   });
 
-  it('is given up where it takes too much memory, unpacked as well', async () => {
-    const memory = ['WARMPATH_UNREADABLE_FILE', 'reading it takes more than 128 MiB of memory'];
-    expect(await codeOf(read(new FileReader({ mostMemoryBytes: 2 ** 27 }), packedPdf()))).toEqual(memory);
+  it('is given up where it takes too much memory, unpacked as well, and the next one is read', async () => {
+    const memory = ['WARMPATH_UNREADABLE_FILE', 'reading it takes more than 192 MiB of memory'];
+    const reader = newReader({ memoryBytes: 192 * 2 ** 20 });
+    const hostile = packedPdf();
+    const before = process.memoryUsage.rss();
+    const [first, second] = [codeOf(read(reader, hostile)), read(reader)];
+    expect(await first).toEqual(memory);
+    expect((await second).document.passages).toHaveLength(1);
+    // It was unpacked elsewhere.
+    expect(process.memoryUsage.rss() - before).toBeLessThan(2 ** 27);
   });
 
-  it('is an error where its thread dies, and the next one is read', async () => {
-    const reader = new FileReader();
+  it('is an error where its process dies, and the next one is read', async () => {
+    const reader = newReader();
     let isFirst = true;
-    onThread((worker) => {
-      if (isFirst) void worker.terminate();
+    onProcess((child) => {
+      if (isFirst) child.once('spawn', () => child.kill('SIGSEGV'));
       isFirst = false;
     });
     const [dead, next] = [codeOf(read(reader)), read(reader)];
-    expect(await dead).toMatchObject([
-      'WARMPATH_INTERNAL',
-      expect.stringContaining('the thread that reads a file ended'),
-    ]);
+    expect(await dead).toEqual(['WARMPATH_UNREADABLE_FILE', 'the process that read it ended (SIGSEGV)']);
     expect((await next).document.passages).toHaveLength(1);
   });
 
+  it('is read by a process that reads files of one tenant only', async () => {
+    const ids: (number | undefined)[] = [];
+    onProcess((child) => child.once('spawn', () => ids.push(child.pid)));
+    const reader = newReader();
+    for (const tenant of ['one', 'one', 'two', 'one']) await read(reader, PAGE, { tenant });
+    expect(new Set(ids).size).toBe(3);
+  });
+
+  it('is read by a process that ends with the one that started it, in the middle of a file, too', async () => {
+    const script = `
+      import { FileReader } from ${JSON.stringify(new URL('../dist/ingest/file-reader.js', import.meta.url).href)};
+      import { subscribe } from 'node:diagnostics_channel';
+      subscribe('child_process', ({ process: child }) => child.once('spawn', () => console.log(child.pid)));
+      const bytes = Buffer.from('> '.repeat(99).concat('a', String.fromCharCode(10)).repeat(200_000));
+      const signal = new AbortController().signal;
+      await new FileReader().read(bytes, { id: 'a', format: 'markdown' }, { tokens: 128, overlap: 16 }, { tenant: 'a', signal, longest: 1e9 });`;
+    const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [line] = (await once(parent.stdout, 'data')) as [Buffer];
+    const child = Number(line.toString());
+    expect(isRunning(child)).toBe(true);
+    parent.kill('SIGKILL');
+    await once(parent, 'exit');
+    // Without a limit: a test that hangs fails.
+    while (isRunning(child)) await new Promise(setImmediate);
+  });
+
+  const stream = (fields: string, bytes: Buffer | string) =>
+    `<<${fields}/Length ${bytes.length}>>stream\n${bytes.toString('latin1')}\nendstream`;
+  const packed = (plain: string) => stream('/Filter/FlateDecode', deflateSync(plain));
+  const pageOf = (fields: string) => `<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]${fields}>>`;
+  const tree = ['<</Type/Catalog/Pages 2 0 R>>', '<</Type/Pages/Kids[3 0 R]/Count 1>>'];
+  it.each<[string, DocumentFile['format'], () => string | Uint8Array]>([
+    ['a page tree that is a circle', 'pdf', () => pdfOf([tree[0]!, '<</Type/Pages/Kids[2 0 R 2 0 R]/Count 100000>>'])],
+    [
+      'pages within pages',
+      'pdf',
+      () => {
+        const depth = 5_000;
+        const nodes = Array.from({ length: depth }, (_, i) => `<</Type/Pages/Kids[${i + 3} 0 R]/Count 1>>`);
+        return pdfOf([tree[0]!, ...nodes]);
+      },
+    ],
+    [
+      'a form that draws itself',
+      'pdf',
+      () => {
+        const form = stream('/Type/XObject/Subtype/Form/Resources<</XObject<</F 5 0 R>>>>', '/F Do /F Do /F Do');
+        return pdfOf([...tree, pageOf('/Contents 4 0 R/Resources<</XObject<</F 5 0 R>>>>'), stream('', '/F Do'), form]);
+      },
+    ],
+    [
+      'an image of 100,000 by 100,000',
+      'pdf',
+      () => {
+        const image = '/Type/XObject/Subtype/Image/Width 100000/Height 100000/ColorSpace/DeviceRGB/BitsPerComponent 8';
+        const contents = [stream('', '/I Do'), stream(image, 'x')];
+        return pdfOf([...tree, pageOf('/Contents 4 0 R/Resources<</XObject<</I 5 0 R>>>>'), ...contents]);
+      },
+    ],
+    [
+      'words that are packed',
+      'pdf',
+      () => {
+        const text = `BT /F1 12 Tf\n${'(word word word) Tj\n'.repeat(2_000_000)}ET`;
+        const font = '<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>';
+        return pdfOf([...tree, pageOf('/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>'), packed(text), font]);
+      },
+    ],
+    [
+      'a table of two thousand million objects',
+      'pdf',
+      () =>
+        `%PDF-1.4\nxref\n0 2000000000\n0000000000 65535 f \ntrailer<</Size 2000000000/Root 1 0 R>>\nstartxref\n9\n%%EOF`,
+    ],
+    ['many elements within elements', 'html', () => '<div>'.repeat(300_000)],
+    ['an attribute of 20 MB', 'html', () => `<p title="${'x'.repeat(2e7)}">word</p>`],
+    ['an element that does not end', 'html', () => '<'.repeat(2_000_000)],
+    ['quotes within quotes', 'markdown', () => `${'> '.repeat(20_000)}a\n`.repeat(20)],
+    ['lists within lists', 'markdown', () => Array.from({ length: 2_000 }, (_, i) => `${' '.repeat(i)}- a`).join('\n')],
+    ['brackets and stars', 'markdown', () => `${'['.repeat(30_000)}\n\n${'*a **'.repeat(10_000)}`],
+    ['a packed file', 'text', () => gzipSync('word '.repeat(100_000))],
+  ])('takes no memory and no time beyond the bounds, whatever it holds: %s', async (_, format, content) => {
+    const reader = newReader({ memoryBytes: 256 * 2 ** 20, answerMs: 5_000 });
+    const bytes = Buffer.from(content());
+    const before = process.memoryUsage.rss();
+    const outcome = await codeOf(reader.read(bytes, { id: 'a', format }, SETTINGS, options));
+    expect([undefined, 'WARMPATH_UNREADABLE_FILE', 'WARMPATH_DOCUMENT_TOO_LARGE', 'WARMPATH_EMPTY_DOCUMENT']).toContain(
+      outcome?.[0],
+    );
+    expect((await read(reader)).document.passages).toHaveLength(1);
+    expect(process.memoryUsage.rss() - before).toBeLessThan(2 ** 27);
+  });
+
   it('waits within a bound, and leaves where nobody wants it any more', async () => {
-    const reader = new FileReader();
-    let threads = 0;
+    const reader = newReader();
+    let processes = 0;
     const isRead = new Promise<void>((resolve) => {
-      onThread(() => {
-        threads++;
+      onProcess(() => {
+        processes++;
         resolve();
       });
     });
@@ -101,11 +218,11 @@ describe('a file that is handed in', () => {
     const last = read(reader);
     expect(new Set((await Promise.all(waiting)).map(String))).toEqual(new Set([',gone']));
     expect((await last).document.passages).toHaveLength(1);
-    expect(threads).toBe(2);
+    expect(processes).toBe(2);
   });
 
   it('takes turns with those of other tenants, and gives up the places of whoever has most', async () => {
-    const reader = new FileReader();
+    const reader = newReader();
     const order: string[] = [];
     const hand = async (tenant: string, name: string) => {
       const code = await codeOf(read(reader, PAGE, { tenant }).then(() => order.push(name)));

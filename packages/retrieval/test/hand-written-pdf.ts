@@ -27,6 +27,13 @@ export function pdf(
       `<<${filter}/Length ${stream.length}>>stream\n${stream}\nendstream`,
     );
   }
+  const word = `<${'41'.repeat(32)}>`;
+  const encrypt = isLocked ? `/Encrypt<</Filter/Standard/V 1/R 2/O${word}/U${word}/P -4>>/ID[<00><00>]` : '';
+  return pdfOf(objects, encrypt);
+}
+
+/** A PDF of these objects, the first of which is the catalog. */
+export function pdfOf(objects: readonly string[], trailer = ''): Uint8Array {
   let text = '%PDF-1.4\n';
   const offsets = objects.map((object, number) => {
     const at = text.length;
@@ -34,9 +41,7 @@ export function pdf(
     return `${String(at).padStart(10, '0')} 00000 n \n`;
   });
   const start = text.length;
-  const word = `<${'41'.repeat(32)}>`;
-  const encrypt = isLocked ? `/Encrypt<</Filter/Standard/V 1/R 2/O${word}/U${word}/P -4>>/ID[<00><00>]` : '';
   text += `xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${offsets.join('')}`;
-  text += `trailer<</Size ${objects.length + 1}/Root 1 0 R${encrypt}>>\nstartxref\n${start}\n%%EOF`;
+  text += `trailer<</Size ${objects.length + 1}/Root 1 0 R${trailer}>>\nstartxref\n${start}\n%%EOF`;
   return new Uint8Array(Buffer.from(text, 'latin1'));
 }

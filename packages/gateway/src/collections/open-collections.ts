@@ -85,10 +85,14 @@ export class OpenCollections {
   }
 
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
-  static async open(settings: Settings, observer: Observer): Promise<OpenCollections> {
+  static async open(settings: Settings, memoryBytes: number, observer: Observer): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
     const { folder, embeddings, rerank, stores } = settings;
-    return new OpenCollections(settings, new Collections(folder, { embeddings, rerank, stores }), observer);
+    return new OpenCollections(
+      settings,
+      new Collections(folder, { embeddings, rerank, stores, memoryBytes }),
+      observer,
+    );
   }
 
   names(tenant: string): Promise<string[]> {

@@ -4,7 +4,7 @@ import type { RerankEndpoint } from '../fusion/rerank-endpoint.js';
 import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import { type EmbeddingReport, type EmbedPassagesOptions, embedPassages } from '../ingest/embed-passages.js';
 import { isWithin, originOf } from '../ingest/find-files.js';
-import { type IngestOptions, type IngestReport, ingestFiles } from '../ingest/ingest.js';
+import { type IngestOptions, type IngestReader, type IngestReport, ingestFiles } from '../ingest/ingest.js';
 import { type CutDocument, cutDocument, type DocumentText, linesOf, tooLong } from '../ingest/read-file.js';
 import { Bm25Retriever } from '../lexical/bm25-retriever.js';
 import { LexicalIndex } from '../lexical/lexical-index.js';
@@ -48,6 +48,7 @@ export class Collection {
   readonly #index: LexicalIndex;
   readonly #endpoint: EmbeddingEndpoint | undefined;
   readonly #search: CollectionSearch | undefined;
+  readonly #files: IngestReader;
   /** Ends with the last write that was begun. */
   #written: Promise<unknown> = Promise.resolve();
 
@@ -58,7 +59,9 @@ export class Collection {
       endpoint,
       reranker,
       graphAbove,
+      files,
     }: {
+      readonly files: IngestReader;
       readonly endpoint?: EmbeddingEndpoint | undefined;
       readonly reranker?: RerankEndpoint | undefined;
       readonly graphAbove?: number | undefined;
@@ -68,6 +71,7 @@ export class Collection {
     this.#store = store;
     this.#index = new LexicalIndex(store);
     this.#endpoint = endpoint;
+    this.#files = files;
     const lexical = new Bm25Retriever({
       current: () => this.#index.current(),
       passage: (ordinal) => store.passage(ordinal),
@@ -138,7 +142,7 @@ export class Collection {
     const { signal } = options;
     return this.#writing(async () => {
       this.#checkEmbedding();
-      const report = await ingestFiles(this.#store, paths, options);
+      const report = await ingestFiles(this.#store, paths, { ...options, ...this.#files });
       return { ...report, ...(await this.#embed({ onProgress: onEmbedded, ...(signal && { signal }) })) };
     });
   }

@@ -1,12 +1,13 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embedding-endpoint.js';
 import { RerankEndpoint, type RerankSettings } from '../fusion/rerank-endpoint.js';
 import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import { FileReader, type ReadOptions } from '../ingest/file-reader.js';
 import type { CutDocument, DocumentFile, DocumentText, FileDocument } from '../ingest/read-file.js';
+import { readBounds } from '../ingest/reader-process.js';
 import { DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
@@ -46,6 +47,8 @@ export interface CollectionsOptions {
   readonly stores?: Readonly<Record<string, StoreSettings & { readonly tenant?: string | undefined }>> | undefined;
   /** Vectors of a collection above which they are searched through a graph; 20,000 by default. */
   readonly graphAbove?: number;
+  /** Memory that the reading of a file may take. Left out: a quarter of the machine's, from 256 MiB to 1 GiB. */
+  readonly memoryBytes?: number | undefined;
 }
 
 /** The tenant whose a collection in a database is, where none is named. */
@@ -63,7 +66,7 @@ export class Collections {
   readonly #endpoint: EmbeddingEndpoint | undefined;
   readonly #reranker: RerankEndpoint | undefined;
   readonly #graphAbove: number | undefined;
-  readonly #reader = new FileReader();
+  readonly #reader: FileReader;
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
   /** Those whose files are being checked, by folder. */
@@ -73,7 +76,8 @@ export class Collections {
   #isClosed = false;
 
   /** Error: WARMPATH_CONFIG_INVALID where the URL of an endpoint is none. */
-  constructor(folder: string, { embeddings, rerank, graphAbove, stores = {} }: CollectionsOptions = {}) {
+  constructor(folder: string, { embeddings, rerank, graphAbove, stores = {}, memoryBytes }: CollectionsOptions = {}) {
+    this.#reader = new FileReader(readBounds(memoryBytes));
     this.#stores = stores;
     this.#folder = folder;
     this.#endpoint = embeddings && new EmbeddingEndpoint(embeddings);
@@ -199,6 +203,7 @@ export class Collections {
     const stores = [...this.#openStores.values()];
     this.#openStores.clear();
     for (const store of stores) await (await store.catch(() => undefined))?.close();
+    await this.#reader.close();
     await this.#endpoint?.close();
     await this.#reranker?.close();
   }
@@ -250,6 +255,7 @@ export class Collections {
       endpoint: this.#endpoint,
       reranker: this.#reranker,
       graphAbove: this.#graphAbove,
+      files: { reader: this.#reader, tenant: basename(dirname(folder)) },
     });
     this.#open.set(folder, collection);
     const [[longestAgo, other]] = this.#open as unknown as [[string, Collection]];

@@ -1,8 +1,8 @@
-import { Worker } from 'node:worker_threads';
 import { WarmpathError } from '@warmpath/core';
 import type { NewPassage } from '../collections/records.js';
 import type { ChunkSettings } from '../parse/chunk.js';
 import { FileTurns } from './file-turns.js';
+import type { FoundFile } from './find-files.js';
 import {
   type CutDocument,
   cutDocument,
@@ -12,20 +12,16 @@ import {
   readDocument,
   type UnreadPart,
 } from './read-file.js';
-import type { ReadOutcome, ReadTask } from './read-worker.js';
+import type { ReadTask } from './read-process.js';
+import { type ReadBounds, ReaderProcess, readBounds } from './reader-process.js';
 
-/** The built file, from the sources as well: a thread cannot be started from TypeScript. */
-const WORKER = new URL('../../dist/ingest/read-worker.js', import.meta.url);
-
-/** A text up to this size is read at once: to start a thread takes longer. */
+/** A plain text up to this size is cut at once: nothing in it is parsed. */
 const SHORT_TEXT_BYTES = 65_536;
-/** Bytes of a file that are copied before others get their turn: memory is slow where it is touched first. */
-const SLICE_BYTES = 2 ** 20;
-/** How often it is looked how much memory a file takes. */
-const LOOK_MS = 50;
+/** How long a process without a file is kept. */
+const IDLE_MS = 10_000;
 
 export interface ReadOptions {
-  /** Whose file it is: tenants take turns. */
+  /** Whose file it is: tenants take turns, and no process reads files of two. */
   readonly tenant: string;
   /** Ends the reading, or the waiting for it, with its reason. */
   readonly signal: AbortSignal;
@@ -33,139 +29,126 @@ export interface ReadOptions {
   readonly longest: number;
 }
 
-/** Bounds on one file. */
-interface FileBounds {
-  readonly mostMs: number;
-  readonly mostMemoryBytes: number;
-}
-
-const BOUNDS: FileBounds = { mostMs: 120_000, mostMemoryBytes: 2 ** 30 };
+/** What a file holds: documents, what of it cannot be read, and at the end its hash. */
+export type FilePart =
+  | { readonly document: CutDocument; readonly bytes: number }
+  | { readonly unread: UnreadPart }
+  | { readonly hash: string; readonly isKnown: boolean };
 
 /**
- * Reads files that others hand in, one after the other (`FileTurns`), each in a thread of its own that ends with it: a
- * file may be made to take long, or much memory, and everything else goes on meanwhile.
+ * Reads files, one after the other (`FileTurns`), in a process with bounds on memory and time. A file that breaks a
+ * bound ends the process; the next file gets a new one.
  */
 export class FileReader {
-  readonly #bounds: FileBounds;
+  readonly #bounds: ReadBounds;
   readonly #turns = new FileTurns();
+  #process: { readonly reader: ReaderProcess; readonly tenant: string } | undefined;
+  #idle: NodeJS.Timeout | undefined;
 
-  constructor(bounds: Partial<FileBounds> = {}) {
-    this.#bounds = { ...BOUNDS, ...bounds };
+  constructor(bounds: ReadBounds = readBounds()) {
+    this.#bounds = bounds;
   }
 
   /**
    * Reads a file that is one document.
    * Errors: those of `readDocument`; WARMPATH_UNREADABLE_FILE for one that takes too long or too much memory;
-   * WARMPATH_EMPTY_DOCUMENT; WARMPATH_OVERLOADED where too many wait; WARMPATH_INTERNAL where the thread dies.
+   * WARMPATH_EMPTY_DOCUMENT; WARMPATH_OVERLOADED where too many wait.
    */
   async read(bytes: Buffer, file: DocumentFile, settings: ChunkSettings, options: ReadOptions): Promise<FileDocument> {
-    const isShort = file.format !== 'pdf' && bytes.length <= SHORT_TEXT_BYTES;
+    const isShort = file.format === 'text' && bytes.length <= SHORT_TEXT_BYTES;
     const read = isShort
       ? await readDocument(bytes, file, settings, options)
-      : await this.#readInTurn(bytes, file, settings, options);
+      : await this.#readBytes(bytes, { file, settings, longest: options.longest, isText: false }, options);
     if (read.document.passages.length === 0) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT');
     return read;
   }
 
-  /**
-   * Cuts a text that is handed in, as `cutDocument` does; a long one as a file, for its markup may take long to read.
-   * Errors: those of `read`, but for an empty document.
-   */
+  /** Cuts a text that is handed in, as `cutDocument` does. Errors: those of `read`, but for an empty document. */
   async cut(
     text: DocumentText,
     settings: ChunkSettings,
-    { tenant, signal }: Pick<ReadOptions, 'tenant' | 'signal'>,
+    options: Pick<ReadOptions, 'tenant' | 'signal'>,
   ): Promise<CutDocument> {
     const { id, title, content, metadata, format = 'text' } = text;
-    if (content.length <= SHORT_TEXT_BYTES) return cutDocument(text, settings);
+    if (format === 'text' && content.length <= SHORT_TEXT_BYTES) return cutDocument(text, settings);
     const file = { id, format, ...(title !== undefined && { title }) };
-    const options = { tenant, signal, longest: Number.POSITIVE_INFINITY };
-    const { document } = await this.#readInTurn(Buffer.from(content), file, settings, options);
+    const task = { file, settings, longest: Number.POSITIVE_INFINITY, isText: true };
+    const { document } = await this.#readBytes(Buffer.from(content), task, options);
     return metadata === undefined ? document : { ...document, metadata };
   }
 
-  async #readInTurn(
-    bytes: Buffer,
-    file: DocumentFile,
+  /** Reads a file on the disk; one whose hash is known is not parsed. Errors: those of `readDocuments` and `read`. */
+  async *documents(
+    found: FoundFile,
     settings: ChunkSettings,
-    { tenant, signal, longest }: ReadOptions,
+    { tenant, signal, knownHash }: Pick<ReadOptions, 'tenant' | 'signal'> & { readonly knownHash: string | undefined },
+  ): AsyncGenerator<FilePart, void> {
+    yield* this.#readInTurn({ found, settings, knownHash }, undefined, { tenant, signal });
+  }
+
+  /** Ends the process. */
+  async close(): Promise<void> {
+    clearTimeout(this.#idle);
+    this.#process?.reader.end();
+    await this.#process?.reader.ended();
+  }
+
+  async #readBytes(
+    bytes: Buffer,
+    task: Omit<Extract<ReadTask, { length: number }>, 'length'>,
+    options: Pick<ReadOptions, 'tenant' | 'signal'>,
   ): Promise<FileDocument> {
+    let document: CutDocument | undefined;
+    const unread: UnreadPart[] = [];
+    for await (const part of this.#readInTurn({ ...task, length: bytes.length }, bytes, options)) {
+      if ('document' in part) document = part.document;
+      else if ('unread' in part) unread.push(part.unread);
+    }
+    return { document: document!, unread };
+  }
+
+  async *#readInTurn(
+    task: ReadTask,
+    bytes: Buffer | undefined,
+    { tenant, signal }: Pick<ReadOptions, 'tenant' | 'signal'>,
+  ): AsyncGenerator<FilePart, void> {
     await this.#turns.take(tenant, signal);
     try {
-      const task = { bytes: await copyOf(bytes), file, settings, longest };
-      return await readInThread(task, signal, this.#bounds);
+      clearTimeout(this.#idle);
+      yield* wholeDocuments(this.#processFor(tenant).read(task, bytes, signal));
     } finally {
+      const reader = this.#process?.reader;
+      this.#idle = setTimeout(() => reader?.end(), IDLE_MS).unref();
       this.#turns.done();
     }
   }
-}
 
-/** For a thread, which gets the memory as its own. */
-async function copyOf(bytes: Buffer): Promise<Uint8Array<ArrayBuffer>> {
-  const copy = new Uint8Array(bytes.length);
-  for (let from = 0; from < bytes.length; from += SLICE_BYTES) {
-    copy.set(bytes.subarray(from, from + SLICE_BYTES), from);
-    await new Promise(setImmediate);
-  }
-  return copy;
-}
-
-async function readInThread(
-  task: ReadTask,
-  signal: AbortSignal,
-  { mostMs, mostMemoryBytes }: FileBounds,
-): Promise<FileDocument> {
-  signal.throwIfAborted();
-  const mebibytes = Math.ceil(mostMemoryBytes / 2 ** 20);
-  const before = process.memoryUsage.rss();
-  const worker = new Worker(WORKER, {
-    workerData: task,
-    transferList: [task.bytes.buffer],
-    execArgv: [],
-    resourceLimits: { maxOldGenerationSizeMb: mebibytes },
-  });
-  let timer: NodeJS.Timeout | undefined;
-  let look: NodeJS.Timeout | undefined;
-  let leave: (() => void) | undefined;
-  try {
-    return await new Promise<FileDocument>((resolve, reject) => {
-      leave = () => reject(signal.reason);
-      signal.addEventListener('abort', leave);
-      timer = setTimeout(() => reject(tooMuch(`${mostMs / 1_000} seconds`)), mostMs);
-      // A page may be packed into a thousandth of its size. What it takes unpacked does not count as the thread's heap.
-      look = setInterval(() => {
-        if (process.memoryUsage.rss() - before > mostMemoryBytes) reject(tooMuch(`${mebibytes} MiB of memory`));
-      }, LOOK_MS);
-      let head: { readonly document: Omit<CutDocument, 'passages'>; readonly unread: readonly UnreadPart[] };
-      const passages: NewPassage[] = [];
-      worker.on('message', (outcome: ReadOutcome) => {
-        if ('error' in outcome) return reject(new WarmpathError(outcome.error.code, { detail: outcome.error.message }));
-        if ('document' in outcome) head = outcome;
-        else passages.push(...outcome.passages);
-        if ('isLast' in outcome && outcome.isLast) {
-          return resolve({ document: { ...head.document, passages }, unread: head.unread });
-        }
-        worker.postMessage('more');
-      });
-      worker.once('error', (cause: NodeJS.ErrnoException) => {
-        const isMemory = cause.code === 'ERR_WORKER_OUT_OF_MEMORY';
-        reject(isMemory ? tooMuch(`${mebibytes} MiB of memory`) : died(cause.message, cause));
-      });
-      worker.once('exit', (code) => reject(died(`exit code ${code}`)));
-    });
-  } finally {
-    clearTimeout(timer);
-    clearInterval(look);
-    signal.removeEventListener('abort', leave!);
-    await worker.terminate();
+  #processFor(tenant: string): ReaderProcess {
+    const known = this.#process;
+    if (known !== undefined && known.tenant === tenant && !known.reader.hasEnded) return known.reader;
+    known?.reader.end();
+    const reader = new ReaderProcess(this.#bounds);
+    this.#process = { reader, tenant };
+    return reader;
   }
 }
 
-function tooMuch(limit: string): WarmpathError {
-  return new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail: `reading it takes more than ${limit}` });
-}
-
-function died(reason: string, cause?: unknown): WarmpathError {
-  const detail = `the thread that reads a file ended: ${reason}`;
-  return new WarmpathError('WARMPATH_INTERNAL', { detail, cause });
+/** Documents with all their passages. */
+async function* wholeDocuments(parts: ReturnType<ReaderProcess['read']>): AsyncGenerator<FilePart, void> {
+  let open:
+    | { readonly document: Omit<CutDocument, 'passages'>; readonly count: number; readonly bytes: number }
+    | undefined;
+  let passages: NewPassage[] = [];
+  for await (const part of parts) {
+    if ('unread' in part) yield part;
+    else if ('document' in part) {
+      passages = [];
+      open = { document: part.document, count: part.passageCount, bytes: part.bytes };
+    } else if ('passages' in part) passages.push(...part.passages);
+    else if ('end' in part && part.end.hash !== undefined) yield { hash: part.end.hash, isKnown: part.end.isKnown };
+    if (open !== undefined && passages.length === open.count) {
+      yield { document: { ...open.document, passages }, bytes: open.bytes };
+      open = undefined;
+    }
+  }
 }

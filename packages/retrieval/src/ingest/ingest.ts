@@ -3,8 +3,8 @@ import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import type { CollectionStore } from '../collections/collection-store.js';
 import { type FileRecord, HANDED_IN, hashOf, type NewDocument } from '../collections/records.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
+import type { FileReader } from './file-reader.js';
 import { type FoundFile, type FoundLink, findFiles, type IngestError, isWithin } from './find-files.js';
-import { readDocuments } from './read-file.js';
 
 /** How far an ingestion is. What it counts is committed. */
 export interface IngestProgress {
@@ -50,6 +50,13 @@ export interface IngestOptions {
   readonly onError?: (error: IngestError) => void;
 }
 
+/** Where an ingestion has its files read. */
+export interface IngestReader {
+  readonly reader: FileReader;
+  /** Files of several tenants take turns. */
+  readonly tenant: string;
+}
+
 /** Raised when documents are cut another way, so that files are read again. */
 const CUTTING = 1;
 const MOST_ERRORS = 1000;
@@ -58,6 +65,7 @@ const MAX_LINKS = 1000;
 /** What is written in one transaction. */
 const BATCH_DOCUMENTS = 256;
 const BATCH_PASSAGES = 1024;
+const BATCH_BYTES = 16 * 2 ** 20;
 /** In the place of the hash of a file of which a part could not be read. */
 const READ_IN_PART = '';
 /** A file that was written this shortly before it was read may be written again within the same tick of its time. */
@@ -70,13 +78,13 @@ const FRESH_MS = 2000;
 export async function ingestFiles(
   store: CollectionStore,
   paths: readonly string[],
-  options: IngestOptions = {},
+  { reader, tenant, ...options }: IngestOptions & IngestReader,
 ): Promise<IngestReport> {
   const signal = options.signal ?? new AbortController().signal;
   const { chunks = store.chunks ?? DEFAULT_CHUNKS, followLinks = false } = options;
   const found = await findFiles(paths, { signal, followLinks });
   await store.keepChunks(chunks);
-  const ingestion = new Ingestion(store, found.files, { ...options, chunks, signal });
+  const ingestion = new Ingestion(store, found.files, { ...options, reader, tenant, chunks, signal });
   for (const error of found.errors) ingestion.fail(error);
   for (const file of found.files) await ingestion.take(file);
   const names = new Set(found.files.map(({ path }) => path));
@@ -99,6 +107,8 @@ class Ingestion {
   readonly #store: CollectionStore;
   readonly #chunks: ChunkSettings;
   readonly #settings: string;
+  readonly #reader: FileReader;
+  readonly #tenant: string;
   readonly #signal: AbortSignal;
   readonly #now: () => number;
   readonly #onProgress: (progress: IngestProgress) => void;
@@ -109,6 +119,8 @@ class Ingestion {
   #partOfFile = 0;
   #documents: NewDocument[] = [];
   #passages = 0;
+  /** Of the files, in the documents that wait for the next transaction. */
+  #bytes = 0;
   #files: FileRecord[] = [];
   #removedDocuments: string[] = [];
   #removedFiles: string[] = [];
@@ -125,10 +137,14 @@ class Ingestion {
       onProgress,
       onError,
       signal,
-    }: IngestOptions & { readonly chunks: ChunkSettings; readonly signal: AbortSignal },
+      reader,
+      tenant,
+    }: IngestOptions & IngestReader & { readonly chunks: ChunkSettings; readonly signal: AbortSignal },
   ) {
     this.#store = store;
     this.#chunks = chunks;
+    this.#reader = reader;
+    this.#tenant = tenant;
     this.#settings = `${CUTTING}/${chunks.tokens}/${chunks.overlap}`;
     this.#signal = signal;
     this.#now = now;
@@ -184,7 +200,6 @@ class Ingestion {
 
   async #read(file: FoundFile, same: FileRecord | undefined): Promise<void> {
     const startedMs = this.#now();
-    const reading = await readDocuments(file, this.#chunks, this.#signal);
     const record = (hash: string): FileRecord => ({
       path: file.path,
       size: file.size,
@@ -192,33 +207,40 @@ class Ingestion {
       hash,
       settings: this.#settings,
     });
-    if (file.format !== 'jsonl' && same !== undefined && same.hash === reading.hash()) {
-      this.#counts.unchangedFiles++;
-      this.#files.push(record(same.hash));
-      return;
-    }
     const seen = new Set<string>();
     let isWhole = true;
-    for await (const read of reading.documents()) {
-      if ('message' in read) {
-        this.fail({ file: file.name, ...read });
+    let hash = READ_IN_PART;
+    const options = { tenant: this.#tenant, signal: this.#signal, knownHash: same?.hash };
+    for await (const part of this.#reader.documents(file, this.#chunks, options)) {
+      if ('unread' in part) {
+        this.fail({ file: file.name, ...part.unread });
         isWhole = false;
         continue;
       }
+      if ('hash' in part) {
+        hash = part.hash;
+        if (!part.isKnown) continue;
+        this.#counts.unchangedFiles++;
+        this.#files.push(record(hash));
+        return;
+      }
+      const { document: read, bytes } = part;
       if (read.isPart && this.#wasReadWhole(file.path)) return;
       const id = this.#freeId(read.id, file.path);
       seen.add(id);
       this.#documents.push({ ...read, id, origin: file.path });
       this.#passages += read.passages.length;
+      this.#bytes += Math.max(read.bytes, bytes - this.#partOfFile);
       // A file may grow while it is read.
-      this.#partOfFile = Math.min(file.size, reading.bytes);
-      if (this.#documents.length >= BATCH_DOCUMENTS || this.#passages >= BATCH_PASSAGES) await this.#flush();
+      this.#partOfFile = Math.min(file.size, bytes);
+      const isFull = this.#passages >= BATCH_PASSAGES || this.#bytes >= BATCH_BYTES;
+      if (isFull || this.#documents.length >= BATCH_DOCUMENTS) await this.#flush();
     }
     if (isWhole) {
       for (const id of this.#store.documentsFrom(file.path)) if (!seen.has(id)) this.#removedDocuments.push(id);
     }
     // What could not be read may be a document that is there: nothing leaves, and the file is read again next time.
-    this.#files.push(record(isWhole ? reading.hash() : READ_IN_PART));
+    this.#files.push(record(isWhole ? hash : READ_IN_PART));
   }
 
   /** A part of a document replaces none that was read whole: that one stays until all of it can be read again. */
@@ -243,6 +265,7 @@ class Ingestion {
     });
     this.#documents = [];
     this.#passages = 0;
+    this.#bytes = 0;
     this.#files = [];
     this.#removedDocuments = [];
     this.#removedFiles = [];

@@ -128,7 +128,10 @@ export async function readDocuments(
     // One document, which is given at the end.
     bytes: 0,
     documents: async function* () {
-      const { document, unread } = await readDocument(bytes, { id: file.name, format }, settings, { signal });
+      const { document, unread } = await readDocument(bytes, { id: file.name, format }, settings, {
+        signal,
+        longest: LONGEST_TEXT_BYTES,
+      });
       yield* unread;
       yield document;
     },
