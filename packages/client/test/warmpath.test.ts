@@ -5,6 +5,7 @@ import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { fetch as undiciFetch } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type Fetch, Warmpath } from '../src/index.js';
 
@@ -98,7 +99,7 @@ describe('through a gateway to the real engine', () => {
     expect(await warmpath.warmup({ messages })).toBe('warming');
   });
 
-  it('ends the engine’s work when the reader leaves, or aborts', async () => {
+  it.runIf(isFull)('ends the engine’s work when the reader leaves, or aborts', async () => {
     const endless = await spawnEngine({ port: 0, model: await modelPath('random:1m'), threads: 1 });
     open.push({ close: () => endless.stop() });
     const aborted = async () => {

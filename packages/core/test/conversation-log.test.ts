@@ -15,7 +15,7 @@ import {
 import { Pipeline } from './conversation-model.js';
 import { bytesOf, bytesOfLog, NaiveConversationLog } from './naive-conversation-log.js';
 import './seed.js';
-import { runs } from '../../../test/suite.js';
+import { isFull, runs } from '../../../test/suite.js';
 
 const NAME = { tenant: 'a', user: 'u', session: 's' };
 const A = { id: 'a', content: 'Text of a.' };
@@ -401,20 +401,23 @@ describe('the conversation log', () => {
 });
 
 describe('the memory of a conversation log', () => {
-  it.each([1, 4])('is what it says, where each tenant has one conversation of %i small turns', async (turns) => {
-    const log = new ConversationLog();
-    const before = await heldBytes();
-    for (let i = 0; i < 3_000; i++) {
-      const name = { tenant: `tenant ${i}`, user: `user ${i}`, session: `session ${i}` };
-      log.sent(name, turn(`link ${i}`, 100), 0);
-      // It grows through several sizes.
-      for (let more = 1; more < turns; more++) log.sent(name, turn(`link ${i} ${more}`, 100), 0);
-    }
-    expect(log.size).toBe(3_000);
-    expect((await heldBytes()) - before).toBeLessThan(log.bytes);
-  });
+  it.runIf(isFull).each([1, 4])(
+    'is what it says, where each tenant has one conversation of %i small turns',
+    async (turns) => {
+      const log = new ConversationLog();
+      const before = await heldBytes();
+      for (let i = 0; i < 3_000; i++) {
+        const name = { tenant: `tenant ${i}`, user: `user ${i}`, session: `session ${i}` };
+        log.sent(name, turn(`link ${i}`, 100), 0);
+        // It grows through several sizes.
+        for (let more = 1; more < turns; more++) log.sent(name, turn(`link ${i} ${more}`, 100), 0);
+      }
+      expect(log.size).toBe(3_000);
+      expect((await heldBytes()) - before).toBeLessThan(log.bytes);
+    },
+  );
 
-  it('holds nothing of what the caller knew of a conversation when it began', async () => {
+  it.runIf(isFull)('holds nothing of what the caller knew of a conversation when it began', async () => {
     const log = new ConversationLog();
     const before = await heldBytes();
     for (let i = 0; i < 100; i++) {

@@ -2,6 +2,7 @@ import { type Document, prepareDocuments, renderDocuments, type TemplateName } f
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
+import { isFull } from '../../../test/suite.js';
 import { DocumentCache } from '../src/arrange/document-cache.js';
 import { JsonScanner } from '../src/intake/json-scanner.js';
 import { chat, DOCUMENTS, send, stand } from './harness.js';
@@ -73,7 +74,7 @@ describe('a cache of documents', () => {
     expect(cache.size).toBe(0);
   });
 
-  test('keeps no memory of others alive: what it takes is what it says', async () => {
+  test.runIf(isFull)('keeps no memory of others alive: what it takes is what it says', async () => {
     const cache = cacheOf(8 * ROOMY);
     const before = await heldBytes();
     for (let i = 0; i < 2_000; i++) {

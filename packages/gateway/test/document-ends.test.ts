@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { LAYOUT_NAMES } from '@warmpath/core';
 import { spawnEngine } from '@warmpath/engine';
 import { describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { decodeHead } from '../../engine/src/store/stored-state.js';
 import { chat, closing, DOCUMENTS, gatewayAt, send, stand } from './harness.js';
 
@@ -60,7 +61,7 @@ describe('an engine that is told where documents end', () => {
 });
 
 describe('the embedded engine behind the gateway', () => {
-  it('keeps the system prompt and each document as a node of its own', async () => {
+  it.runIf(isFull)('keeps the system prompt and each document as a node of its own', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-nodes-'));
     const options = { port: 0, threads: 1, contextTokens: 2048 };
     // When it ends, it writes every node into a file that says which tokens it holds.

@@ -1,6 +1,7 @@
 import { arrange, observe, prepareRequest } from '@warmpath/core';
 import { expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
+import { isFull } from '../../../test/suite.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { OpenArrangements, withoutTexts } from '../src/observe/open-arrangements.js';
 import { ServedHistories } from '../src/observe/served-histories.js';
@@ -13,7 +14,7 @@ const ENGINE = {
   kvResidency: undefined,
 };
 
-test('keeps no history alive that had to go', async () => {
+test.runIf(isFull)('keeps no history alive that had to go', async () => {
   const histories = new ServedHistories(1_000_000);
   const arrangements = new OpenArrangements(4_000_000);
   const open = (model: string): string => {

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, it, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
+import { isFull } from '../../../test/suite.js';
 import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { ServedHistories } from '../src/observe/served-histories.js';
@@ -170,7 +171,7 @@ describe('prefill ahead', () => {
   });
 });
 
-test('keeps no history alive that had to go', async () => {
+test.runIf(isFull)('keeps no history alive that had to go', async () => {
   const { prewarm } = resolveConfig({ upstream: { url: 'http://engine' }, ...enabled });
   const histories = new ServedHistories(1_000_000);
   const parts = { upstream: { watch: () => {} }, now: () => 0 } as unknown as PrewarmerParts;

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { closing, openRequest, send, told } from './harness.js';
@@ -138,37 +139,40 @@ describe('two real engines', () => {
     expect(Math.abs(usage.prompt_tokens_details.cached_tokens - predicted)).toBeLessThanOrEqual(16);
   });
 
-  it('replace each other: one is killed in the middle of a stream, and then before it answers', async () => {
-    const gateway = await gatewayBefore();
-    const context = [0, 1, 2].map((number) => passage('quarry', number));
-    const { engine: name } = await ask(gateway, context);
-    const place = name === 'a' ? 0 : 1;
-    const stream = openRequest(gateway.url + CHAT, request(context, { stream: true, max_tokens: 2_000 }));
-    const text = await new Promise<string>((resolve, reject) => {
-      stream.on('error', reject);
-      stream.on('response', (response) => {
-        expect(told(response)['engine']).toBe(name);
-        let received = '';
-        let isKilled = false;
-        response.on('data', (chunk: Buffer) => {
-          received += chunk.toString();
-          if (isKilled || !received.includes('"content"')) return;
-          isKilled = true;
-          process.kill(engines[place]!.pid, 'SIGKILL');
+  it.runIf(isFull)(
+    'replace each other: one is killed in the middle of a stream, and then before it answers',
+    async () => {
+      const gateway = await gatewayBefore();
+      const context = [0, 1, 2].map((number) => passage('quarry', number));
+      const { engine: name } = await ask(gateway, context);
+      const place = name === 'a' ? 0 : 1;
+      const stream = openRequest(gateway.url + CHAT, request(context, { stream: true, max_tokens: 2_000 }));
+      const text = await new Promise<string>((resolve, reject) => {
+        stream.on('error', reject);
+        stream.on('response', (response) => {
+          expect(told(response)['engine']).toBe(name);
+          let received = '';
+          let isKilled = false;
+          response.on('data', (chunk: Buffer) => {
+            received += chunk.toString();
+            if (isKilled || !received.includes('"content"')) return;
+            isKilled = true;
+            process.kill(engines[place]!.pid, 'SIGKILL');
+          });
+          response.on('error', () => {});
+          response.on('close', () => resolve(received));
         });
-        response.on('error', () => {});
-        response.on('close', () => resolve(received));
       });
-    });
-    expect(text).toContain('WARMPATH_UPSTREAM_CUT');
-    expect(text).not.toContain('[DONE]');
-    // Nothing listens there any more: whoever comes gets an answer of the other one.
-    for (let i = 0; i < 4; i++) expect((await ask(gateway, context)).engine).not.toBe(name);
-    engines[place] = await start(`${name}-again`);
-    const listed = engines.map(({ url }, at) => ({ name: at === place ? 'new' : 'ab'[at]!, url }));
-    await gateway.reload({ engines: listed });
-    const seen = new Set<string | undefined>();
-    for (let i = 0; i < 4; i++) seen.add((await ask(gateway, [passage(`fresh ${i}`, i)])).engine);
-    expect(seen).toEqual(new Set(['new', name === 'a' ? 'b' : 'a']));
-  });
+      expect(text).toContain('WARMPATH_UPSTREAM_CUT');
+      expect(text).not.toContain('[DONE]');
+      // Nothing listens there any more: whoever comes gets an answer of the other one.
+      for (let i = 0; i < 4; i++) expect((await ask(gateway, context)).engine).not.toBe(name);
+      engines[place] = await start(`${name}-again`);
+      const listed = engines.map(({ url }, at) => ({ name: at === place ? 'new' : 'ab'[at]!, url }));
+      await gateway.reload({ engines: listed });
+      const seen = new Set<string | undefined>();
+      for (let i = 0; i < 4; i++) seen.add((await ask(gateway, [passage(`fresh ${i}`, i)])).engine);
+      expect(seen).toEqual(new Set(['new', name === 'a' ? 'b' : 'a']));
+    },
+  );
 });

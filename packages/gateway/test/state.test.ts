@@ -60,7 +60,7 @@ describe('ServedHistories', () => {
     expect(histories.treeNodes).toBeGreaterThan(8);
   });
 
-  it.each([
+  it.runIf(isFull).each([
     ['of one small request', 1, 1, 1_500],
     ['whose window is full of large ones', 120, 100, 60],
   ])('take what they say: histories %s', async (_, requests, documents, count) => {

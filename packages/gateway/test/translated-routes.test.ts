@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { chatOnlyEngine } from './chat-only-engine.js';
 import { type Answer, startStream } from './fake-engine.js';
 import { closing, DOCUMENTS, gatewayAt, labelsIn, openRequest, type Stand, send, stand, told } from './harness.js';
@@ -312,7 +313,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     expect(both.engine.received.map((each) => each.path)).toEqual([path, '/v1/chat/completions']);
   });
 
-  it('waits for a slow reader instead of buffering, and loses nothing', async () => {
+  it.runIf(isFull)('waits for a slow reader instead of buffering, and loses nothing', async () => {
     const chunks = 400;
     const text = 'x'.repeat(100_000);
     const chunk = `data: ${JSON.stringify({ id: 'a', model: 'm', choices: [{ index: 0, delta: { content: text } }] })}\n\n`;

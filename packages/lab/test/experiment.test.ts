@@ -1,7 +1,7 @@
 import type { OrderingPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { runs } from '../../../test/suite.js';
+import { isFull, runs } from '../../../test/suite.js';
 import {
   CONVERSATION_LAYOUTS,
   createWorkload,
@@ -81,7 +81,7 @@ describe('prewarming', () => {
     expect(much!.prewarmedTokens).toBeGreaterThan(3 * little!.prewarmedTokens!);
   });
 
-  it('happens only while the engine is idle, and a request waits for the path under way', () => {
+  it.runIf(isFull)('happens only while the engine is idle, and a request waits for the path under way', () => {
     const workload = createWorkload('headline', { seed: 1 });
     const prewarm = { maxTokens: 1_000 };
     const serve = (perSecond: number, isPrewarmed: boolean) =>

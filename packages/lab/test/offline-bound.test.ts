@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { runs } from '../../../test/suite.js';
+import { isFull, runs } from '../../../test/suite.js';
 import { CostShares } from '../src/bounds/cost-shares.js';
 import { distinctContexts } from '../src/bounds/distinct-contexts.js';
 import { mostShared } from '../src/bounds/offline.js';
@@ -118,7 +118,7 @@ describe('the offline bound', () => {
     );
   });
 
-  it('is a bracket around the optimum where a group is too large or no time is left', () => {
+  it.runIf(isFull)('is a bracket around the optimum where a group is too large or no time is left', () => {
     fc.assert(
       fc.property(drawn({ requests: 10, k: 4, documents: 8 }), (each) => {
         const workload = workloadOf(each);
@@ -302,7 +302,7 @@ describe('CostShares', () => {
     }
   });
 
-  it('brings the bracket of 15 documents a request below that of pairs', () => {
+  it.runIf(isFull)('brings the bracket of 15 documents a request below that of pairs', () => {
     const workload = createWorkload('zipf', { seed: 42 });
     const sample = { ...workload, requests: workload.requests.slice(0, 120) };
     const pairs = solve(sample, { seconds: 0 });

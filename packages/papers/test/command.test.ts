@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 
 const MAIN = join(import.meta.dirname, '../dist/main.js');
 
@@ -32,7 +33,7 @@ describe('npm run papers', () => {
     expect(mean).toBeCloseTo((first! + second!) / 2, 6);
   });
 
-  it("prints the paper's figures beside ours, and the differences", async () => {
+  it.runIf(isFull)("prints the paper's figures beside ours, and the differences", async () => {
     const { code, stdout } = await runPapers(['ragcache++']);
     expect(code).toBe(0);
     expect(stdout).toMatch(/\| APC\+Retrieval +\| +59\.6 \| +59\.4 \| +-0\.2 \|/);

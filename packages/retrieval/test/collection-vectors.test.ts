@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { CollectionStore } from '../dist/collections/collection-store.js';
 import { type Collection, Collections, type EmbeddingSettings } from '../dist/index.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
@@ -474,7 +475,7 @@ describe('an ingestion with vectors in another process', () => {
     for (const child of children.splice(0)) child.kill('SIGKILL');
   });
 
-  it('pays for no committed vector again when it is killed, and ends with all of them', async () => {
+  it.runIf(isFull)('pays for no committed vector again when it is killed, and ends with all of them', async () => {
     const fake = await fakeEmbeddings();
     const file = join(folder, 'lines.jsonl');
     const lines = many(1500).map(({ id, content }) => JSON.stringify({ id, text: content }));

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 // The built package, as the processes that are killed run it: one database is opened by one copy of a library.
 import { type Collection, Collections, checkExport } from '../dist/index.js';
 import { pdf } from './hand-written-pdf.js';
@@ -505,57 +506,60 @@ describe('an ingestion in another process', () => {
     await collection.put(DOCUMENTS);
   });
 
-  it('loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was', async () => {
-    const lines = Array.from({ length: 1500 }, (_, number) =>
-      JSON.stringify({ id: `line-${number}`, text: `Line ${number} has w${number % 97}. `.repeat(30) }),
-    );
-    const root = await files({ ...corpus(150), 'lines.jsonl': `${lines.join('\n')}\n` });
-    const whole = new Collections(join(folder, 'whole'));
-    const reference = await whole.getOrMake('default', 'handbook');
-    await reference.ingest([root]);
-    const expected = contents(reference);
-    const documents = new Set(expected);
-    let kills = 0;
-    let committed = 0;
-    for (let finished = false; !finished; ) {
-      const { child, closed, lines } = start(root);
-      child.stdin!.end('go on\n');
-      // Killed in the midst of the transactions behind the kill-th line.
-      for (let line = 0; ; line++) {
-        const { value, done } = await lines.next();
-        if (done) {
-          finished = true;
-          break;
+  it.runIf(isFull)(
+    'loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was',
+    async () => {
+      const lines = Array.from({ length: 1500 }, (_, number) =>
+        JSON.stringify({ id: `line-${number}`, text: `Line ${number} has w${number % 97}. `.repeat(30) }),
+      );
+      const root = await files({ ...corpus(150), 'lines.jsonl': `${lines.join('\n')}\n` });
+      const whole = new Collections(join(folder, 'whole'));
+      const reference = await whole.getOrMake('default', 'handbook');
+      await reference.ingest([root]);
+      const expected = contents(reference);
+      const documents = new Set(expected);
+      let kills = 0;
+      let committed = 0;
+      for (let finished = false; !finished; ) {
+        const { child, closed, lines } = start(root);
+        child.stdin!.end('go on\n');
+        // Killed in the midst of the transactions behind the kill-th line.
+        for (let line = 0; ; line++) {
+          const { value, done } = await lines.next();
+          if (done) {
+            finished = true;
+            break;
+          }
+          committed = Math.max(committed, Number(value));
+          if (line === kills % 3) {
+            const delay = (kills * 7919) % 23;
+            for (let turn = 0; turn < delay; turn++) await new Promise(setImmediate);
+            break;
+          }
         }
-        committed = Math.max(committed, Number(value));
-        if (line === kills % 3) {
-          const delay = (kills * 7919) % 23;
-          for (let turn = 0; turn < delay; turn++) await new Promise(setImmediate);
-          break;
+        if (!finished) {
+          kills++;
+          child.kill('SIGKILL');
+          await closed;
         }
+        const after = new Collections(join(folder, 'collections'));
+        const collection = await after.get('default', 'handbook');
+        const stored = contents(collection);
+        expect(stored.length).toBeGreaterThanOrEqual(committed);
+        expect(stored.every((document) => documents.has(document))).toBe(true);
+        expect(collection.totals.documents).toBe(stored.length);
+        const passages = stored.reduce((sum, line) => sum + (JSON.parse(line) as { passages: [] }).passages.length, 0);
+        expect(collection.totals.passages + collection.totals.duplicates).toBe(passages);
+        await after.close();
       }
-      if (!finished) {
-        kills++;
-        child.kill('SIGKILL');
-        await closed;
+      expect(kills).toBeGreaterThan(2);
+      const collection = await collections.get('default', 'handbook');
+      expect(contents(collection)).toEqual(expected);
+      for (const text of ['w7', 'File 12', 'Line 3 of file 149', 'Line 1499']) {
+        const scores = (await find(collection, text)).map(({ score }) => score);
+        expect(scores).toEqual((await find(reference, text)).map(({ score }) => score));
       }
-      const after = new Collections(join(folder, 'collections'));
-      const collection = await after.get('default', 'handbook');
-      const stored = contents(collection);
-      expect(stored.length).toBeGreaterThanOrEqual(committed);
-      expect(stored.every((document) => documents.has(document))).toBe(true);
-      expect(collection.totals.documents).toBe(stored.length);
-      const passages = stored.reduce((sum, line) => sum + (JSON.parse(line) as { passages: [] }).passages.length, 0);
-      expect(collection.totals.passages + collection.totals.duplicates).toBe(passages);
-      await after.close();
-    }
-    expect(kills).toBeGreaterThan(2);
-    const collection = await collections.get('default', 'handbook');
-    expect(contents(collection)).toEqual(expected);
-    for (const text of ['w7', 'File 12', 'Line 3 of file 149', 'Line 1499']) {
-      const scores = (await find(collection, text)).map(({ score }) => score);
-      expect(scores).toEqual((await find(reference, text)).map(({ score }) => score));
-    }
-    await whole.close();
-  });
+      await whole.close();
+    },
+  );
 });

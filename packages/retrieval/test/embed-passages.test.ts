@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 // The built package, as the other tests of collections take it: one database is opened by one copy of a library.
 import { CollectionStore } from '../dist/collections/collection-store.js';
 import { HANDED_IN } from '../dist/collections/records.js';
@@ -50,24 +51,27 @@ async function passages(count: number) {
 }
 
 describe('passages without vectors', () => {
-  it('all get one from an endpoint that answers few of them in its time, which is found out once', async () => {
-    const { fake, endpoint, store, sizes } = await passages(100);
-    const most = 10;
-    fake.answer = ({ body }) => ((body.input as string[]).length > most ? 'hang' : undefined);
-    const told: number[] = [];
-    const report = await embedPassages(store, endpoint, { signal, onProgress: (embedded) => told.push(embedded) });
-    expect(report).toEqual({ embedded: 100 });
-    expect(store.vectorless).toBe(0);
-    expect(store.embedding).toMatchObject({ through: store.position.nextOrdinal });
-    // Nothing that was answered is asked for twice, and what took too long is not tried again.
-    expect(fake.embedded).toHaveLength(100);
-    const firstWell = sizes().findIndex((size) => size <= most);
-    expect(new Set(sizes().slice(0, firstWell))).toEqual(new Set([64, 36, 25]));
-    expect(new Set(sizes().slice(firstWell, -1))).toEqual(new Set([6]));
-    expect(told.at(-1)).toBe(100);
-  });
+  it.runIf(isFull)(
+    'all get one from an endpoint that answers few of them in its time, which is found out once',
+    async () => {
+      const { fake, endpoint, store, sizes } = await passages(100);
+      const most = 10;
+      fake.answer = ({ body }) => ((body.input as string[]).length > most ? 'hang' : undefined);
+      const told: number[] = [];
+      const report = await embedPassages(store, endpoint, { signal, onProgress: (embedded) => told.push(embedded) });
+      expect(report).toEqual({ embedded: 100 });
+      expect(store.vectorless).toBe(0);
+      expect(store.embedding).toMatchObject({ through: store.position.nextOrdinal });
+      // Nothing that was answered is asked for twice, and what took too long is not tried again.
+      expect(fake.embedded).toHaveLength(100);
+      const firstWell = sizes().findIndex((size) => size <= most);
+      expect(new Set(sizes().slice(0, firstWell))).toEqual(new Set([64, 36, 25]));
+      expect(new Set(sizes().slice(firstWell, -1))).toEqual(new Set([6]));
+      expect(told.at(-1)).toBe(100);
+    },
+  );
 
-  it('get it from each request that is answered, whatever becomes of those beside it', async () => {
+  it.runIf(isFull)('get it from each request that is answered, whatever becomes of those beside it', async () => {
     const { fake, endpoint, store, sizes } = await passages(600);
     const isSlow = ({ body }: { readonly body: { readonly input: readonly string[] } }) =>
       body.input.length > 40 && body.input.includes('passage 70');
@@ -93,7 +97,7 @@ describe('passages without vectors', () => {
     expect(store.vectorless).toBe(0);
   });
 
-  it('wait for another run where one alone takes too long', async () => {
+  it.runIf(isFull)('wait for another run where one alone takes too long', async () => {
     const { fake, endpoint, store, sizes } = await passages(300);
     fake.answer = () => 'hang';
     const report = await embedPassages(store, endpoint, { signal });

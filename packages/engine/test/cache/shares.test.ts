@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { runs } from '../../../../test/suite.js';
+import { isFull, runs } from '../../../../test/suite.js';
 import { StateStore } from '../../src/store/state-store.js';
 import { Bench } from './cache-bench.js';
 
@@ -143,7 +143,7 @@ describe('the share of a salt', () => {
 });
 
 describe('work that can wait', () => {
-  it('displaces nothing that other work uses, whosever it is and however often it is used', async () => {
+  it.runIf(isFull)('displaces nothing that other work uses, whosever it is and however often it is used', async () => {
     const hostBytes = await bytesOf(12);
     fc.assert(
       fc.property(schedule, fc.constantFrom('few', 'batch', undefined), ({ turns, policy }, salt) => {

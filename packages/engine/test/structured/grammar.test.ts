@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runs } from '../../../../test/suite.js';
+import { isFull, runs } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { seededRandom } from '../../src/loop/random.js';
 import { llamaBindings } from '../../src/native/bindings.js';
@@ -211,7 +211,7 @@ describe('an answer that follows the grammar of a schema', () => {
     grammar.free();
   });
 
-  it.each<[string, TestSchema]>([
+  it.runIf(isFull).each<[string, TestSchema]>([
     ['constants within constants', { enum: Array.from({ length: 1000 }, (_, i) => 'x'.repeat(i * 20)) }],
     ['long strings', { anyOf: Array.from({ length: 60 }, (_, i) => ({ type: 'string', maxLength: 60_000 - i })) }],
     ['many numbers', { anyOf: Array.from({ length: 60 }, (_, i) => ({ type: 'integer', minimum: i, maximum: 1e15 })) }],

@@ -1,12 +1,17 @@
 import type { Browser } from 'playwright-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Report, renderReport } from '../../src/index.js';
-import { accessibilityFaults, drawings, LOOKS, openPage } from './open-page.js';
+import { accessibilityFaults, drawings, type LOOKS, openPage } from './open-page.js';
 
 const ORIGIN = { command: 'warmpath lab run mixed --seeds 1..3', version: '1.2.3' };
 
 /** Tests that a report page asks for nothing, fits its screen, shows every chart and has no accessibility fault. */
-export function readablePageCases(name: string, browser: () => Browser, create: () => Report): void {
+export function readablePageCases(
+  name: string,
+  browser: () => Browser,
+  create: () => Report,
+  looks: readonly (typeof LOOKS)[number][],
+): void {
   describe(`the page of ${name}`, () => {
     let report: Report;
     let html: string;
@@ -15,7 +20,7 @@ export function readablePageCases(name: string, browser: () => Browser, create: 
       html = await renderReport(report, ORIGIN);
     });
 
-    it.each(LOOKS)('is complete and can be read at $width pixels, $scheme', async (look) => {
+    it.each(looks)('is complete and can be read at $width pixels, $scheme', async (look) => {
       const { page, requests, complaints, close } = await openPage(browser(), html, look);
       try {
         expect({ requests, complaints }).toEqual({ requests: [], complaints: [] });

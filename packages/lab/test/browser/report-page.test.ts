@@ -1,5 +1,6 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../../test/suite.js';
 import {
   createWorkload,
   EVALUATION_STRATEGIES,
@@ -111,7 +112,8 @@ const REPORTS: readonly (readonly [string, () => Report])[] = [
   ['hostile texts', () => reportOf(HOSTILE_TEXTS)],
 ];
 
-for (const [name, create] of REPORTS) readablePageCases(name, () => browser, create);
+const looks = isFull ? LOOKS : LOOKS.slice(0, 1);
+for (const [name, create] of REPORTS) readablePageCases(name, () => browser, create, looks);
 
 describe('the page in a browser', () => {
   it('shows in its tables the figures of the JSON', async () => {
