@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Report, renderReport } from '../../src/index.js';
-import { accessibilityFaults, drawings, type LOOKS, openPage } from './open-page.js';
+import { accessibilityFaults, drawings, LOOKS, openPage } from './open-page.js';
 
 const ORIGIN = { command: 'warmpath lab run mixed --seeds 1..3', version: '1.2.3' };
 
@@ -10,7 +10,7 @@ export function readablePageCases(
   name: string,
   browser: () => Browser,
   create: () => Report,
-  looks: readonly (typeof LOOKS)[number][],
+  looks: readonly (typeof LOOKS)[number][] = LOOKS,
 ): void {
   describe(`the page of ${name}`, () => {
     let report: Report;
