@@ -2,7 +2,7 @@ import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/co
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
-import { runs } from '../../../test/suite.js';
+import { isFull, runs } from '../../../test/suite.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
