@@ -114,6 +114,8 @@ export class ReaderProcess {
   /** Resolves when the process has ended. */
   async ended(): Promise<void> {
     if (this.#child.exitCode === null && this.#child.signalCode === null && this.#child.pid !== undefined) {
+      // Else this process may end while it waits.
+      this.#child.ref();
       await once(this.#child, 'exit');
     }
   }
