@@ -79,7 +79,9 @@ export function request() {
       refusable(() => readObject(bytes));
       for (const api of APIS) {
         for (const headers of [{}, { 'x-warmpath-session': 'named' }]) {
-          const parsed = refusable(() => parseRequest(bytes, api, { headers, caller: { endUser: undefined, bodyNamesEndUser: true }, all: true }));
+          const parsed = refusable(() =>
+            parseRequest(bytes, api, { headers, caller: { endUser: undefined, bodyNamesEndUser: true }, all: true }),
+          );
           if (parsed === undefined) continue;
           const { model, ownFields, documents, conversation } = parsed;
           assert.equal(typeof model, 'string');
