@@ -7,8 +7,9 @@ import { chat, memoryOf, metricOf, send, stand, untilMetric } from './harness.js
 const PATH = '/v1/chat/completions';
 /** Clients that leave the engine's answer; as many again leave before or after it. `npm run departures` for more. */
 const ABORTS = Number(process.env['WARMPATH_DEPARTURES'] ?? 48);
-/** Requests that the engine gets at once. */
+/** Requests that a history remembers. */
 const SERVED_BEFORE = 100;
+/** Requests that the engine gets at once. */
 const PLACES = 6;
 
 /** Numbers below a limit, the same in every run. */
