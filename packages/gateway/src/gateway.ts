@@ -1,5 +1,4 @@
 import type { ServerResponse } from 'node:http';
-import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
 import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import type { InsertedDocuments } from './arrange/inserted-documents.js';
@@ -67,8 +66,6 @@ export interface Gateway {
   readonly traffic: TrafficSeries;
   /** How documents in messages were ordered that come again as history. */
   readonly sentOrders: SentOrders;
-  /** What became of the messages of conversations, so that they are not read again. */
-  readonly promptMemo: PromptMemo;
   readonly metrics: Metrics;
   readonly log: Log;
   /** Only where OpenTelemetry's API is installed. */

@@ -3,7 +3,6 @@ import type { ServerResponse } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import type { ConversationStore } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { PromptMemo } from './arrange/found/prompt-memo.js';
 import { SentOrders } from './arrange/found/sent-orders.js';
 import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
@@ -76,8 +75,6 @@ export interface GatewayParts {
   readonly arrange?: Arrange;
   /** How documents in messages were ordered. */
   readonly sentOrders?: SentOrders;
-  /** What became of the messages of conversations. */
-  readonly promptMemo?: PromptMemo;
   /** Where conversations are remembered; in this process by default. */
   readonly sessions?: ConversationStore;
   /**
@@ -221,7 +218,7 @@ async function assemble(
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => sessions.bytes + promptMemo.bytes + sentOrders.bytes,
+      conversations: () => sessions.bytes + sentOrders.bytes,
       documents: () => documents.cache.bytes,
       prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
       arrangements: () => arrangements.bytes,
@@ -235,10 +232,7 @@ async function assemble(
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
   const requests = new RequestLog(bytesOf('requests'));
-  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8));
-  const promptMemo =
-    parts.promptMemo ??
-    new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
+  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 2));
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const hopName = newHopName();
@@ -299,7 +293,6 @@ async function assemble(
     plans,
     arrangements,
     sentOrders,
-    promptMemo,
     requests,
     traffic: new TrafficSeries(),
     viewers: new Set<ServerResponse>(),

@@ -1,6 +1,6 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
+import { SentOrders } from '../src/arrange/found/sent-orders.js';
 import type { Arrange } from '../src/arrange/inserted-documents.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
@@ -22,9 +22,9 @@ const withTornArrangement: Arrange = (request, view, now) => {
   return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
 };
 
-/** Fails wherever documents in messages are looked up. */
-class FailingMemo extends PromptMemo {
-  override find = failing;
+/** Fails wherever the order of documents in messages is looked up. */
+class FailingOrders extends SentOrders {
+  override of = failing;
 }
 
 describe('a defect of the gateway never costs an answer', () => {
@@ -48,8 +48,8 @@ describe('a defect of the gateway never costs an answer', () => {
   });
 
   it('a defect that retrieval order does not mend: the original body goes out', async () => {
-    const promptMemo = new FailingMemo({ maxBytes: 1_000_000, maxAgeMs: 60_000 });
-    const { engine, gateway } = await stand(undefined, { recognise: { chat: 'conservative' } }, { promptMemo });
+    const sentOrders = new FailingOrders(1_000_000);
+    const { engine, gateway } = await stand(undefined, { recognise: { chat: 'conservative' } }, { sentOrders });
     const content = `<documents>${DOCUMENTS.map((document) => `<document>${document.content}</document>`).join('')}</documents>`;
     const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] });
     const reply = await send(gateway.url + PATH, body);

@@ -39,21 +39,6 @@ export interface RecogniseOptions {
   readonly templates?: readonly DocumentTemplate[] | undefined;
 }
 
-/** What a prompt was asked, and what it says, about the order and the labels of its documents. */
-export interface PromptFindings {
-  readonly asked: References;
-  readonly found: References;
-}
-
-/** What the texts of a prompt hold. */
-export interface Recognised {
-  readonly blocks: readonly DocumentBlock[];
-  readonly findings: PromptFindings;
-}
-
-const NOTHING: References = { order: false, labels: false };
-const NO_FINDINGS: PromptFindings = { asked: NOTHING, found: NOTHING };
-
 /**
  * Finds the documents in the texts of a prompt. Answers blocks in the order of the texts, none overlapping; a block's
  * documents may change places unless it is `fixed`. What the model said is never searched. Throws for no input.
@@ -62,41 +47,9 @@ const NO_FINDINGS: PromptFindings = { asked: NOTHING, found: NOTHING };
  * (`bench/recognise.js`).
  */
 export function recognise(texts: readonly PromptText[], options: RecogniseOptions): readonly DocumentBlock[] {
-  return recogniseAll(texts, options).blocks;
-}
-
-/** The same, with what texts behind these have to know. */
-export function recogniseAll(texts: readonly PromptText[], options: RecogniseOptions): Recognised {
-  const found = unreferred(texts, options);
-  if (found.length === 0) return { blocks: [], findings: NO_FINDINGS };
-  const asked = askedAbout(found);
-  const findings = { asked, found: referencesIn(around(texts, found), asked) };
-  return { blocks: settled(found, findings.found), findings };
-}
-
-/**
- * The documents in texts that stand behind others, from what was found there, and nothing of which is read again: the
- * blocks are those that `recognise` finds in these texts when it is given all. `undefined` where these texts change
- * what is true of documents before them, because they speak of their order or labels first, or have the first
- * documents: then all has to be read. O(length of these texts).
- */
-export function recogniseBehind(
-  findings: PromptFindings,
-  texts: readonly PromptText[],
-  options: RecogniseOptions,
-): readonly DocumentBlock[] | undefined {
-  const { asked, found } = findings;
-  const blocks = unreferred(texts, options);
-  const own = askedAbout(blocks);
-  if ((own.order && !asked.order) || (own.labels && !asked.labels)) return undefined;
-  const open = { order: asked.order && !found.order, labels: asked.labels && !found.labels };
-  const here = referencesIn(around(texts, blocks), open);
-  return here.order || here.labels ? undefined : settled(blocks, found);
-}
-
-function unreferred(texts: readonly PromptText[], options: RecogniseOptions): readonly UnreferredBlock[] {
   if (options.mode === 'off') return [];
-  return texts.flatMap((text, index) => blocksOf(text, index, options));
+  const found = texts.flatMap((text, index) => blocksOf(text, index, options));
+  return found.length === 0 ? found : settled(found, referencesIn(around(texts, found), askedAbout(found)));
 }
 
 /** What the prompt marks, it has decided about. */

@@ -82,14 +82,6 @@ interface SeenDocument {
   readonly rank: number;
 }
 
-/** What `SeenDocuments` had seen at some time. */
-export interface SeenMark {
-  readonly first: number;
-  readonly named: number;
-  readonly words: number;
-  readonly quoted: number;
-}
-
 /**
  * The documents of one prompt, seen in its order, and which of them are repeated (RAGBoost §6 for prompts that their
  * clients write). Their words decide, letter by letter but for white space at the ends: the same id with other words is
@@ -103,9 +95,9 @@ export interface SeenMark {
  */
 export class SeenDocuments {
   readonly #wording: string;
-  readonly #first = new RewindableMap<string, SeenDocument>();
+  readonly #first = new Map<string, SeenDocument>();
   /** By name, the words of the document that has it. */
-  readonly #named = new RewindableMap<string, string | typeof SHARED>();
+  readonly #named = new Map<string, string | typeof SHARED>();
   /** Every document's words, and how many of them are named by their own words: few prompts ever need that. */
   readonly #words: string[] = [];
   #quoted = 0;
@@ -124,33 +116,6 @@ export class SeenDocuments {
   /** Takes in what stands beside the documents, for its parts. O(length) where parts are referred to. */
   addText(text: string): void {
     this.#blocks?.add(text);
-  }
-
-  /** Whether parts are referred to as well, which cannot be taken back. */
-  get looksAtParts(): boolean {
-    return this.#blocks !== undefined;
-  }
-
-  /** Stands for what was seen so far. Error: `TypeError` where parts are referred to as well. */
-  mark(): SeenMark {
-    if (this.looksAtParts) throw new TypeError('parts of documents that were seen cannot be taken back');
-    return {
-      first: this.#first.mark,
-      named: this.#named.mark,
-      words: this.#words.length,
-      quoted: this.#quoted,
-    };
-  }
-
-  /**
-   * Forgets everything seen since then, for a prompt that goes on otherwise from there. Later marks are void. O(what is
-   * forgotten).
-   */
-  rewind({ first, named, words, quoted }: SeenMark): void {
-    this.#first.rewind(first);
-    this.#named.rewind(named);
-    this.#words.length = words;
-    this.#quoted = quoted;
   }
 
   /** Which documents of the next block are repeated, in its order; those that stay whole are left out. */
@@ -316,36 +281,4 @@ function moved(
     contentEnd: at(document.contentEnd),
     labels: document.labels.map(({ start, end }) => ({ start: at(start), end: at(end) })),
   };
-}
-
-/**
- * A map that can go back to how it was: every change is written down with what stood there before. Memory: an entry for
- * every `set` since the start. `rewind` costs O(changes taken back), everything else O(1).
- */
-class RewindableMap<Key, Value> {
-  readonly #values = new Map<Key, Value>();
-  readonly #changes: { readonly key: Key; readonly before: Value | undefined }[] = [];
-
-  /** Stands for the map as it is now. */
-  get mark(): number {
-    return this.#changes.length;
-  }
-
-  get(key: Key): Value | undefined {
-    return this.#values.get(key);
-  }
-
-  set(key: Key, value: Value): void {
-    this.#changes.push({ key, before: this.#values.get(key) });
-    this.#values.set(key, value);
-  }
-
-  /** Takes back every change since then. Later marks are void. */
-  rewind(mark: number): void {
-    while (this.#changes.length > mark) {
-      const { key, before } = this.#changes.pop()!;
-      if (before === undefined) this.#values.delete(key);
-      else this.#values.set(key, before);
-    }
-  }
 }

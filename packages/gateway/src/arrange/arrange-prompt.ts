@@ -17,7 +17,7 @@ import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
 const NONE: readonly never[] = [];
 
 /** A prompt in which nothing is arranged. */
-function untouched(body: Buffer, turn?: ArrangedPrompt['turn'], keepFound?: () => void): ArrangedPrompt {
+function untouched(body: Buffer, turn?: ArrangedPrompt['turn']): ArrangedPrompt {
   return {
     body,
     state: undefined,
@@ -27,7 +27,7 @@ function untouched(body: Buffer, turn?: ArrangedPrompt['turn'], keepFound?: () =
     turn,
     prefix: undefined,
     parsed: undefined,
-    keepFound,
+    keepFound: undefined,
   };
 }
 
@@ -45,17 +45,14 @@ export function arrangePrompt(gateway: Gateway, engine: Engine, call: Call, prep
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, call.request, 'original', error);
-    const body = prepared.kind === 'found' ? prepared.found.searched.body : call.body;
+    const body = prepared.kind === 'found' ? prepared.found.view.bytes : call.body;
     return untouched(body);
   }
 }
 
-function plainPrompt(
-  { exchange }: FastifyRequest,
-  { body, fallback, history, keepFound }: PlainPrompt,
-): ArrangedPrompt {
+function plainPrompt({ exchange }: FastifyRequest, { body, fallback, history }: PlainPrompt): ArrangedPrompt {
   if (fallback !== undefined) exchange.fallback = fallback;
-  return untouched(body, history && { history, sent: plainTurn(history) }, keepFound);
+  return untouched(body, history && { history, sent: plainTurn(history) });
 }
 
 function arrangeInserted(
@@ -89,7 +86,7 @@ function arrangeInserted(
     turn: decided.turn && { history, sent: decided.turn },
     prefix: prefixOf(tenant, parsed.model, preamble.key),
     parsed: engine.prewarmer === undefined || !isShared ? undefined : parsed,
-    keepFound: asked.keepFound,
+    keepFound: undefined,
   };
 }
 

@@ -5,7 +5,6 @@ import type { Sources } from '../collections/sourced-answer.js';
 import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
 import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
-import { hasMessages } from '../intake/apis/prompt-api.js';
 import { BodyView } from '../intake/body-view.js';
 import { whenReady } from '../intake/event-loop-budget.js';
 import { isWorthReading } from '../intake/json-body.js';
@@ -17,7 +16,6 @@ import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
 import type { InsertedRequest } from '../render/inserted-prompts.js';
 import { replayInPlace } from './found/arrange-in-place.js';
-import { findDocuments, type SearchedBody, type UnchangedBody } from './found/find-documents.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
 import type { FoundRequest } from './found/serve-recognised.js';
 import { isBadInput } from './inserted-documents.js';
@@ -52,8 +50,6 @@ export interface PlainPrompt {
   readonly fallback?: Fallback;
   /** What is known of the conversation that it is a turn of, if it names one. */
   readonly history?: RecalledHistory | undefined;
-  /** Remembers that no documents stand in it; called when it goes out. */
-  readonly keepFound?: (() => void) | undefined;
 }
 
 /** A scan looks at so many bytes while other work looks at one. */
@@ -178,17 +174,14 @@ function* documentSteps(
     const hasDocuments = parsed?.documents !== undefined;
     // A conversation to which something was added goes before documents that stand in its prompt.
     const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
-    let keepFound: (() => void) | undefined;
     if (!hasDocuments && !isReplayed) {
       const found = findInPrompt(gateway, call, { parsed, asked, history, search });
       // The next slice is that of the order and the edits.
-      const isFound = found !== undefined && 'kind' in found;
-      yield isFound ? call.body.length : 0;
-      if (isFound) return found;
-      if (found !== undefined) keepFound = () => found.keep(gateway.now());
+      yield found === undefined ? 0 : call.body.length;
+      if (found !== undefined) return found;
       lookLater(gateway, call, parsed);
       if (parsed === undefined || history === undefined || history.turns.length === 0)
-        return { ...plain(call, parsed, history), keepFound };
+        return plain(call, parsed, history);
     }
     const whole = replayedInPlace(gateway, call, parsed!, search);
     const view = whole === parsed && prompt !== undefined ? prompt : PromptView.of(whole.body, call.api);
@@ -196,7 +189,7 @@ function* documentSteps(
     if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
     const turn = documents.asTurn(whole, view, asked!, history);
     yield call.body.length;
-    return keepFound === undefined ? turn : { ...turn, keepFound };
+    return turn;
   } catch (error) {
     // Without documents nothing is asked of the gateway that it could refuse.
     if (isBadInput(error) && parsed?.documents === undefined && history === undefined)
@@ -276,23 +269,16 @@ function findInPrompt(
   gateway: Gateway,
   call: Call,
   { parsed, asked, history, search: options }: Omit<Steps, 'prompt'>,
-): FoundRequest | UnchangedBody | undefined {
+): FoundRequest | undefined {
   if (options === undefined) return undefined;
   const { session } = gateway.config;
   const { api, body, tenant } = call;
   const deduplicate = parsed?.deduplicate ?? (session.enabled && session.deduplicate);
-  const { mode, blocks } = options;
-  const searched: SearchedBody = {
-    body: parsed === undefined ? body : applyEdits(body, parsed.ownFields),
-    api,
-    options,
-    // What was seen of parts cannot be taken back.
-    scope: hasMessages(api) && !blocks ? { tenant, api, switches: `${mode} ${deduplicate}` } : undefined,
-  };
-  const found = findDocuments(gateway.promptMemo, searched, gateway.now());
-  if (found === undefined || 'keep' in found) return found;
+  const own = parsed === undefined ? body : applyEdits(body, parsed.ownFields);
+  const found = recogniseRequest(own, api, options);
+  if (found === undefined) return undefined;
   const switches = asked ?? gateway.documents.withDefaults({ documents: [] });
-  return { kind: 'found', tenant, found, switches, deduplicate, blocks, history };
+  return { kind: 'found', tenant, found, switches, deduplicate, blocks: options.blocks, history };
 }
 
 function isUnavailable(error: unknown): boolean {

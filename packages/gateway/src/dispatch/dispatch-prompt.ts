@@ -273,7 +273,7 @@ function routeQuestion(
   try {
     const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : prepared.request;
     if (open === undefined) return undefined;
-    const model = prepared.kind === 'found' ? prepared.found.request.model : prepared.parsed.model;
+    const model = prepared.kind === 'found' ? prepared.found.model : prepared.parsed.model;
     const asked: ArrangeRequest = prepared.kind === 'found' ? { ...prepared.switches, ...open } : prepared.request;
     const reuse: (view: ResidencyView) => number = expectedReuse(asked, now);
     const cachedTokens = (engine: Engine): number => {

@@ -15,7 +15,7 @@ import {
 import { type TextChange, textEdits } from '../../intake/apis/request-texts.js';
 import { applyEdits } from '../../intake/json-scanner.js';
 import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './recognised-request.js';
-import { PromptSoFar, type SentMessage, type SentOrder, type SentOrders, type SentPrompt } from './sent-orders.js';
+import { PromptSoFar, type SentOrder, type SentOrders } from './sent-orders.js';
 
 /** A block of a request, and what became of its documents. */
 export interface PlacedBlock {
@@ -40,8 +40,6 @@ export interface InPlace {
   readonly blocks: readonly PlacedBlock[];
   /** The whole prompt's texts, in estimated tokens. */
   readonly estimatedTokens: number;
-  /** What messages have to know that stand behind these. */
-  readonly sent: SentPrompt;
 }
 
 /** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
@@ -75,16 +73,13 @@ export interface InPlaceOptions {
  *
  * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served
  * it, the record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
- *
- * `before`: what became of messages that were left out of the request at its beginning. Its `seen` goes on with this
- * request.
  */
-export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions, before?: SentPrompt): InPlace {
+export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions): InPlace {
   const placed: PlacedBlock[] = [];
-  const changes: TextChange[] = [...(before?.opening ?? [])];
-  const prompt = new PromptSoFar(request.scope, before);
+  const changes: TextChange[] = [];
+  const prompt = new PromptSoFar(request.scope);
   const byText = blocksByText(request, options);
-  const repeats = new Repeats(byText, options, before);
+  const repeats = new Repeats(byText, options);
   for (const [index, given] of request.texts.entries()) {
     const open = byText.get(index) ?? [];
     const references = repeats.in(given, open);
@@ -120,12 +115,10 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
     if (change !== undefined) changes.push(change);
     prompt.add(text, rewrites);
   }
-  const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.conversation?.messages);
   return {
     body: applyEdits(request.view.bytes, textEdits(request.view, changes)),
     blocks: placed,
     estimatedTokens: prompt.tokens,
-    sent: { seen: repeats.seen, orders: prompt.orders, tokens: prompt.messageTokens, opening },
   };
 }
 
@@ -205,13 +198,10 @@ export function rememberOrders(
     orders,
     blocks,
   }: { readonly tenant: string; readonly orders: SentOrders; readonly blocks: readonly PlacedBlock[] },
-): readonly SentMessage[] {
+): void {
   const sentOf = new Map(blocks.map(({ block, sent }) => [block, sent]));
-  return request.messages.map(({ link, blocks: own }) => {
-    const message = { tenant, link, orders: own.map((block) => sentOf.get(block)!) };
-    orders.sent(message);
-    return message;
-  });
+  for (const { link, blocks: own } of request.messages)
+    orders.sent({ tenant, link, orders: own.map((block) => sentOf.get(block)!) });
 }
 
 interface OpenBlock {
@@ -248,14 +238,13 @@ class Repeats {
   constructor(
     byText: ReadonlyMap<number, readonly OpenBlock[]>,
     { deduplicate, blocks, location }: Pick<InPlaceOptions, 'deduplicate' | 'blocks' | 'location'>,
-    before?: SentPrompt,
   ) {
     this.#deduplicate = deduplicate;
     this.#blocks = blocks;
     const known = [...byText.values()].flatMap((open) => open.flatMap(({ recalled }) => recalled ?? []));
     // What was shortened once is shortened again, whatever is asked for now.
     const looksAtParts = (deduplicate && blocks) || known.some(({ shortened }) => shortened.length > 0);
-    this.seen = before?.seen ?? new SeenDocuments(location, { blocks: looksAtParts });
+    this.seen = new SeenDocuments(location, { blocks: looksAtParts });
   }
 
   /** For each block of a text, in their order. */

@@ -1,16 +1,13 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import {
   type DocumentBlock,
-  fingerprint,
   hasRepeatedResult,
   messageChain,
-  type PromptFindings,
   type RecogniseOptions,
-  recogniseAll,
-  recogniseBehind,
+  recognise,
   withResults,
 } from '@warmpath/core';
-import type { MessageApi, PromptApi } from '../../intake/apis/prompt-api.js';
+import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import type { JsonObject, RequestMessage, RequestText } from '../../intake/apis/request-texts.js';
 import { BodyView } from '../../intake/body-view.js';
 
@@ -48,42 +45,6 @@ export interface RecognisedRequest {
   readonly scope: string;
 }
 
-/** What messages have to know of those that they stand behind. */
-export interface PromptFacts {
-  readonly findings: PromptFindings;
-  /** Whether there is anything to change: documents, or ids of markers. */
-  readonly concernsGateway: boolean;
-  /** Whether ids of markers are made the same for every request. */
-  readonly hasStableIds: boolean;
-  /** What the API puts before the messages into a member of its own, as the client wrote it. */
-  readonly opening: string | undefined;
-  /** The link of the hash chain over the client's messages up to the last; `undefined` where nobody needed it. */
-  readonly link: string | undefined;
-  /** Hashes of what tools returned, while nothing is to become of that (`hasRepeatedResult`). */
-  readonly results: readonly string[];
-  /** Whether the model has spoken. */
-  readonly isAnswered: boolean;
-  /** The first message with documents whose order can be decided. */
-  readonly first: FirstBlocks | undefined;
-}
-
-/** What decides whether the order of a prompt's first documents is open. */
-interface FirstBlocks {
-  /** Which of the messages with blocks it is. */
-  readonly place: number;
-  readonly isSystem: boolean;
-  readonly isFixed: boolean;
-  /** Whether the model has spoken since. */
-  readonly isAnswered: boolean;
-}
-
-/** What was found in a body. */
-export interface LookedAt {
-  readonly facts: PromptFacts;
-  /** `undefined` where there are neither documents nor anything else to change. */
-  readonly request: RecognisedRequest | undefined;
-}
-
 /** What decides which documents a request has. */
 export interface RecogniseRequestOptions extends RecogniseOptions {
   readonly maxDocuments: number;
@@ -102,55 +63,41 @@ export function mayHoldDocuments(body: Buffer, mode: RecogniseOptions['mode']): 
 }
 
 /**
- * Looks for documents in the texts of a body. Answers `undefined` where there are none, and then the body may go
- * through as it came; it never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and
- * core's `recognise`, O(body).
+ * Looks for documents in the texts of a body. `undefined` where there is nothing to change: the body may go through as
+ * it came. It never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and core's
+ * `recognise`, O(body).
  */
 export function recogniseRequest(
   body: Buffer,
   api: PromptApi,
   options: RecogniseRequestOptions,
 ): RecognisedRequest | undefined {
-  return mayHoldDocuments(body, options.mode) ? lookAt(body, api, options)?.request : undefined;
-}
-
-/**
- * The same, with what a longer body has to know that begins like this one. `undefined` for what is no JSON object.
- */
-export function lookAt(body: Buffer, api: PromptApi, options: RecogniseRequestOptions): LookedAt | undefined {
+  if (!mayHoldDocuments(body, options.mode)) return undefined;
   const read = readBody(body);
   if (read === undefined) return undefined;
   const { view, object } = read;
   const messages = api.messages(object);
-  const texts = textsOf(messages, options.mode === 'conservative' && hasExternalMarkers(body));
-  const { blocks: found, findings } = recogniseAll(texts.texts, options);
-  return looked({ api, view, object }, { messages, texts, options, found, findings }, undefined);
+  const given = messages.flatMap((message) => message.texts);
+  const texts = options.mode === 'conservative' && hasExternalMarkers(body) ? given.map(stable) : given;
+  const blocks = blocksOf(texts, options);
+  if (blocks.length === 0 && texts.every((each, i) => each === given[i])) return undefined;
+  return {
+    api,
+    view,
+    model: typeof object['model'] === 'string' ? object['model'] : '',
+    texts,
+    given,
+    messages: blocks.length === 0 ? [] : messagesWith(blocks, messages, texts),
+    scope: scopeOf(view, api),
+  };
 }
 
-/**
- * The same of a body from which messages at the beginning were left out, when it is known what they hold: what is found
- * in the others is what would be found in the whole body. `undefined` where that cannot be known without reading all.
- * O(what is left of the body).
- */
-export function lookBehind(
-  before: PromptFacts,
-  rest: Buffer,
-  api: MessageApi,
-  options: RecogniseRequestOptions,
-): LookedAt | undefined {
-  const read = readBody(rest);
-  if (read === undefined) return undefined;
-  const { view, object } = read;
-  const holdsMessages = view.members.filter(({ key }) => key === api.conversation.messages);
-  if (holdsMessages.length !== 1 || openingOf(view, api) !== before.opening) return undefined;
-  if (options.mode === 'conservative' && !before.hasStableIds && hasExternalMarkers(rest)) return undefined;
-  const messages = api.messages(object).filter(({ place }) => place[0] === api.conversation.messages);
-  const texts = textsOf(messages, before.hasStableIds);
-  const found = recogniseBehind(before.findings, texts.texts, options);
-  if (found === undefined || (found.length > 0 && before.link === undefined)) return undefined;
-  if (before.link === undefined && hasTwice([...before.results, ...hashesOf(texts.texts, options)])) return undefined;
-  const { findings } = before;
-  return looked({ api, view, object }, { messages, texts, options, found, findings }, before);
+/** Documents, and results of tools where something can become of these. */
+function blocksOf(texts: readonly RequestText[], options: RecogniseRequestOptions): readonly DocumentBlock[] {
+  const found = recognise(texts, options).filter(({ documents }) => documents.length <= options.maxDocuments);
+  if (options.mode !== 'conservative') return found;
+  const all = withResults(texts, found);
+  return found.length > 0 || options.blocks || hasRepeatedResult(texts, all) ? all : found;
 }
 
 /** What is no JSON is the engine's to refuse. */
@@ -163,105 +110,12 @@ function readBody(body: Buffer): { readonly view: BodyView; readonly object: Jso
   }
 }
 
-interface PromptTexts {
-  readonly given: readonly RequestText[];
-  readonly texts: readonly RequestText[];
-  readonly hasStableIds: boolean;
-}
-
-function textsOf(messages: readonly RequestMessage[], hasStableIds: boolean): PromptTexts {
-  const given = messages.flatMap((message) => message.texts);
-  return { given, texts: hasStableIds ? given.map(stable) : given, hasStableIds };
-}
-
-function looked(
-  { api, view, object }: { readonly api: PromptApi; readonly view: BodyView; readonly object: JsonObject },
-  {
-    messages,
-    texts: { given, texts, hasStableIds },
-    options,
-    found,
-    findings,
-  }: {
-    readonly messages: readonly RequestMessage[];
-    readonly texts: PromptTexts;
-    readonly options: RecogniseRequestOptions;
-    readonly found: readonly DocumentBlock[];
-    readonly findings: PromptFindings;
-  },
-  before: PromptFacts | undefined,
-): LookedAt {
-  const recognisedBlocks = found.filter(({ documents }) => documents.length <= options.maxDocuments);
-  const all = options.mode === 'conservative' ? withResults(texts, recognisedBlocks) : recognisedBlocks;
-  // Results that nothing can become of are none of the gateway's business.
-  const wantsResults =
-    before?.link !== undefined || recognisedBlocks.length > 0 || options.blocks || hasRepeatedResult(texts, all);
-  const blocks = wantsResults ? all : recognisedBlocks;
-  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
-  const isLinked = before?.link !== undefined || blocks.length > 0;
-  const links = isLinked ? linksOf(messages, texts, before?.link) : undefined;
-  const recognised = links === undefined ? [] : messagesWith(blocks, messages, { links, lastAnswer, before });
-  const concernsGateway =
-    before?.concernsGateway === true || blocks.length > 0 || texts.some((each, i) => each !== given[i]);
-  const facts: PromptFacts = {
-    findings,
-    concernsGateway,
-    hasStableIds,
-    opening: before === undefined ? openingOf(view, api) : before.opening,
-    link: links?.at(-1) ?? before?.link,
-    results: links === undefined ? [...(before?.results ?? []), ...hashesOf(texts, options)] : [],
-    isAnswered: lastAnswer >= 0 || before?.isAnswered === true,
-    first: firstBlocks(recognised, before?.first, { messages, lastAnswer }),
-  };
-  if (!concernsGateway) return { facts, request: undefined };
-  const model = typeof object['model'] === 'string' ? object['model'] : '';
-  const scope = scopeOf(view, api);
-  return { facts, request: { api, view, model, texts, given, messages: recognised, scope } };
-}
-
-function firstBlocks(
-  recognised: readonly RecognisedMessage[],
-  before: FirstBlocks | undefined,
-  { messages, lastAnswer }: { readonly messages: readonly RequestMessage[]; readonly lastAnswer: number },
-): FirstBlocks | undefined {
-  if (before !== undefined) return lastAnswer < 0 ? before : { ...before, isAnswered: true };
-  const place = recognised.findIndex(({ blocks }) => blocks.some(isOrdered));
-  const first = recognised[place];
-  if (first === undefined) return undefined;
-  return {
-    place,
-    isSystem: messages[first.position]!.role === 'system',
-    isFixed: first.blocks.find(isOrdered)!.fixed !== undefined,
-    isAnswered: lastAnswer >= first.position,
-  };
-}
-
-function hasTwice(hashes: readonly string[]): boolean {
-  return new Set(hashes).size < hashes.length;
-}
-
-/** Hashes of the results that the model has had from its tools, as far as they could be referred to. */
-function hashesOf(texts: readonly RequestText[], { mode }: RecogniseRequestOptions): readonly string[] {
-  if (mode !== 'conservative') return [];
-  return withResults(texts, []).map(({ text }) => fingerprint([texts[text]!.text]));
-}
-
-function openingOf({ scan, members }: BodyView, { conversation }: PromptApi): string | undefined {
-  if (conversation?.opening === undefined) return undefined;
-  const opening = members.filter(({ key }) => key === conversation.opening);
-  return opening.map((member) => scan.text(member)).join();
-}
-
 function stable(text: RequestText): RequestText {
   const written = withStableIds(text.text);
   return written === text.text ? text : { ...text, text: written };
 }
 
-function linksOf(
-  messages: readonly RequestMessage[],
-  texts: readonly RequestText[],
-  before: string | undefined,
-): readonly string[] {
+function linksOf(messages: readonly RequestMessage[], texts: readonly RequestText[]): readonly string[] {
   let from = 0;
   const written: (readonly string[])[] = [];
   for (const { role, texts: own } of messages) {
@@ -269,22 +123,16 @@ function linksOf(
     written.push([role, ...said.map(({ text }) => text)]);
     from += own.length;
   }
-  return messageChain(written, before);
+  return messageChain(written);
 }
 
 function messagesWith(
   blocks: readonly DocumentBlock[],
   messages: readonly RequestMessage[],
-  {
-    links,
-    lastAnswer,
-    before,
-  }: {
-    readonly links: readonly string[];
-    readonly lastAnswer: number;
-    readonly before: PromptFacts | undefined;
-  },
+  texts: readonly RequestText[],
 ): readonly RecognisedMessage[] {
+  const links = linksOf(messages, texts);
+  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
   const found: RecognisedMessage[] = [];
   // Blocks come in the order of the prompt.
   let next = 0;
@@ -296,7 +144,7 @@ function messagesWith(
       found.push({
         position,
         link: links[position]!,
-        linkBefore: links[position - 1] ?? before?.link ?? '',
+        linkBefore: links[position - 1] ?? '',
         firstText: first,
         blocks: blocks.slice(from, next),
         isNew: role === 'system' || position > lastAnswer,

@@ -21,14 +21,13 @@ import {
   rememberOrders,
 } from './arrange-in-place.js';
 import { type BlockReport, reportOn } from './block-report.js';
-import { type FoundDocuments, findInAll } from './find-documents.js';
-import { type SentBody, sentBody } from './sent-body.js';
+import type { RecognisedRequest } from './recognised-request.js';
 
 /** A request whose documents stand in its prompt already, before their order is decided. */
 export interface FoundRequest {
   readonly kind: 'found';
   readonly tenant: string;
-  readonly found: FoundDocuments;
+  readonly found: RecognisedRequest;
   /** Policy and bounds of the request, or the configured ones. */
   readonly switches: ArrangeRequest;
   /** Whether a document that the prompt shows already is referred to, and parts of one. */
@@ -49,11 +48,11 @@ export function arrangeFound(
   waiting: FoundRequest,
 ): ArrangedPrompt {
   const { tenant, found, history } = waiting;
-  const state = gateway.histories.of(engine, tenant, found.request.model);
+  const state = gateway.histories.of(engine, tenant, found.model);
   const placed = inPlace(gateway, engine, waiting, state, request.exchange);
   note(request, placed, (arrangement) => predictedTokens(state, arrangement));
   return {
-    body: placed.sent.body,
+    body: placed.inPlace.body,
     state,
     isInserted: false,
     arrangements: placed.inPlace.blocks.flatMap(({ arrangement }) => arrangement ?? []),
@@ -73,16 +72,8 @@ export function openDocuments(
   waiting: FoundRequest,
 ): (NonNullable<ReturnType<typeof firstOpenDocuments>> & { readonly model: string }) | undefined {
   try {
-    const { request, facts, known } = waiting.found;
-    const first = facts.first;
-    if (known !== undefined && first !== undefined) {
-      const isNew = first.isSystem || !first.isAnswered;
-      if (!isNew || first.isFixed || gateway.sentOrders.isCurrent(known.checkpoint.prompt.messages[0]!))
-        return undefined;
-    }
-    const { request: whole } = known === undefined ? { request } : foundInAll(gateway, waiting);
-    const open = firstOpenDocuments(whole, optionsOf(gateway, waiting));
-    return open && { ...open, model: whole.model };
+    const open = firstOpenDocuments(waiting.found, optionsOf(gateway, waiting));
+    return open && { ...open, model: waiting.found.model };
   } catch {
     return undefined;
   }
@@ -90,10 +81,9 @@ export function openDocuments(
 
 /** What goes out, and what was decided about it. */
 interface PlacedRequest {
-  readonly found: FoundDocuments;
+  readonly found: RecognisedRequest;
   readonly inPlace: InPlace;
   readonly report: BlockReport;
-  readonly sent: SentBody;
 }
 
 const NONE: readonly never[] = [];
@@ -109,12 +99,8 @@ function inPlace(
   exchange: Exchange,
 ): PlacedRequest {
   const now = gateway.now();
-  const { tenant, switches } = waiting;
-  const found = canResume(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
-  // What another request put behind there is taken back, so that this one can go on.
-  if (found.known?.cut.isLonger === true) found.known.conversation.rewind(found.known.checkpoint);
-  const before = found.known?.checkpoint.prompt;
-  const promptTokens = () => estimateTokensOfBytes(found.searched.body.subarray(0, LONG_PROMPT_BYTES));
+  const { tenant, found, switches } = waiting;
+  const promptTokens = () => estimateTokensOfBytes(found.view.bytes.subarray(0, LONG_PROMPT_BYTES));
   const { deduplicate, blocks, location, orderHint, orders } = optionsOf(gateway, waiting);
   const options: InPlaceOptions = {
     tenant,
@@ -139,29 +125,8 @@ function inPlace(
       return gateway.documents.arrange(asked, state, now, promptTokens);
     },
   };
-  const placed = traced(gateway, exchange, 'arrange', () => arrangeInPlace(found.request, options, before?.sent));
-  const sent = traced(gateway, exchange, 'render', () => sentBody(found, placed));
-  return { found, inPlace: placed, report: reportOn(placed.blocks, before?.report), sent };
-}
-
-/**
- * Whether the messages that were left out would still be sent as they were, so that their conversation can go on from
- * there.
- */
-function canResume({ sentOrders }: Gateway, { tenant, found: { known, request } }: FoundRequest): boolean {
-  if (known === undefined) return true;
-  const { conversation, checkpoint } = known;
-  if (!conversation.holds(checkpoint)) return false;
-  if (!checkpoint.prompt.messages.every((message) => sentOrders.isCurrent(message))) return false;
-  // What was shortened once is shortened again, and then all texts count.
-  return !request.messages.some(({ link }) => sentOrders.isShortened(tenant, link));
-}
-
-/** The same request with all of its messages. */
-function foundInAll(gateway: Gateway, { found }: FoundRequest): FoundDocuments {
-  const all = found.known === undefined ? found : findInAll(gateway.promptMemo, found.searched);
-  if (all === undefined || 'keep' in all) throw new TypeError('what was found before is not found in the whole body');
-  return all;
+  const placed = traced(gateway, exchange, 'arrange', () => arrangeInPlace(found, options));
+  return { found, inPlace: placed, report: reportOn(placed.blocks) };
 }
 
 function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: FoundRequest): Omit<InPlaceOptions, 'arrange'> {
@@ -200,8 +165,6 @@ function note(
 }
 
 /** Remembers how the documents of a prompt were sent, so that they are sent the same when they come again. */
-function keepOrders(gateway: Gateway, tenant: string, { found, inPlace, sent }: PlacedRequest): void {
-  for (const message of found.known?.checkpoint.prompt.messages ?? []) gateway.sentOrders.sent(message);
-  const messages = rememberOrders(found.request, { tenant, orders: gateway.sentOrders, blocks: inPlace.blocks });
-  sent.keep(gateway.promptMemo, messages, gateway.now());
+function keepOrders(gateway: Gateway, tenant: string, { found, inPlace }: PlacedRequest): void {
+  rememberOrders(found, { tenant, orders: gateway.sentOrders, blocks: inPlace.blocks });
 }
