@@ -1,10 +1,10 @@
 // CPU a request of finding and ordering documents that stand in prompts, without HTTP. `node bench/recognised.js`,
 // after a build.
 import { arrange, observe, ServedHistory } from '@warmpath/core';
+import { chatApi } from '../dist/apis/prompt-apis.js';
 import { arrangeInPlace, rememberOrders } from '../dist/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../dist/arrange/found/recognised-request.js';
 import { SentOrders } from '../dist/arrange/found/sent-orders.js';
-import { chatApi } from '../dist/intake/apis/prompt-apis.js';
 import { RequestLog } from '../dist/operate/explain/request-log.js';
 import { draws, prose } from './draw.js';
 

@@ -1,3 +1,4 @@
+export { API_NAMES, type ApiName } from './apis/prompt-api.js';
 export { InPlacePrompts, type PlacedPrompt } from './arrange/found/in-place-prompts.js';
 export { describeNotice, type RecognitionNotice } from './arrange/found/unrecognised-prompts.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
@@ -21,7 +22,6 @@ export {
   MemoryConversationStore,
   probeConversationStore,
 } from './conversation/conversation-store.js';
-export { SUMMARY_FIELDS } from './dispatch/headers.js';
 export {
   configuredDialect,
   type Dialect,
@@ -32,7 +32,8 @@ export {
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { canHearKvEvents } from './engines/kv-events/zmq-subscriber.js';
 export { readPromptTokens, TOKENS_WITH_TEXTS } from './engines/prompt-tokens.js';
-export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
+export { SUMMARY_FIELDS } from './intake/headers.js';
+export { describeMetrics, type MetricDescription } from './observe/metrics.js';
 export type { ServedRequest } from './observe/served-request.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {
@@ -42,6 +43,5 @@ export {
   type Explanation,
   explainRequest,
 } from './operate/explain/explain-request.js';
-export { describeMetrics, type MetricDescription } from './operate/metrics.js';
 export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './start-gateway.js';

@@ -1,17 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { hasMessages, type PromptApi } from './apis/prompt-api.js';
+import { chatApi } from './apis/prompt-apis.js';
+import { type TranslatedApi, translateRequest } from './apis/translate-request.js';
 import { type Call, preparePrompt } from './arrange/prepare-prompt.js';
 import { type Way as AnswerWay, answerInStages } from './collections/answer-in-stages.js';
 import { readRetrievalCall } from './collections/retrieve-documents.js';
 import { dispatchPrompt } from './dispatch/dispatch-prompt.js';
 import type { Way } from './engines/engine-apis.js';
-import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 import type { Gateway } from './gateway.js';
-import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
-import { chatApi } from './intake/apis/prompt-apis.js';
-import { BodyView } from './intake/body-view.js';
 import { checkStoredState } from './intake/engine-paths.js';
-import { whenReady } from './intake/event-loop-budget.js';
 import { bodyOf } from './intake/request-body.js';
+import { BodyView } from './json/body-view.js';
+import { whenReady } from './limits/event-loop-budget.js';
 
 /**
  * The way of a prompt through the gateway: intake, retrieval where it asks for it, conversation, arrange, render,

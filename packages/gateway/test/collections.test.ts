@@ -13,7 +13,7 @@ import { pdf } from '../../retrieval/test/hand-written-pdf.js';
 import { startJsonServer } from '../../retrieval/test/json-server.js';
 import { type Asker, OpenCollections } from '../src/collections/open-collections.js';
 import { resolveConfig } from '../src/config/load.js';
-import type { Log } from '../src/operate/log.js';
+import type { Log } from '../src/observe/log.js';
 import type { Answer } from './fake-engine.js';
 import {
   closing,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readUsage } from '../src/answer/usage.js';
+import { readUsage } from '../src/apis/usage.js';
 import {
   beliefOf,
   configuredDialect,
@@ -10,8 +10,8 @@ import {
   dialectOfOwner,
   reusable,
 } from '../src/engines/dialects/dialects.js';
-import { EngineCounts } from '../src/observe/engine-counts.js';
-import { ServedHistories } from '../src/observe/served-histories.js';
+import { EngineCounts } from '../src/memory/engine-counts.js';
+import { ServedHistories } from '../src/memory/served-histories.js';
 import { breakpointRule } from '../src/render/cache-breakpoints.js';
 import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';

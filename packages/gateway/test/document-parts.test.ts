@@ -2,11 +2,11 @@ import { arrange, DEFAULT_HINT_WORDING, type RecognitionMode, ServedHistory } fr
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../test/suite.js';
+import type { PromptApi } from '../src/apis/prompt-api.js';
+import { messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
 import { arrangeInPlace } from '../src/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
-import type { PromptApi } from '../src/intake/apis/prompt-api.js';
-import { messagesApi, responsesApi } from '../src/intake/apis/prompt-apis.js';
 import { answerAsAsked } from './fake-engine.js';
 import { send, stand, told } from './harness.js';
 

@@ -1,6 +1,6 @@
 import { arrange, type WorkSteps } from '@warmpath/core';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { EventLoopBudget, UNINTERRUPTED_SIZE } from '../src/intake/event-loop-budget.js';
+import { EventLoopBudget, UNINTERRUPTED_SIZE } from '../src/limits/event-loop-budget.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, gatewayAt, send, stand } from './harness.js';
 

@@ -2,10 +2,10 @@ import { arrange, DEFAULT_HINT_WORDING, DEFAULT_POLICY, observe, type PolicyName
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
+import { chatApi } from '../src/apis/prompt-apis.js';
 import { arrangeInPlace, type PlacedBlock, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
-import { chatApi } from '../src/intake/apis/prompt-apis.js';
 import {
   afterStep,
   copiesIn,

@@ -16,11 +16,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { applyEdits as applyChatEdits } from '../../core/src/render/layout.js';
 import { anyText } from '../../core/test/arbitraries.js';
-import type { PromptApi } from '../src/intake/apis/prompt-api.js';
-import { chatApi, messagesApi, responsesApi } from '../src/intake/apis/prompt-apis.js';
-import { BodyView } from '../src/intake/body-view.js';
-import { applyEdits, type ByteEdit } from '../src/intake/json-scanner.js';
-import { PromptView, type ViewedMessages } from '../src/intake/prompt-view.js';
+import type { PromptApi } from '../src/apis/prompt-api.js';
+import { chatApi, messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
+import { PromptView, type ViewedMessages } from '../src/apis/prompt-view.js';
+import { BodyView } from '../src/json/body-view.js';
+import { applyEdits, type ByteEdit } from '../src/json/json-scanner.js';
 import {
   DOCUMENTS_PLACE,
   type DocumentsText,

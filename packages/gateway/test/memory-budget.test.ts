@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { bytesOfPart, MEMORY_PARTS } from '../src/observe/memory-budget.js';
+import { bytesOfPart, MEMORY_PARTS } from '../src/limits/memory-budget.js';
 
 it('is divided as the documentation says, and given out whole', () => {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/operate/memory.md'), 'utf8');

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull } from '../../../test/suite.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
-import { OpenArrangements, withoutTexts } from '../src/observe/open-arrangements.js';
-import { ServedHistories } from '../src/observe/served-histories.js';
+import { OpenArrangements, withoutTexts } from '../src/memory/open-arrangements.js';
+import { ServedHistories } from '../src/memory/served-histories.js';
 
 const ENGINE = {
   number: 0,

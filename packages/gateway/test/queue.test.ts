@@ -3,8 +3,8 @@ import { type ArrangeRequest, arrange } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
-import { DispatchQueue } from '../src/dispatch/dispatch-queue.js';
-import type { Dispatch, EnginePlace, Waiting } from '../src/dispatch/tenant-queue.js';
+import { DispatchQueue } from '../src/engines/dispatch-queue.js';
+import type { Dispatch, EnginePlace, Waiting } from '../src/engines/tenant-queue.js';
 import {
   chat,
   DOCUMENTS,

@@ -3,11 +3,11 @@ import { connect } from 'node:net';
 import { arrange } from '@warmpath/core';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
-import { DispatchQueue } from '../src/dispatch/dispatch-queue.js';
-import type { Dispatch } from '../src/dispatch/tenant-queue.js';
-import type { Upstream, UpstreamListener } from '../src/dispatch/upstream.js';
 import { configuredDialect } from '../src/engines/dialects/dialects.js';
+import { DispatchQueue } from '../src/engines/dispatch-queue.js';
 import { QueueReports, sumOfMetric } from '../src/engines/engine.js';
+import type { Dispatch } from '../src/engines/tenant-queue.js';
+import type { Upstream, UpstreamListener } from '../src/engines/upstream.js';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
 import {
   chat,

@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull, runs } from '../../../test/suite.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
-import { EngineCounts } from '../src/observe/engine-counts.js';
-import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
+import { EngineCounts } from '../src/memory/engine-counts.js';
+import { ServedHistories, type TenantModel } from '../src/memory/served-histories.js';
 import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warmups.js';
 
 /** Serves one request of fresh documents. */

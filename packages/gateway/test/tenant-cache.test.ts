@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TenantCache } from '../src/observe/tenant-cache.js';
+import { TenantCache } from '../src/memory/tenant-cache.js';
 
 interface Held {
   readonly tenant: string;

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import type { Upstream } from '../src/dispatch/upstream.js';
+import type { Upstream } from '../src/engines/upstream.js';
 import { prefixOf, WarmPrefixes, Warmups } from '../src/warm/warmups.js';
 import { answerJson } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, send, stand } from './harness.js';

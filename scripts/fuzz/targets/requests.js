@@ -2,16 +2,11 @@
 import assert from 'node:assert/strict';
 import { isUtf8 } from 'node:buffer';
 import { WarmpathError } from '@warmpath/core';
-import {
-  chatApi,
-  completionsApi,
-  messagesApi,
-  responsesApi,
-} from '../../../packages/gateway/dist/intake/apis/prompt-apis.js';
-import { BodyView } from '../../../packages/gateway/dist/intake/body-view.js';
-import { readObject } from '../../../packages/gateway/dist/intake/json-body.js';
-import { JsonScanner } from '../../../packages/gateway/dist/intake/json-scanner.js';
+import { chatApi, completionsApi, messagesApi, responsesApi } from '../../../packages/gateway/dist/apis/prompt-apis.js';
 import { parseRequest } from '../../../packages/gateway/dist/intake/parse-request.js';
+import { BodyView } from '../../../packages/gateway/dist/json/body-view.js';
+import { readObject } from '../../../packages/gateway/dist/json/json-body.js';
+import { JsonScanner } from '../../../packages/gateway/dist/json/json-scanner.js';
 
 export const APIS = [chatApi, completionsApi, messagesApi, responsesApi];
 

@@ -1,6 +1,6 @@
 import { answerHash } from '@warmpath/core';
-import { isObject } from '../intake/apis/content-texts.js';
-import type { JsonObject } from '../intake/apis/request-texts.js';
+import { isObject } from '../apis/content-texts.js';
+import type { JsonObject } from '../apis/request-texts.js';
 
 /** Characters of one answer that are kept to be recognised; a longer one is not recognised. */
 const MAX_CHARACTERS = 1_048_576;

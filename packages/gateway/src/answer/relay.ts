@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
-import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../dispatch/headers.js';
-import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../dispatch/upstream.js';
-import type { ErrorShape } from '../intake/apis/error-shape.js';
+import type { ErrorShape } from '../apis/error-shape.js';
+import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
+import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
+import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
 import type { Exchange } from '../observe/exchange.js';
 import type { ClientResponse } from './held-reply.js';
-import type { ResponseBody, ResponseHead } from './response-body.js';
 import { ResponseSniffer, type SniffedAnswer } from './response-sniffer.js';
 
 /**

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { SseReader } from '@warmpath/core';
+import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from '../apis/usage.js';
 import { AnswerReader } from './answer-reader.js';
-import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from './usage.js';
 
 /** An event of a stream or a response body longer than this is not looked into, in bytes. */
 const LOOK_LIMIT_BYTES = 1_048_576;

@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
 import type { Gateway } from '../gateway.js';
-import { applyEdits } from '../intake/json-scanner.js';
+import { applyEdits } from '../json/json-scanner.js';
 import type { RecordedBlock } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';

@@ -1,6 +1,6 @@
 import type { Arrangement, RecalledHistory, SentTurn } from '@warmpath/core';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import type { TenantModel } from '../observe/served-histories.js';
+import type { TenantModel } from '../memory/served-histories.js';
 import type { PromptPrefix } from '../warm/warmups.js';
 
 /** A prompt whose order is decided, ready for the engine, with everything that is to be learned from its answer. */

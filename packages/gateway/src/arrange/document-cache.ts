@@ -7,10 +7,10 @@ import {
   type TemplateName,
   type WorkSteps,
 } from '@warmpath/core';
-import { UNINTERRUPTED_SIZE } from '../intake/event-loop-budget.js';
-import { type ByteSpan, JsonScanner } from '../intake/json-scanner.js';
 import type { RequestSwitches } from '../intake/parse-request.js';
-import { TenantCache } from '../observe/tenant-cache.js';
+import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
+import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
+import { TenantCache } from '../memory/tenant-cache.js';
 import { escaped, ownBytes } from '../render/insert-documents.js';
 
 interface Entry {

@@ -18,10 +18,6 @@ import {
   WarmpathError,
   type WorkSteps,
 } from '@warmpath/core';
-import type { GatewayConfig } from '../config/schema.js';
-import { mayBeReused } from '../engines/expected-reuse.js';
-import { UNINTERRUPTED_SIZE } from '../intake/event-loop-budget.js';
-import type { ParsedRequest } from '../intake/parse-request.js';
 import {
   invalid,
   modelScope,
@@ -30,8 +26,12 @@ import {
   type ScopedRequest,
   toolTokens,
   type ViewedMessages,
-} from '../intake/prompt-view.js';
-import type { TenantModel } from '../observe/served-histories.js';
+} from '../apis/prompt-view.js';
+import type { GatewayConfig } from '../config/schema.js';
+import { mayBeReused } from '../engines/expected-reuse.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
+import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
+import type { TenantModel } from '../memory/served-histories.js';
 import { type ArrangedInsertion, InsertedPrompts, type InsertedRequest } from '../render/inserted-prompts.js';
 import { DocumentCache } from './document-cache.js';
 

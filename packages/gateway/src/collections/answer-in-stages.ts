@@ -2,8 +2,8 @@ import { estimateTokensOfBytes, SpeculativePipeline, WarmpathError } from '@warm
 import type { ScoredDocument } from '@warmpath/retrieval';
 import { HeldReply } from '../answer/held-reply.js';
 import type { Call } from '../arrange/prepare-prompt.js';
-import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
+import { RESPONSE_HEADERS, summaryHeader } from '../intake/headers.js';
 import { warmDuringSearch } from '../warm/warm-preamble.js';
 import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';

@@ -12,11 +12,11 @@ import type {
   Stage,
 } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
+import { invalid } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
-import { invalid } from '../intake/prompt-view.js';
-import type { Log } from '../operate/log.js';
+import type { Log } from '../observe/log.js';
 
 type Settings = NonNullable<GatewayConfig['collections']>;
 

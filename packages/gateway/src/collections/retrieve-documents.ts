@@ -1,13 +1,13 @@
 import { type SpeculationGate, WarmpathError } from '@warmpath/core';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
+import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
+import { invalid } from '../apis/prompt-view.js';
 import type { Call } from '../arrange/prepare-prompt.js';
-import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { hasMessages, type MessageApi } from '../intake/apis/prompt-api.js';
-import { BodyView } from '../intake/body-view.js';
-import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
+import { SESSION_HEADER } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
-import { invalid } from '../intake/prompt-view.js';
+import { BodyView } from '../json/body-view.js';
+import { applyEdits, type ByteEdit } from '../json/json-scanner.js';
 import { collectionTenant, type OpenCollections, readStages } from './open-collections.js';
 
 /** A call whose documents are to be looked for. */

@@ -1,9 +1,9 @@
 import type { Arrangement, WarmpathError } from '@warmpath/core';
 import type { ScoredDocument } from '@warmpath/retrieval';
-import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
-import type { ApiName } from '../intake/apis/prompt-api.js';
-import { BodyView } from '../intake/body-view.js';
-import { applyEdits } from '../intake/json-scanner.js';
+import type { ApiName } from '../apis/prompt-api.js';
+import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
+import { BodyView } from '../json/body-view.js';
+import { applyEdits } from '../json/json-scanner.js';
 import type { ClientWarnings } from './open-collections.js';
 
 /** The passages that an answer is made from, best first. A later stage of the search may rank them anew. */

@@ -11,7 +11,7 @@ import {
   WarmpathError,
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import { bytesOfPart } from '../observe/memory-budget.js';
+import { bytesOfPart } from '../limits/memory-budget.js';
 
 /** Conversations in the memory of this process. */
 export class MemoryConversationStore implements ConversationStore {

@@ -8,8 +8,8 @@ import {
   type TurnLookup,
   WarmpathError,
 } from '@warmpath/core';
+import type { PromptView } from '../apis/prompt-view.js';
 import type { NamedConversation } from '../intake/parse-request.js';
-import type { PromptView } from '../intake/prompt-view.js';
 
 /** What a recall needs beside the request. */
 export interface RecallOptions {

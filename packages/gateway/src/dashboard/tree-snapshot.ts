@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { fingerprint, type TreeNode } from '@warmpath/core';
 import type { HistoryTree, TreeRow, TreeSnapshot } from '@warmpath/dashboard';
-import type { ServedHistories, TenantModel } from '../observe/served-histories.js';
+import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
 
 /** Nodes and histories that are shown at most. */
 const MAX_NODES = 10_000;

@@ -2,10 +2,10 @@ import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
+import type { UpstreamRequest } from '../engines/upstream.js';
 import type { Gateway } from '../gateway.js';
-import type { BodyView } from '../intake/body-view.js';
+import type { BodyView } from '../json/body-view.js';
 import { engineHeaders, IDENTITY, promptHeaders } from './forward.js';
-import type { UpstreamRequest } from './upstream.js';
 
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
 const TOKENIZER = '/tokenize';

@@ -8,21 +8,21 @@ import {
   WarmpathError,
 } from '@warmpath/core';
 import { type EngineFailure, refuse } from '../answer/relay.js';
+import { errorShapeOf } from '../apis/error-shape.js';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { openDocuments } from '../arrange/found/serve-recognised.js';
 import { type Call, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
+import { type ColdPrefix, coldPrefix } from '../engines/leading-prompts.js';
+import type { Dispatch, EnginePlace, Waiting, WaitingContext } from '../engines/tenant-queue.js';
 import type { Gateway } from '../gateway.js';
-import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { BodyView } from '../intake/body-view.js';
+import { clientTimeoutMs } from '../intake/headers.js';
 import { KeySign } from '../intake/parse-request.js';
+import { BodyView } from '../json/body-view.js';
 import type { Exchange } from '../observe/exchange.js';
 import { ownHeaders } from './forward.js';
-import { clientTimeoutMs } from './headers.js';
-import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
 import { type SentPromptListener, sendPrompt } from './send-prompt.js';
-import type { Dispatch, EnginePlace, Waiting, WaitingContext } from './tenant-queue.js';
 
 const NONE: readonly never[] = [];
 

@@ -2,14 +2,20 @@ import { estimateTokens } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { CallReply } from '../answer/held-reply.js';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
-import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
+import { errorShapeOf } from '../apis/error-shape.js';
+import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
-import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
+import {
+  type HeaderOverrides,
+  RESPONSE_HEADERS,
+  requestHeaders,
+  summaryHeader,
+  translatedHeaders,
+} from '../intake/headers.js';
 import type { Exchange } from '../observe/exchange.js';
-import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {

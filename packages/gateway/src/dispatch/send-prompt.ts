@@ -1,16 +1,16 @@
 import type { EngineFailure, RelayResult } from '../answer/relay.js';
-import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
+import { errorShapeOf } from '../apis/error-shape.js';
+import { chatApi } from '../apis/prompt-apis.js';
+import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, modelIn } from '../arrange/prepare-prompt.js';
 import { SourcedAnswer } from '../collections/sourced-answer.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
-import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { chatApi } from '../intake/apis/prompt-apis.js';
+import { withoutTexts } from '../memory/open-arrangements.js';
 import type { Exchange } from '../observe/exchange.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
-import { withoutTexts } from '../observe/open-arrangements.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
 import { forward, IDENTITY, promptHeaders } from './forward.js';
 

@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import type { TranslatedApi } from '../apis/translate-request.js';
 import type { GatewayConfig } from '../config/schema.js';
-import { type HeaderOverrides, requestHeaders } from '../dispatch/headers.js';
-import type { Upstream } from '../dispatch/upstream.js';
 import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
-import type { TranslatedApi } from './translate-request.js';
+import { type HeaderOverrides, requestHeaders } from '../intake/headers.js';
+import type { Upstream } from './upstream.js';
 
 /** How a request goes to the engine: as it is, or translated into chat completions. */
 export type Way = 'native' | 'translate';

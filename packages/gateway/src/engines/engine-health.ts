@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../config/schema.js';
-import type { ExchangeEnd } from '../dispatch/upstream.js';
-import type { Log } from '../operate/log.js';
+import type { Log } from '../observe/log.js';
 import type { EngineReport } from './engine-probe.js';
+import type { ExchangeEnd } from './upstream.js';
 
 /** Milliseconds until the second question; each further wait is twice as long, up to the longest. */
 const FIRST_WAIT_MS = 500;

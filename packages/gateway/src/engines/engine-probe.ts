@@ -1,6 +1,6 @@
 import type { WarmpathError } from '@warmpath/core';
-import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
 import { type Dialect, dialectOfOwner } from './dialects/dialects.js';
+import type { Upstream, UpstreamRequest } from './upstream.js';
 
 /** What an engine's address was found to be. */
 export type EngineState =

@@ -1,15 +1,15 @@
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
-import { DispatchQueue } from '../dispatch/dispatch-queue.js';
-import { engineCredentials, forwardsClientKey, type HeaderOverrides, requestHeaders } from '../dispatch/headers.js';
-import { Upstream } from '../dispatch/upstream.js';
+import { engineCredentials, forwardsClientKey, type HeaderOverrides, requestHeaders } from '../intake/headers.js';
 import { HOPS_HEADER } from '../intake/hops.js';
-import type { Log } from '../operate/log.js';
+import type { Log } from '../observe/log.js';
 import type { Prewarmer } from '../warm/prewarmer.js';
 import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
+import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch } from './engine-health.js';
 import { askText, type EngineReport, probeEngine } from './engine-probe.js';
 import type { KvResidency } from './kv-residency.js';
+import { Upstream } from './upstream.js';
 
 /** The engine that is asked. */
 interface AskedEngine {

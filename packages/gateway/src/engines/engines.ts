@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { CachePressure, type ErrorCode, type RouteCandidate, WarmpathError } from '@warmpath/core';
+import type { TranslatedApi } from '../apis/translate-request.js';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
 import type { ChosenEngine } from '../observe/exchange.js';
 import { Engine, type EngineParts } from './engine.js';
 import type { Way } from './engine-apis.js';
 import type { EngineReport } from './engine-probe.js';
-import type { TranslatedApi } from './translate-request.js';
 
 /** What decides where a request goes. */
 export interface RoutedRequest {

@@ -1,5 +1,5 @@
 import type { Arrangement } from '@warmpath/core';
-import type { TenantModel } from '../observe/served-histories.js';
+import type { TenantModel } from '../memory/served-histories.js';
 import { leastReused, reusable } from './dialects/dialects.js';
 
 /** Whether the engine reuses anything of prompts of so many estimated tokens: hosted APIs do from a length on only. */

@@ -1,10 +1,10 @@
 import { type Arrangement, EventResidency, type ServedHistory } from '@warmpath/core';
 import type { KvEventSettings } from '../config/schema.js';
-import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
 import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
 import type { EventSink, EventStreamCounts } from './kv-events/event-stream.js';
 import { ZmqSubscriber } from './kv-events/zmq-subscriber.js';
 import { readPromptTokens } from './prompt-tokens.js';
+import type { Upstream, UpstreamRequest } from './upstream.js';
 
 /** A completed prompt whose tokens are to be learned. */
 export interface CompletedPrompt {

@@ -1,8 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
-import { BodyView } from './body-view.js';
-import type { JsonMember } from './json-scanner.js';
+import { BodyView } from '../json/body-view.js';
+import type { JsonMember } from '../json/json-scanner.js';
 
 /** What an engine answers without keeping anything of it, so that one tenant never meets what another has left. */
 const STATELESS = {

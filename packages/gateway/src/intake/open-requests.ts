@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import { RESPONSE_HEADERS } from './headers.js';
 
 /**
  * Milliseconds that a client gets to send a whole request, and that a connection stays open between two; beyond the

@@ -2,11 +2,11 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
-import { SESSION_HEADER } from '../dispatch/headers.js';
-import type { PromptApi } from './apis/prompt-api.js';
+import type { PromptApi } from '../apis/prompt-api.js';
+import { BodyView } from '../json/body-view.js';
+import type { ByteEdit, ByteSpan } from '../json/json-scanner.js';
 import type { Caller } from './authenticate.js';
-import { BodyView } from './body-view.js';
-import type { ByteEdit, ByteSpan } from './json-scanner.js';
+import { SESSION_HEADER } from './headers.js';
 
 /** The request's own switches for the order, from its `warmpath` field. Core checks them. */
 export interface RequestSwitches {

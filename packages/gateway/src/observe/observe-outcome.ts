@@ -7,8 +7,8 @@ import { engineHeaders, IDENTITY, promptHeaders } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import type { Gateway } from '../gateway.js';
-import { BodyView } from '../intake/body-view.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
+import { BodyView } from '../json/body-view.js';
 import { guard } from './fail-open.js';
 
 /** One prompt's way, from the moment it goes out: all that shared state is changed by. */

@@ -11,7 +11,7 @@ import { isLoopback } from '../config/schema-server.js';
 import type { Engines } from '../engines/engines.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { isLimited, type KeyUsage, type RateLimits } from '../intake/rate-limits.js';
-import type { HistoryEngine, ServedHistories, TenantModel } from './served-histories.js';
+import type { HistoryEngine, ServedHistories, TenantModel } from '../memory/served-histories.js';
 
 /** Milliseconds between two exchanges with the other gateways: what they see of each other is so old, about. */
 const EXCHANGE_MS = 100;

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Attributes, Context, Span, TextMapSetter } from '@opentelemetry/api';
 import type { ErrorCode } from '@warmpath/core';
+import type { ApiName } from '../apis/prompt-api.js';
 import type { DialectName } from '../engines/dialects/dialects.js';
-import type { ApiName } from '../intake/apis/prompt-api.js';
 
 /**
  * The parts of a request's way that have a span of their own. `intake`: until its body is there. `retrieval`: one stage

@@ -1,5 +1,5 @@
 import { type PlanOptions, WarmpathError } from '@warmpath/core';
-import { JsonScanner, parseObject } from '../intake/json-scanner.js';
+import { JsonScanner, parseObject } from '../json/json-scanner.js';
 
 /** Bounds on a batch. */
 export interface PlanLimits {

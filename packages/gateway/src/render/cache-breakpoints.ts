@@ -1,9 +1,9 @@
 import { type Arrangement, estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core';
+import type { ApiName } from '../apis/prompt-api.js';
+import { OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
 import { type BreakpointRule, type Dialect, dialectOf, leastMarked } from '../engines/dialects/dialects.js';
-import type { ApiName } from '../intake/apis/prompt-api.js';
-import type { BodyView } from '../intake/body-view.js';
-import type { ByteSpan } from '../intake/json-scanner.js';
-import { OPENING, type PromptView, type ViewedMessages } from '../intake/prompt-view.js';
+import type { BodyView } from '../json/body-view.js';
+import type { ByteSpan } from '../json/json-scanner.js';
 import type { BreakpointMarks } from './insert-documents.js';
 
 /** A prompt that gets breakpoints. */

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
-import { BodyView } from '../intake/body-view.js';
-import { applyEdits } from '../intake/json-scanner.js';
+import { BodyView } from '../json/body-view.js';
+import { applyEdits } from '../json/json-scanner.js';
 
 const FIELD = 'cache_salt';
 

@@ -1,6 +1,6 @@
 import { type ChatEdit, WarmpathError } from '@warmpath/core';
-import type { ByteEdit, ByteSpan } from '../intake/json-scanner.js';
-import { type MessageOrigin, OPENING, type PromptView, type ViewedMessages } from '../intake/prompt-view.js';
+import { type MessageOrigin, OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
+import type { ByteEdit, ByteSpan } from '../json/json-scanner.js';
 
 /** In a `ChatEdit` of this turn, stands for the text of its documents: they are known as bytes already. */
 export const DOCUMENTS_PLACE = '\u0000documents\u0000';

@@ -17,13 +17,13 @@ import {
   turnEdits,
   WarmpathError,
 } from '@warmpath/core';
+import { PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
 import type { DocumentCache } from '../arrange/document-cache.js';
 import type { GatewayConfig } from '../config/schema.js';
-import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import { PromptView, toolTokens, type ViewedMessages } from '../intake/prompt-view.js';
+import { applyEdits, type ByteEdit } from '../json/json-scanner.js';
+import type { TenantModel } from '../memory/served-histories.js';
 import type { Fallback } from '../observe/exchange.js';
-import type { TenantModel } from '../observe/served-histories.js';
 import { type BreakpointPlaces, breakpointRoom, breakpointRule, placeBreakpoints } from './cache-breakpoints.js';
 import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments, PLAIN } from './insert-documents.js';
 import { prefillBody } from './prefill.js';

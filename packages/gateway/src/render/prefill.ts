@@ -1,8 +1,8 @@
 import type { LayoutName } from '@warmpath/core';
-import type { PromptApi } from '../intake/apis/prompt-api.js';
-import { BodyView } from '../intake/body-view.js';
-import { applyEdits } from '../intake/json-scanner.js';
-import { PromptView } from '../intake/prompt-view.js';
+import type { PromptApi } from '../apis/prompt-api.js';
+import { PromptView } from '../apis/prompt-view.js';
+import { BodyView } from '../json/body-view.js';
+import { applyEdits } from '../json/json-scanner.js';
 
 /**
  * What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave

@@ -8,13 +8,13 @@ import {
   type WorkSteps,
 } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
 import type { Gateway } from '../gateway.js';
-import { BodyView } from '../intake/body-view.js';
+import { RESPONSE_HEADERS, summaryHeader } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
-import { withoutTexts } from '../observe/open-arrangements.js';
+import { BodyView } from '../json/body-view.js';
+import { withoutTexts } from '../memory/open-arrangements.js';
 import { escaped } from '../render/insert-documents.js';
 
 const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];

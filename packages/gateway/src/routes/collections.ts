@@ -1,15 +1,15 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
 import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { errorShapeOf } from '../apis/error-shape.js';
+import { invalid } from '../apis/prompt-view.js';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { clientError } from '../intake/client-error.js';
-import { readLines, readObject } from '../intake/json-body.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/media-type.js';
-import { invalid } from '../intake/prompt-view.js';
 import { bodyOf } from '../intake/request-body.js';
+import { readLines, readObject } from '../json/json-body.js';
 
 /** Documents of one page of a list. */
 const PAGE = 100;

@@ -1,9 +1,9 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
+import { RESPONSE_HEADERS, requestHeaders } from '../intake/headers.js';
 
 /**
  * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers

@@ -1,11 +1,11 @@
 import { observe, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { readObject } from '../intake/json-body.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { bodyOf } from '../intake/request-body.js';
+import { readObject } from '../json/json-body.js';
+import type { OpenArrangement } from '../memory/open-arrangements.js';
 import type { Exchange } from '../observe/exchange.js';
-import type { OpenArrangement } from '../observe/open-arrangements.js';
 
 const FIELDS = ['id', 'outcome', 'promptTokens', 'cachedTokens'];
 const OUTCOMES = ['completed', 'failed'] as const;

@@ -1,7 +1,7 @@
 import { POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { JSON_LINES } from '../intake/media-type.js';
 import { FILE_FORMATS, LONGEST_ID } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';

@@ -3,9 +3,9 @@ import { loadDashboardPage } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
 import { withoutEndUser } from '../conversation/conversations.js';
 import { DashboardFeed } from '../dashboard/feed.js';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { isPrivate, mayActForTenant } from '../intake/admit.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { SESSION_MAX_LENGTH } from '../intake/parse-request.js';
 
 /** `GET /metrics`: Prometheus text. */

@@ -1,14 +1,14 @@
 import { estimateTokens, estimateTokensOfBytes, WarmpathError, type WorkSteps } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
+import { translateRequest } from '../apis/translate-request.js';
 import { modelIn } from '../arrange/prepare-prompt.js';
 import { forward } from '../dispatch/forward.js';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
-import { translateRequest } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
-import { chatApi, completionsApi, messagesApi, responsesApi } from '../intake/apis/prompt-apis.js';
-import { readObject } from '../intake/json-body.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { parseRequest } from '../intake/parse-request.js';
 import { bodyOf } from '../intake/request-body.js';
+import { readObject } from '../json/json-body.js';
 import { servePrompt, serveTranslatable } from '../serve-prompt.js';
 import { engineToWarm, readPreamble, warmPreamble } from '../warm/warm-preamble.js';
 

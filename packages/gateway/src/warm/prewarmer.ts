@@ -2,10 +2,10 @@ import { observe, type PrewarmPath, planPrewarm, type ServedRequest, WarmpathErr
 import { ResponseSniffer } from '../answer/response-sniffer.js';
 import type { InsertedDocuments } from '../arrange/inserted-documents.js';
 import type { GatewayConfig } from '../config/schema.js';
-import type { ActivityWatcher, Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
+import type { ActivityWatcher, Upstream, UpstreamCall, UpstreamRequest } from '../engines/upstream.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import type { TenantModel } from '../observe/served-histories.js';
-import type { Metrics } from '../operate/metrics.js';
+import type { TenantModel } from '../memory/served-histories.js';
+import type { Metrics } from '../observe/metrics.js';
 import type { CacheSalts } from '../render/cache-salts.js';
 
 /** A request that was answered, with all that it takes to prefill another prompt behind the same preamble. */

@@ -1,13 +1,13 @@
 import { observe, type Preamble, type PrewarmPath, type WorkSteps } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
+import type { PromptApi } from '../apis/prompt-api.js';
+import { invalid, PromptView } from '../apis/prompt-view.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import { engineHeaders } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
-import type { PromptApi } from '../intake/apis/prompt-api.js';
-import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
-import { invalid, PromptView } from '../intake/prompt-view.js';
+import { BodyView } from '../json/body-view.js';
 import { prefillBody } from '../render/prefill.js';
 import { prefixOf, type Warmup } from './warmups.js';
 

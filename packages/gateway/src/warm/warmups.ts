@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
-import { TenantCache } from '../observe/tenant-cache.js';
+import type { Upstream, UpstreamCall, UpstreamRequest } from '../engines/upstream.js';
+import { TenantCache } from '../memory/tenant-cache.js';
 
 /** A prompt prefix: what stands before the documents, of one tenant's requests to one model. */
 export interface PromptPrefix {

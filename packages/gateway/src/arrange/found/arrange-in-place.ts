@@ -12,8 +12,8 @@ import {
   textMoves,
   withReferences,
 } from '@warmpath/core';
-import { type TextChange, textEdits } from '../../intake/apis/request-texts.js';
-import { applyEdits } from '../../intake/json-scanner.js';
+import { type TextChange, textEdits } from '../../apis/request-texts.js';
+import { applyEdits } from '../../json/json-scanner.js';
 import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './recognised-request.js';
 import { PromptSoFar, type SentOrder, type SentOrders } from './sent-orders.js';
 

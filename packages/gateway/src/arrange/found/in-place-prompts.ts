@@ -6,7 +6,7 @@ import {
   observe,
   ServedHistory,
 } from '@warmpath/core';
-import { chatApi } from '../../intake/apis/prompt-apis.js';
+import { chatApi } from '../../apis/prompt-apis.js';
 import { arrangeInPlace, type InPlaceOptions, type PlacedBlock, rememberOrders } from './arrange-in-place.js';
 import { type RecognisedRequest, recogniseRequest } from './recognised-request.js';
 import { SentOrders } from './sent-orders.js';

@@ -7,9 +7,9 @@ import {
   recognise,
   withResults,
 } from '@warmpath/core';
-import type { PromptApi } from '../../intake/apis/prompt-api.js';
-import type { JsonObject, RequestMessage, RequestText } from '../../intake/apis/request-texts.js';
-import { BodyView } from '../../intake/body-view.js';
+import type { PromptApi } from '../../apis/prompt-api.js';
+import type { JsonObject, RequestMessage, RequestText } from '../../apis/request-texts.js';
+import { BodyView } from '../../json/body-view.js';
 
 /** The blocks of one message, and when the message was said. */
 export interface RecognisedMessage {

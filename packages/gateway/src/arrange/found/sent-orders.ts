@@ -6,7 +6,7 @@ import {
   type Preamble,
   rewriteText,
 } from '@warmpath/core';
-import { TenantCache } from '../../observe/tenant-cache.js';
+import { TenantCache } from '../../memory/tenant-cache.js';
 import { isOrdered, type RecognisedMessage } from './recognised-request.js';
 
 /** How the documents of one block were sent. */

@@ -9,8 +9,8 @@ import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/expected-reuse.js';
 import type { Gateway } from '../../gateway.js';
+import type { TenantModel } from '../../memory/served-histories.js';
 import type { Exchange } from '../../observe/exchange.js';
-import type { TenantModel } from '../../observe/served-histories.js';
 import { traced } from '../../observe/tracing.js';
 import type { ArrangedPrompt } from '../arranged-prompt.js';
 import {

@@ -1,7 +1,7 @@
 import { type FormatName, fingerprint, type RecognitionMode, recognise, suggestTemplate } from '@warmpath/core';
-import type { PromptApi } from '../../intake/apis/prompt-api.js';
-import { type JsonObject, pathName } from '../../intake/apis/request-texts.js';
-import { isWorthReading } from '../../intake/json-body.js';
+import type { PromptApi } from '../../apis/prompt-api.js';
+import { type JsonObject, pathName } from '../../apis/request-texts.js';
+import { isWorthReading } from '../../json/json-body.js';
 
 /** Why documents that stand in prompts stay as they are, without a word of these. */
 export interface RecognitionNotice {

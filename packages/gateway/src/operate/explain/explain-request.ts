@@ -14,15 +14,15 @@ import {
   recognise,
   suggestTemplate,
 } from '@warmpath/core';
+import { isObject } from '../../apis/content-texts.js';
+import type { ApiName, PromptApi } from '../../apis/prompt-api.js';
+import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/prompt-apis.js';
+import { type JsonObject, pathName } from '../../apis/request-texts.js';
 import { isReported, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
 import type { GatewayConfig } from '../../config/schema.js';
-import { isObject } from '../../intake/apis/content-texts.js';
-import type { ApiName, PromptApi } from '../../intake/apis/prompt-api.js';
-import { chatApi, completionsApi, messagesApi, responsesApi } from '../../intake/apis/prompt-apis.js';
-import { type JsonObject, pathName } from '../../intake/apis/request-texts.js';
-import { parseObject } from '../../intake/json-scanner.js';
+import { parseObject } from '../../json/json-scanner.js';
 import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 

@@ -8,8 +8,9 @@ import {
   sharedLength,
 } from '@warmpath/core';
 import type { RequestSummary } from '@warmpath/dashboard';
-import type { PromptApi } from '../../intake/apis/prompt-api.js';
-import { readObject } from '../../intake/json-body.js';
+import type { PromptApi } from '../../apis/prompt-api.js';
+import { readObject } from '../../json/json-body.js';
+import { TenantCache } from '../../memory/tenant-cache.js';
 import type {
   ChosenEngine,
   Exchange,
@@ -18,7 +19,6 @@ import type {
   RecordedPrefix,
   RecordedRetrieval,
 } from '../../observe/exchange.js';
-import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
 
 /** Counts and times of a request, without a word of its text. */

@@ -2,9 +2,9 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
 import type { WarmpathError } from '@warmpath/core';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
-import { KEY_HEADERS } from '../intake/authenticate.js';
-import { HOPS_HEADER, withHop } from '../intake/hops.js';
 import type { ErrorSource, Exchange } from '../observe/exchange.js';
+import { KEY_HEADERS } from './authenticate.js';
+import { HOPS_HEADER, withHop } from './hops.js';
 
 /** Headers that concern one connection only and are never forwarded (RFC 9110, section 7.6.1). */
 const HOP_BY_HOP = new Set([

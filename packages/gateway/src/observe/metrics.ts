@@ -1,8 +1,8 @@
 import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
-import type { OverloadReason, ProcessLoad } from '../intake/overload.js';
-import type { Exchange, Fallback } from '../observe/exchange.js';
-import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
+import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../limits/memory-budget.js';
+import type { OverloadReason, ProcessLoad } from '../limits/overload.js';
+import type { Exchange, Fallback } from './exchange.js';
 
 /** What the gauges read when someone asks. */
 export interface GaugeSources {

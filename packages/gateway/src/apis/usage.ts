@@ -1,4 +1,4 @@
-import { isObject } from '../intake/apis/content-texts.js';
+import { isObject } from './content-texts.js';
 
 /** What an engine says about a request's prompt. */
 export interface Usage {

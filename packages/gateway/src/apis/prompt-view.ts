@@ -7,11 +7,11 @@ import {
   WarmpathError,
   type WorkSteps,
 } from '@warmpath/core';
-import { isObject } from './apis/content-texts.js';
-import type { ConversationMembers, PromptApi } from './apis/prompt-api.js';
-import type { BodyView } from './body-view.js';
-import { UNINTERRUPTED_SIZE } from './event-loop-budget.js';
-import { type ByteSpan, parseJson } from './json-scanner.js';
+import type { BodyView } from '../json/body-view.js';
+import { type ByteSpan, parseJson } from '../json/json-scanner.js';
+import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
+import { isObject } from './content-texts.js';
+import type { ConversationMembers, PromptApi } from './prompt-api.js';
 
 /** Where a message of the rendered prompt comes from. */
 export interface MessageOrigin {

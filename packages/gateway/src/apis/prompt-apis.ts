@@ -1,7 +1,7 @@
 import type { ChatMessage, ContentPart } from '@warmpath/core';
-import { checkContent, invalid, readMessage } from '../prompt-view.js';
 import { contentTexts, elementsText, isCited, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
+import { checkContent, invalid, readMessage } from './prompt-view.js';
 import type { JsonObject, JsonPath, RequestMessage, RequestText, TextRole } from './request-texts.js';
 
 /** OpenAI's chat completions. */

@@ -1,5 +1,5 @@
 import type { Document, Preamble } from '@warmpath/core';
-import { TenantCache } from '../observe/tenant-cache.js';
+import { TenantCache } from '../memory/tenant-cache.js';
 
 /** A prefix that the engine has not computed yet. Prompts that share it follow the first one. */
 export interface ColdPrefix {

@@ -1,4 +1,4 @@
-import type { Usage } from '../answer/usage.js';
+import type { Usage } from '../apis/usage.js';
 
 /** What an engine counted of one prompt, as far as it reported. */
 export interface EngineTokens {

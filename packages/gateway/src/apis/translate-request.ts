@@ -6,8 +6,8 @@ import {
   type TranslateWarning,
   translate,
 } from '@warmpath/translate';
-import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
-import { checkBounds } from '../intake/json-body.js';
+import { checkBounds } from '../json/json-body.js';
+import type { ResponseBody, ResponseHead } from './response-body.js';
 
 export type { TranslatedApi } from '@warmpath/translate';
 

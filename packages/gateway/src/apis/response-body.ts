@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { WarmpathError } from '@warmpath/core';
-import type { ErrorShape } from '../intake/apis/error-shape.js';
+import type { ErrorShape } from './error-shape.js';
 
 /** Status and headers, names in lower case. */
 export interface ResponseHead {

@@ -1,5 +1,5 @@
 import { byteChain, type MessageBytes } from '@warmpath/core';
-import { TenantCache } from '../observe/tenant-cache.js';
+import { TenantCache } from './tenant-cache.js';
 
 /**
  * Bytes of a body up to which its beginning is distinguished from others; what differs farther behind is not worth a

@@ -1,6 +1,6 @@
 import type { TextMove } from '@warmpath/core';
-import type { BodyView } from '../body-view.js';
-import { type ByteEdit, type ByteSpan, JsonScanner } from '../json-scanner.js';
+import type { BodyView } from '../json/body-view.js';
+import { type ByteEdit, type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 
 /** Elements of an array that stand side by side. */
 export interface ElementRange {
