@@ -8,7 +8,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { DocumentTemplate } from '@warmpath/core';
+import type { DocumentTemplate } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
 import {
   type Explanation,

@@ -1,4 +1,4 @@
-import { ERROR_TABLE } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 import { code, page, table } from './markdown.js';
 
 /** The one error table. */

@@ -1,4 +1,5 @@
-import { type DocumentBlock, type PromptText, type RecognitionMode, recognise, rewriteText } from '@warmpath/core';
+import { type DocumentBlock, type PromptText, recognise, rewriteText } from '@warmpath/core';
+import type { RecognitionMode } from '@warmpath/core/internal';
 import { expect } from 'vitest';
 import type { ConformanceCase } from './case.js';
 import { contentOf, docs, LAMP, PEAR, PORT, reordered, searching, through, user } from './prompts.js';

@@ -1,4 +1,5 @@
-import { arrange, ConversationLog, prepareRequest, renderHint, SeenSegments, ServedHistory } from '@warmpath/core';
+import { arrange, ConversationLog, prepareRequest, renderHint, ServedHistory } from '@warmpath/core';
+import { SeenSegments } from '@warmpath/core/internal';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
 import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/warm/warmups.js';

@@ -5,7 +5,7 @@ import {
   type PromptMessage,
   type PromptOptions,
 } from '@warmpath/client';
-import { canonicalJson } from '@warmpath/core';
+import { canonicalJson } from '@warmpath/core/internal';
 import { type CallParams, type CallUsage, documentsOf, withoutDocuments } from './call.js';
 
 /** Versions of the SDK's contract for language models: `v3` in AI SDK 6, `v4` in AI SDK 7. */

@@ -1,5 +1,6 @@
 import type { ArrangedContext, Arranger, OrderSwitches } from '@warmpath/client';
-import { canonicalJson, type DocumentInput } from '@warmpath/core';
+import type { DocumentInput } from '@warmpath/core';
+import { canonicalJson } from '@warmpath/core/internal';
 import type { SpecificationVersion } from './middleware.js';
 
 /** Documents as `rerank()` hands them over. */

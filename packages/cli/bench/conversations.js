@@ -12,7 +12,7 @@
 // for these); times are those of the client, and mean something on an idle machine only.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { renderDocuments } from '@warmpath/core';
+import { renderDocuments } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
 import { startGateway } from '@warmpath/gateway';
 import { estimate, mtragDialogues } from '@warmpath/lab';

@@ -15,12 +15,11 @@ import {
   recallHistory,
   renderHint,
   renderTurn,
-  SeenSegments,
   ServedHistory,
-  shownSegments,
   suppliedHash,
   turnPreamble,
 } from '@warmpath/core';
+import { SeenSegments, shownSegments } from '@warmpath/core/internal';
 import { mtragDialogues } from '@warmpath/lab';
 
 const { values } = parseArgs({ options: { data: { type: 'string' }, 'top-k': { type: 'string', default: '5' } } });

@@ -1,4 +1,4 @@
-import type { RecognitionMode } from '@warmpath/core';
+import type { RecognitionMode } from '@warmpath/core/internal';
 import {
   API_NAMES,
   describeNotice,

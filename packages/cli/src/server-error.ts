@@ -1,4 +1,5 @@
-import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 
 /** What a server of ours answers with instead of a result. */
 interface ErrorAnswer {

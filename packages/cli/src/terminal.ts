@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { inspect } from 'node:util';
-import { printableJson, printableLine, printableText } from '@warmpath/core';
+import { printableJson, printableLine, printableText } from '@warmpath/core/internal';
 
 const STYLES = ['bold', 'dim', 'green', 'yellow', 'red', 'cyan'] as const;
 /** Text styles; each returns its input unchanged where colours are off. */

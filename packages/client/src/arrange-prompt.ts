@@ -1,4 +1,4 @@
-import { canonicalJson, fingerprint } from '@warmpath/core';
+import { canonicalJson, fingerprint } from '@warmpath/core/internal';
 import type { ArrangedChat, LocalChatRequest, LocalWarmpath } from './local-warmpath.js';
 
 /** A message in the form that the AI SDK hands to language models, in all its versions. */

@@ -8,7 +8,6 @@ import {
   chatPreamble,
   type DocumentInput,
   estimateTokens,
-  fingerprint,
   type LayoutName,
   observe,
   type PolicyName,
@@ -25,6 +24,7 @@ import {
   type TokenCounter,
   turnPreamble,
 } from '@warmpath/core';
+import { fingerprint } from '@warmpath/core/internal';
 import type { ArrangedContext, Arranger, ContextRequest, EngineUsage, Feedback, OrderSwitches } from './arranger.js';
 import { readSources } from './sources.js';
 

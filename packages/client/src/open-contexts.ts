@@ -1,4 +1,5 @@
-import { estimateTokens, fingerprint } from '@warmpath/core';
+import { estimateTokens } from '@warmpath/core';
+import { fingerprint } from '@warmpath/core/internal';
 import type { ArrangedContext, EngineUsage } from './arranger.js';
 
 /** Contexts that wait to be seen in a prompt; the oldest goes first, and then counts as served. */

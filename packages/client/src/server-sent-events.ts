@@ -1,4 +1,4 @@
-import { SseReader } from '@warmpath/core';
+import { SseReader } from '@warmpath/core/internal';
 
 /** The largest event that is read, in bytes. */
 const LIMIT_BYTES = 33_554_432;

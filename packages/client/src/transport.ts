@@ -1,4 +1,5 @@
-import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 
 /** How requests are sent: the platform's `fetch`, or one like it (undici's costs a server less). */
 export type Fetch = typeof globalThis.fetch;

@@ -1,4 +1,5 @@
-import type { DocumentTemplate, PromptText, RecogniseOptions } from '../src/index.js';
+import type { PromptText, RecogniseOptions } from '../src/index.js';
+import type { DocumentTemplate } from '../src/internal.js';
 
 /** How a text stands in its prompt; nothing stands around it where nothing is said. */
 export interface HostileSetting {

@@ -14,7 +14,8 @@ import { openSync, readSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { PerformanceObserver, performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
-import { arrange, createPolicy, PromptSlots, ServedHistory } from '../dist/index.js';
+import { arrange, ServedHistory } from '../dist/index.js';
+import { createPolicy, PromptSlots } from '../dist/internal.js';
 import { randomSource } from './random-source.js';
 import { documentsOf } from './workload.js';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { KvEvent, KvTier } from '../src/index.js';
+import type { KvEvent, KvTier } from '../src/internal.js';
 import { BlockIndex, chainsOf, KV_TIERS } from '../src/residency/block-index.js';
 import './seed.js';
 import { runs } from '../../../test/suite.js';

@@ -5,13 +5,10 @@ import {
   type ChatMessage,
   ConversationLog,
   type ConversationName,
-  MAX_ANSWERS,
-  MAX_RENDERINGS,
-  readSessionEntry,
   type SentTurn,
-  type SessionFilter,
   WarmpathError,
 } from '../src/index.js';
+import { MAX_ANSWERS, MAX_RENDERINGS, readSessionEntry, type SessionFilter } from '../src/internal.js';
 import { Pipeline } from './conversation-model.js';
 import { bytesOf, bytesOfLog, NaiveConversationLog } from './naive-conversation-log.js';
 import './seed.js';

@@ -1,25 +1,24 @@
+import { editsOf } from '../src/conversation.js';
 import {
   answerHash,
-  applyEdits,
   arrange,
   type ChatMessage,
   ConversationLog,
   type ConversationLogOptions,
   type ConversationName,
-  editsOf,
   type LayoutName,
   observe,
-  plainTurn,
   prepareRequest,
   type RenderOptions,
   recallHistory,
   renderTurn,
   type SentTurn,
   ServedHistory,
-  shownSegments,
   suppliedHash,
   turnPreamble,
 } from '../src/index.js';
+import { plainTurn, shownSegments } from '../src/internal.js';
+import { applyEdits } from '../src/render/layout.js';
 
 export interface Passage {
   readonly id: string;

@@ -1,7 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { profiledCost } from '../src/index.js';
+import { profiledCost } from '../src/internal.js';
 
 describe('profiledCost', () => {
   const profile = {

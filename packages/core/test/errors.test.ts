@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { ErrorEntry } from '../src/errors.js';
-import { ERROR_TABLE, type ErrorCode, WarmpathError } from '../src/index.js';
+import { type ErrorCode, WarmpathError } from '../src/index.js';
+import { ERROR_TABLE } from '../src/internal.js';
 
 const rows = Object.entries(ERROR_TABLE) as [ErrorCode, ErrorEntry][];
 

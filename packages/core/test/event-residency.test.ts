@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
-import { EventResidency, type KvEvent, ServedHistory, type ServedRequest } from '../src/index.js';
+import { ServedHistory } from '../src/index.js';
+import { EventResidency, type KvEvent, type ServedRequest } from '../src/internal.js';
 import { documentsOf } from './served.js';
 import './seed.js';
 import { isFull, runs } from '../../../test/suite.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { fingerprint } from '../src/index.js';
+import { fingerprint } from '../src/internal.js';
 import { anyText } from './arbitraries.js';
 
 test('16 hex digits, the same for the same parts', () => {

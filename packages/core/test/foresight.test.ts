@@ -4,7 +4,6 @@ import { runs } from '../../../test/suite.js';
 import {
   arrange,
   type Context,
-  createPolicy,
   type Document,
   type Ordering,
   observe,
@@ -12,6 +11,7 @@ import {
   type ResidencyView,
   ServedHistory,
 } from '../src/index.js';
+import { createPolicy } from '../src/internal.js';
 import { RankSurvival, RecentRequests } from '../src/residency/recent-requests.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { NaiveForesight } from './naive-foresight.js';

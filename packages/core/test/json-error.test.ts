@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import { describeJsonError, fileErrorReason } from '../src/index.js';
+import { describeJsonError, fileErrorReason } from '../src/internal.js';
 import { findJsonError } from '../src/json-error.js';
 
 describe('the place of an error in JSON', () => {

@@ -1,4 +1,5 @@
-import { ConversationLog, type ConversationName, type SentTurn, type TurnLookup, type TurnName } from '../src/index.js';
+import { ConversationLog, type ConversationName, type SentTurn } from '../src/index.js';
+import type { TurnLookup, TurnName } from '../src/internal.js';
 
 interface NaiveConversation {
   readonly name: ConversationName;

@@ -1,4 +1,4 @@
-import type { ReplacementPolicy, Tier } from '../src/index.js';
+import type { ReplacementPolicy, Tier } from '../src/internal.js';
 import { USE_HALF_LIFE } from '../src/replacement/policy.js';
 import type { PathUse } from '../src/replacement/replacement.js';
 

@@ -1,16 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  arrange,
-  type ChatMessage,
-  DEFAULT_HINT_WORDING,
-  HINT_PLACE,
-  type LayoutName,
-  prepareRequest,
-  readSessionEntry,
-  SeenSegments,
-  ServedHistory,
-} from '../src/index.js';
+import { arrange, type ChatMessage, type LayoutName, prepareRequest, ServedHistory } from '../src/index.js';
+import { DEFAULT_HINT_WORDING, HINT_PLACE, readSessionEntry, SeenSegments } from '../src/internal.js';
 import { type Passage, Pipeline, type Served } from './conversation-model.js';
 import { steps, World } from './conversation-world.js';
 import './seed.js';

@@ -4,15 +4,12 @@ import { runs } from '../../../test/suite.js';
 import {
   arrange,
   type Context,
-  createPolicy,
   type Document,
-  type HeldPrompt,
   type PolicyName,
-  PromptSlots,
   type ResidencyView,
   ServedHistory,
-  type TreeNode,
 } from '../src/index.js';
+import { createPolicy, type HeldPrompt, PromptSlots, type TreeNode } from '../src/internal.js';
 import type { SlotUse } from '../src/residency/prompt-slots.js';
 import { bestPath, OPERATIONS_A_LOOK_UP } from '../src/tree/best-path.js';
 import { KnowledgeTree } from '../src/tree/knowledge-tree.js';

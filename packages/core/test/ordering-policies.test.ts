@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import { type Context, createPolicy, POLICY_NAMES, ServedHistory } from '../src/index.js';
+import { type Context, POLICY_NAMES, ServedHistory } from '../src/index.js';
+import { createPolicy } from '../src/internal.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { orderingPolicyCases } from './conformance/ordering-policy.cases.js';
 import { documentsOf, historyOf, serve, tokensOf } from './served.js';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BreakCause } from '../src/explain/prefix-break.js';
-import { BREAK_CAUSES, findPrefixBreak, outlinePrompt, type PromptPiece } from '../src/index.js';
+import { BREAK_CAUSES, findPrefixBreak, outlinePrompt, type PromptPiece } from '../src/internal.js';
 
 const SYSTEM = 'You are the keeper of the archive of Velmora. Answer in one sentence, and say so when you do not know.';
 const piece = (kind: PromptPiece['kind'], text: string, documents?: PromptPiece['documents']): PromptPiece => ({

@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import {
-  type ErrorCode,
-  nearestName,
-  POLICY_NAMES,
-  prepareRequest,
-  readPolicyName,
-  WarmpathError,
-} from '../src/index.js';
+import { type ErrorCode, POLICY_NAMES, prepareRequest, WarmpathError } from '../src/index.js';
+import { nearestName, readPolicyName } from '../src/internal.js';
 
 const documents = [...'abc'].map((id) => ({ id, content: `Text of ${id}.` }));
 

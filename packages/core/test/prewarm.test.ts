@@ -1,14 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import {
-  type Arrangement,
-  observe,
-  type PrewarmPath,
-  planPrewarm,
-  type ServedHistory,
-  type ServedRequest,
-} from '../src/index.js';
+import { type Arrangement, observe, type ServedHistory } from '../src/index.js';
+import { type PrewarmPath, planPrewarm, type ServedRequest } from '../src/internal.js';
 import { servedOrders } from './arbitraries.js';
 import { expectationsFrom } from './naive-foresight.js';
 import { documentsOf, historyOf, serve } from './served.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { printableJson, printableLine, printableText } from '../src/index.js';
+import { printableJson, printableLine, printableText } from '../src/internal.js';
 
 const ESCAPE = '\u001b';
 /** Each one does something to a terminal, or hides in it. */

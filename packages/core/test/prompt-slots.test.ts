@@ -1,16 +1,8 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  arrange,
-  type Document,
-  type HeldPrompt,
-  hintTokens,
-  observe,
-  PromptSlots,
-  type PromptSlotsOptions,
-  ServedHistory,
-} from '../src/index.js';
+import { arrange, type Document, observe, ServedHistory } from '../src/index.js';
+import { type HeldPrompt, hintTokens, PromptSlots, type PromptSlotsOptions } from '../src/internal.js';
 import { order, servedOrders } from './arbitraries.js';
 import { documentsOf, idsOf } from './served.js';
 

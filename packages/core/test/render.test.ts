@@ -3,12 +3,9 @@ import { describe, expect, test } from 'vitest';
 import {
   arrange,
   type ChatMessage,
-  canonicalJson,
   chatPreamble,
   completionPreamble,
   estimateTokens,
-  hintTokens,
-  LAYOUT_NAMES,
   prepareDocuments,
   type RenderOptions,
   renderChat,
@@ -16,8 +13,8 @@ import {
   renderDocument,
   renderHint,
   ServedHistory,
-  TEMPLATE_NAMES,
 } from '../src/index.js';
+import { canonicalJson, hintTokens, LAYOUT_NAMES, TEMPLATE_NAMES } from '../src/internal.js';
 import { movedChains } from '../src/render/hints.js';
 import { documentName } from '../src/render/template.js';
 import { anyText } from './arbitraries.js';

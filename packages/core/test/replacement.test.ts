@@ -8,7 +8,7 @@ import {
   type ReplacementPolicyName,
   replacementPolicy,
   USE_HALF_LIFE,
-} from '../src/index.js';
+} from '../src/internal.js';
 import { EvictionQueue } from '../src/replacement/eviction-queue.js';
 import { UseStatistics } from '../src/replacement/use-statistics.js';
 import { replacementPolicyCases } from './conformance/replacement-policy.cases.js';

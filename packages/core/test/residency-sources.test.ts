@@ -1,13 +1,5 @@
-import {
-  arrange,
-  EventResidency,
-  type KvEvent,
-  observe,
-  type Preamble,
-  PromptSlots,
-  ServedHistory,
-  type ServedRequest,
-} from '../src/index.js';
+import { arrange, observe, type Preamble, ServedHistory } from '../src/index.js';
+import { EventResidency, type KvEvent, PromptSlots, type ServedRequest } from '../src/internal.js';
 import {
   BLOCK_TOKENS,
   residencySourceCases,

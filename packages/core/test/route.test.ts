@@ -1,15 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  type ArrangeRequest,
-  arrange,
-  CachePressure,
-  expectedReuse,
-  observe,
-  prepareDocuments,
-  type RouteCandidate,
-  ServedHistory,
-} from '../src/index.js';
+import { type ArrangeRequest, arrange, observe, prepareDocuments, ServedHistory } from '../src/index.js';
+import { CachePressure, expectedReuse, type RouteCandidate } from '../src/internal.js';
 
 /** The same rule without anything left out or ordered: every candidate is asked, in turn. */
 class NaiveRule {

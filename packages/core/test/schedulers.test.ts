@@ -2,7 +2,7 @@ import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import { CacheAwareScheduler, FifoScheduler } from '../src/index.js';
+import { CacheAwareScheduler, FifoScheduler } from '../src/internal.js';
 import type { CacheAwareSchedulerOptions } from '../src/schedule/cache-aware.js';
 import { play, schedulerCases, stepsArbitrary, type Waiting } from './conformance/scheduler.cases.js';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SeenSegments } from '../src/index.js';
+import { SeenSegments } from '../src/internal.js';
 import { anyText } from './arbitraries.js';
 
 /** A file of so many lines, each longer than nothing and unlike the others. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SseReader } from '../src/index.js';
+import { SseReader } from '../src/internal.js';
 
 /** Reads chunks; one entry for everything that is delivered. */
 function deliveries(chunks: readonly Buffer[], limitBytes = 1_000): string[] {

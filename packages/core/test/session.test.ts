@@ -5,13 +5,7 @@ import { contentHash } from '../src/document.js';
 import {
   answerHash,
   arrange,
-  byteChain,
   type ChatMessage,
-  MAX_ANSWERS,
-  MAX_RENDERINGS,
-  messageChain,
-  NOTHING_VISIBLE,
-  plainTurn,
   prepareRequest,
   recallHistory,
   renderHint,
@@ -20,6 +14,7 @@ import {
   turnPreamble,
   WarmpathError,
 } from '../src/index.js';
+import { byteChain, MAX_ANSWERS, MAX_RENDERINGS, messageChain, NOTHING_VISIBLE, plainTurn } from '../src/internal.js';
 import { visibleIn } from '../src/session/sent-turn.js';
 import { labelsIn, type Passage, Pipeline } from './conversation-model.js';
 

@@ -1,16 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import {
-  arrange,
-  type Context,
-  createPolicy,
-  type Document,
-  type Ordering,
-  PromptSlots,
-  placesMoved,
-  ServedHistory,
-} from '../src/index.js';
+import { arrange, type Context, type Document, type Ordering, ServedHistory } from '../src/index.js';
+import { createPolicy, PromptSlots, placesMoved } from '../src/internal.js';
 import { ConstraintRule, isFree } from '../src/ordering/placement.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { NaiveForesight } from './naive-foresight.js';

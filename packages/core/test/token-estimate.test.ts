@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { estimateTokens, estimateTokensOfBytes } from '../src/index.js';
+import { estimateTokens } from '../src/index.js';
+import { estimateTokensOfBytes } from '../src/internal.js';
 import { anyText } from './arbitraries.js';
 
 test('never below 1, and never more than one token a UTF-16 unit', () => {

@@ -3,7 +3,7 @@
 // real data structures on a memory that computes nothing; trees of device and host together of up to 100,000 nodes.
 // `node bench/scheduling-work.js [--nodes 1000,10000,100000] [--waiting 8,64,256] [--requests 2000] [--policy pgdsf]`
 import { parseArgs } from 'node:util';
-import { replacementPolicy } from '@warmpath/core';
+import { replacementPolicy } from '@warmpath/core/internal';
 import { PrefixCache } from '../dist/cache/prefix-cache.js';
 import { GenerationTask } from '../dist/loop/task.js';
 import { WaitingTasks } from '../dist/loop/waiting-tasks.js';

@@ -7,7 +7,7 @@ import { request as httpRequest } from 'node:http';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { ERROR_TABLE } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 import { spawnEngine } from '../dist/index.js';
 import { seeded } from './draw.js';
 import { modelPath } from './random-model/dist/model-path.js';

@@ -2,7 +2,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { replacementPolicy } from '../../core/dist/index.js';
+import { replacementPolicy } from '../../core/dist/internal.js';
 import { PrefixCache } from '../dist/cache/prefix-cache.js';
 import { spawnEngine } from '../dist/index.js';
 import { modelPath } from './random-model/dist/model-path.js';

@@ -1,4 +1,5 @@
-import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 import type { KvEventBatch } from './events/kv-event.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import type { ModelProgress } from './models/progress.js';

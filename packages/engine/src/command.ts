@@ -1,4 +1,5 @@
-import { ERROR_TABLE, printableJson, printableLine, type WarmpathError } from '@warmpath/core';
+import type { WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE, printableJson, printableLine } from '@warmpath/core/internal';
 import { toChildError } from './child-messages.js';
 import { buildNote } from './native/built-libraries.js';
 import type { EngineOptions } from './options.js';

@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
-import { printableJson, printableLine, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { printableJson, printableLine } from '@warmpath/core/internal';
 import {
   CHILD_ARGUMENT,
   type ChildMessage,

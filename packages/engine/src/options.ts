@@ -1,5 +1,6 @@
 import { availableParallelism, totalmem } from 'node:os';
-import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';

@@ -3,7 +3,8 @@
 // [--paths 2000] [--json FILE]`, after a build.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { CachePressure, expectedReuse, observe, ServedHistory } from '@warmpath/core';
+import { observe, ServedHistory } from '@warmpath/core';
+import { CachePressure, expectedReuse } from '@warmpath/core/internal';
 import { draws } from './draw.js';
 
 const { values } = parseArgs({

@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
 import type { ServerResponse } from 'node:http';
 import { performance } from 'node:perf_hooks';
-import type { ConversationStore } from '@warmpath/core';
+import type { ConversationStore } from '@warmpath/core/internal';
 import type { FastifyInstance } from 'fastify';
 import { SentOrders } from './arrange/found/sent-orders.js';
 import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';

@@ -1,7 +1,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ERROR_TABLE, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { configJsonSchema, describeConfig } from '../src/config/describe.js';
 import { checkConfig, type Environment, loadConfig, resolveConfig } from '../src/config/load.js';

@@ -1,4 +1,5 @@
-import { type Document, prepareDocuments, renderDocuments, type TemplateName } from '@warmpath/core';
+import { type Document, prepareDocuments, type TemplateName } from '@warmpath/core';
+import { renderDocuments } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';

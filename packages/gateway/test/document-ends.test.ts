@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { LAYOUT_NAMES } from '@warmpath/core';
+import { LAYOUT_NAMES } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
 import { describe, expect, it } from 'vitest';
 import { isFull } from '../../../test/suite.js';

@@ -1,4 +1,5 @@
-import { arrange, DEFAULT_HINT_WORDING, type RecognitionMode, ServedHistory } from '@warmpath/core';
+import { arrange, ServedHistory } from '@warmpath/core';
+import { DEFAULT_HINT_WORDING, type RecognitionMode } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../test/suite.js';

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
-import { ERROR_TABLE } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 import { expect, it } from 'vitest';
 import { CHAT_RESPONSE, CHAT_STREAM } from './fake-engine.js';
 import { chat, closing, type ErrorBody, gatewayAt, memoryOf, metricOf, type Reply, send } from './harness.js';

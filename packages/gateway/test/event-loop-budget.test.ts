@@ -1,4 +1,5 @@
-import { arrange, type WorkSteps } from '@warmpath/core';
+import { arrange } from '@warmpath/core';
+import type { WorkSteps } from '@warmpath/core/internal';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { EventLoopBudget, UNINTERRUPTED_SIZE } from '../src/limits/event-loop-budget.js';
 import { FakeEngine } from './fake-engine.js';

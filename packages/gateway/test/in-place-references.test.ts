@@ -1,4 +1,5 @@
-import { arrange, DEFAULT_HINT_WORDING, DEFAULT_POLICY, observe, type PolicyName, ServedHistory } from '@warmpath/core';
+import { arrange, observe, type PolicyName, ServedHistory } from '@warmpath/core';
+import { DEFAULT_HINT_WORDING, DEFAULT_POLICY } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';

@@ -1,17 +1,14 @@
 import {
   type Arrangement,
   arrange,
-  type ChatEdit,
   type ChatMessage,
-  type ContentPart,
-  chatEdits,
-  LAYOUT_NAMES,
   type LayoutName,
   prepareRequest,
   renderChat,
   renderDocument,
   ServedHistory,
 } from '@warmpath/core';
+import { type ChatEdit, type ContentPart, chatEdits, LAYOUT_NAMES } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { applyEdits as applyChatEdits } from '../../core/src/render/layout.js';

@@ -1,4 +1,4 @@
-import { LAYOUT_NAMES } from '@warmpath/core';
+import { LAYOUT_NAMES } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, gatewayAt, send, stand, told } from './harness.js';

@@ -1,4 +1,4 @@
-import type { ConversationStore } from '@warmpath/core';
+import type { ConversationStore } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MemoryConversationStore } from '../src/conversation/conversation-store.js';

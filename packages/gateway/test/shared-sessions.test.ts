@@ -1,4 +1,4 @@
-import { fingerprint } from '@warmpath/core';
+import { fingerprint } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isFull } from '../../../test/suite.js';

@@ -18,7 +18,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { createPolicy } from '@warmpath/core';
+import { createPolicy } from '@warmpath/core/internal';
 import { createWorkload, estimate, readData, readSeeds, SglangRadixCache, simulate } from '../dist/index.js';
 
 const TUNING_SEEDS = [1, 2];

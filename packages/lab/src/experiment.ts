@@ -1,4 +1,5 @@
-import { type CostModel, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { CostModel, PrewarmOptions } from '@warmpath/core/internal';
 import type { OfflineBound, OfflineSolver } from './bounds/offline.js';
 import { seenBeforeShare } from './bounds/seen-before.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';

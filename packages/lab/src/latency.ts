@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 
 /**
  * `20 + 0.092 ms × uncached tokens`: two parameters that reproduce the medians and means that RAGCache++ measured on an

@@ -1,4 +1,5 @@
-import { type OrderingPolicy, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { type OrderingPolicy, WarmpathError } from '@warmpath/core';
+import type { PrewarmOptions } from '@warmpath/core/internal';
 import type { LabPolicyName } from './ordering/lab-policies.js';
 import { type ServedOutcome, SimulatedEngine, type SimulatedEngineOptions } from './simulated-engine.js';
 import type { Workload } from './workloads/workload.js';

@@ -1,22 +1,24 @@
 import {
   type Arrangement,
   arrange,
-  type CostModel,
   type Document,
+  type OrderingPolicy,
+  observe,
+  type Preamble,
+  ServedHistory,
+  WarmpathError,
+} from '@warmpath/core';
+import {
+  type CostModel,
   expectedReuse,
   fingerprint,
   hintTokens,
-  type OrderingPolicy,
-  observe,
   PREWARM_WINDOW,
-  type Preamble,
   type PrewarmOptions,
   type PrewarmPath,
   PromptSlots,
   planPrewarm,
-  ServedHistory,
-  WarmpathError,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import {
   type Admission,
   type CachedPrompt,

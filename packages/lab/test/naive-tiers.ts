@@ -1,4 +1,4 @@
-import { type CostModel, type ReplacementPolicy, USE_HALF_LIFE } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicy, USE_HALF_LIFE } from '@warmpath/core/internal';
 import type { Admission, CachedPrompt } from '../src/index.js';
 import { promptTokens } from '../src/index.js';
 

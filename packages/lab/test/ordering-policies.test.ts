@@ -1,4 +1,5 @@
-import { createPolicy, POLICY_NAMES } from '@warmpath/core';
+import { POLICY_NAMES } from '@warmpath/core';
+import { createPolicy } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Context, ServedHistory } from '../../core/src/index.js';

@@ -1,4 +1,4 @@
-import { REPLACEMENT_POLICY_NAMES, replacementPolicy } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, replacementPolicy } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';

@@ -3,7 +3,7 @@ import type { Serialized } from '@langchain/core/load/serializable';
 import { AIMessage, type BaseMessage } from '@langchain/core/messages';
 import type { LLMResult } from '@langchain/core/outputs';
 import type { EngineUsage, OpenContexts, SentContexts } from '@warmpath/client';
-import { canonicalJson } from '@warmpath/core';
+import { canonicalJson } from '@warmpath/core/internal';
 
 /** A call to a model that is under way. */
 interface Run {

@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { DEFAULT_DOCUMENT_LIMITS, type DocumentInput, describeJsonError, WarmpathError } from '@warmpath/core';
+import { type DocumentInput, WarmpathError } from '@warmpath/core';
+import { DEFAULT_DOCUMENT_LIMITS, describeJsonError } from '@warmpath/core/internal';
 import MiniSearch from 'minisearch';
 
 /** A document that can be found. */

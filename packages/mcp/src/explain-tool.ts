@@ -1,14 +1,12 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { blockDocuments, type PromptText, recognise } from '@warmpath/core';
 import {
   BREAK_CAUSES,
-  blockDocuments,
   findPrefixBreak,
   outlinePrompt,
   type PrefixBreak,
   type PromptPiece,
-  type PromptText,
-  recognise,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import { z } from 'zod';
 
 const message = z.object({ role: z.enum(['system', 'user', 'assistant', 'tool']), content: z.string() });

@@ -1,4 +1,5 @@
-import { nearestName, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { nearestName } from '@warmpath/core/internal';
 import { CACHEWEAVER_TABLES, overheadTable, savingTable, throughputTable } from './cacheweaver.js';
 import { CP_TREE_TABLES } from './cp-tree.js';
 import { RAGBOOST_TABLES } from './ragboost.js';

@@ -1,4 +1,5 @@
-import { type Document, hintTokens } from '@warmpath/core';
+import type { Document } from '@warmpath/core';
+import { hintTokens } from '@warmpath/core/internal';
 import {
   AGENT_TOKENS,
   type AgentChoice,

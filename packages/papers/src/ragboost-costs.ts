@@ -1,4 +1,5 @@
-import { arrange, type Document, hintTokens, observe, planBatch, ServedHistory } from '@warmpath/core';
+import { arrange, type Document, observe, planBatch, ServedHistory } from '@warmpath/core';
+import { hintTokens } from '@warmpath/core/internal';
 import { createWorkload, labDocument, percentile, type Workload, zipfTrace } from '@warmpath/lab';
 import { ContextIndex } from './context-index.js';
 import { planByContextIndex } from './planned.js';

@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import { type ConversationStoreListener, type StoreFailure, type StoreOperation, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { ConversationStoreListener, StoreFailure, StoreOperation } from '@warmpath/core/internal';
 import { CONNECT_MS, type Connect, connector, type ServerAddress, type ServerClient } from './client.js';
 import type { ScriptCall } from './stored-turns.js';
 

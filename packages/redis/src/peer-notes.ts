@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { PeerNote } from '@warmpath/core';
+import type { PeerNote } from '@warmpath/core/internal';
 import { type ScriptCall, script } from './stored-turns.js';
 
 /** Milliseconds back to which a gateway reads that has just begun, and which notes are kept behind the last. */

@@ -2,19 +2,21 @@ import {
   ConversationLog,
   type ConversationLogOptions,
   type ConversationName,
+  type SentTurn,
+  WarmpathError,
+} from '@warmpath/core';
+import {
   type ConversationStore,
   type ConversationStoreListener,
   MAX_ANSWERS,
   type PeerNote,
   readSessionEntry,
-  type SentTurn,
   type SessionEntry,
   type SessionFilter,
   type StoreFailure,
   type TurnLookup,
   type TurnName,
-  WarmpathError,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import type { ServerAddress } from './client.js';
 import { Connection } from './connection.js';
 import { PeerNotes } from './peer-notes.js';

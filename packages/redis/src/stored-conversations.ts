@@ -1,12 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import {
-  type ConversationName,
-  isAmong,
-  type SentTurn,
-  type SessionEntry,
-  type SessionFilter,
-  WarmpathError,
-} from '@warmpath/core';
+import { type ConversationName, type SentTurn, WarmpathError } from '@warmpath/core';
+import { isAmong, type SessionEntry, type SessionFilter } from '@warmpath/core/internal';
 import type { Connection } from './connection.js';
 import { readRecord, renderingsOf, type StoredTurns } from './stored-turns.js';
 

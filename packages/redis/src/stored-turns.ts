@@ -1,14 +1,13 @@
 import { hash } from 'node:crypto';
+import type { ConversationName, SentTurn } from '@warmpath/core';
 import {
-  type ConversationName,
   MAX_ANSWERS,
   MAX_RENDERINGS,
   readSessionEntry,
-  type SentTurn,
   type SessionEntry,
   type SessionFilter,
   type TurnName,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 
 // How turns are stored in the server: keys, records, and the scripts that read and write them.
 

@@ -1,4 +1,5 @@
-import { type ConversationName, MAX_ANSWERS, MAX_RENDERINGS } from '@warmpath/core';
+import type { ConversationName } from '@warmpath/core';
+import { MAX_ANSWERS, MAX_RENDERINGS } from '@warmpath/core/internal';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   conversationStoreCases,

@@ -1,5 +1,5 @@
 import { createClient } from '@redis/client';
-import type { ConversationStoreListener } from '@warmpath/core';
+import type { ConversationStoreListener } from '@warmpath/core/internal';
 import { onTestFinished } from 'vitest';
 import { LIMITS, SILENT } from '../../core/test/conformance/conversation-store.cases.js';
 import { RedisConversationStore, type RedisConversationStoreOptions } from '../src/redis-conversation-store.js';

@@ -1,4 +1,4 @@
-import { JsonTextReader, type JsonValue } from '@warmpath/core';
+import { JsonTextReader, type JsonValue } from '@warmpath/core/internal';
 import { isObject, type JsonObject, TranslateError } from './errors.js';
 
 /** Levels of objects and arrays that a body may have. */

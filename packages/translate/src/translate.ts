@@ -1,4 +1,4 @@
-import { ByteBuffer, SseReader } from '@warmpath/core';
+import { ByteBuffer, SseReader } from '@warmpath/core/internal';
 import { AnswerAssembly, type AnswerWriter, chatDeltas, NO_EVENTS } from './answer-assembly.js';
 import { type AnswerFailure, engineError, TranslateError } from './errors.js';
 import { messagesToChat } from './messages-request.js';

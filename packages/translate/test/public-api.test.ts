@@ -18,7 +18,9 @@ test('the built package imports nothing but its own files and core', () => {
     const text = readFileSync(join(dist, module), 'utf8');
     expect(text, module).not.toMatch(/\b(?:require|import)\s*\(/);
     for (const [, specifier] of text.matchAll(/(?:from|import)\s+['"]([^'"]+)['"]/g)) {
-      expect([...modules, '@warmpath/core'], module).toContain(specifier!.replace(/^\.\//, ''));
+      expect([...modules, '@warmpath/core', '@warmpath/core/internal'], module).toContain(
+        specifier!.replace(/^\.\//, ''),
+      );
     }
   }
 });

@@ -1,6 +1,6 @@
 // What engines answer: however a stream is cut into chunks, it says the same.
 import assert from 'node:assert/strict';
-import { SseReader } from '@warmpath/core';
+import { SseReader } from '@warmpath/core/internal';
 import { TranslateError, translate } from '@warmpath/translate';
 import { ResponseSniffer } from '../../../packages/gateway/dist/answer/response-sniffer.js';
 

@@ -1,6 +1,6 @@
 // The gateway's configuration, as an operator writes it.
 import assert from 'node:assert/strict';
-import { ERROR_TABLE } from '@warmpath/core';
+import { ERROR_TABLE } from '@warmpath/core/internal';
 import { checkConfig } from '../../../packages/gateway/dist/config/load.js';
 
 export function configuration() {

@@ -1,7 +1,7 @@
 // KV events of engines, and the mirror of an engine's cache that is made of them. Batches to begin with are in the
 // corpus: events of every kind, in arrays as vLLM and SGLang write them and in maps.
 import assert from 'node:assert/strict';
-import { EventResidency } from '@warmpath/core';
+import { EventResidency } from '@warmpath/core/internal';
 import { decodeBatch, noDecodeAnomalies } from '../../../packages/gateway/dist/engines/kv-events/decode-batch.js';
 
 const KINDS = new Set(['stored', 'removed', 'cleared']);

@@ -1,6 +1,7 @@
 // Texts in which documents are looked for: by core, and in whole bodies by the gateway.
 import assert from 'node:assert/strict';
-import { RECOGNITION_MODES, recognise, rewriteText, suggestTemplate } from '@warmpath/core';
+import { recognise, rewriteText } from '@warmpath/core';
+import { RECOGNITION_MODES, suggestTemplate } from '@warmpath/core/internal';
 import { lookAt } from '../../../packages/gateway/dist/arrange/found/recognised-request.js';
 import { APIS, refusable } from './requests.js';
 

@@ -1,6 +1,6 @@
 // What another gateway, or somebody else, wrote into the shared store, and what is sent to an engine because of it.
 import assert from 'node:assert/strict';
-import { readSessionEntry } from '@warmpath/core';
+import { readSessionEntry } from '@warmpath/core/internal';
 import { readRecord, renderingsOf, scopeOf, writeRecord } from '../../../packages/redis/dist/stored-turns.js';
 import { refusable } from './requests.js';
 

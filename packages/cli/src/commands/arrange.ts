@@ -1,4 +1,5 @@
-import { describeJsonError, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { describeJsonError } from '@warmpath/core/internal';
 import type { Command } from 'commander';
 import { arrangeAfter } from '../arrange-after.js';
 import { addCommand, type CommandContext } from '../command-context.js';

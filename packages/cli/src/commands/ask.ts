@@ -1,4 +1,5 @@
-import { printableLine, WarmpathError, type Warning } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
+import { printableLine } from '@warmpath/core/internal';
 import type { Command } from 'commander';
 import { addCollectionOption } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { ERROR_TABLE, fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE, fileErrorReason } from '@warmpath/core/internal';
 import { type ConfigProblem, checkConfig, probeConversationStore } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';

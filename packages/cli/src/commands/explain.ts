@@ -1,4 +1,5 @@
-import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { RECOGNITION_MODES, type RecognitionMode } from '@warmpath/core/internal';
 import { API_NAMES, type ApiName, explainRequest, type GatewayConfig, loadConfig } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 import type { Collection, Collections, EmbeddingReport, IngestReport } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 import {

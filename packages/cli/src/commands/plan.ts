@@ -1,7 +1,8 @@
 import { createReadStream, createWriteStream, type ReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type BatchPlan, fileErrorReason, planBatch, WarmpathError } from '@warmpath/core';
+import { type BatchPlan, planBatch, WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 import { readRequestLog } from '@warmpath/lab';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';

@@ -1,5 +1,6 @@
 import { readSummary } from '@warmpath/client';
-import { DEFAULT_POLICY, type PolicyName, WarmpathError } from '@warmpath/core';
+import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { DEFAULT_POLICY } from '@warmpath/core/internal';
 import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { EngineClient, type MeasuredAnswer } from '../engine-client.js';
 import type { ColdEngine, EngineDescription, EngineSource } from './cold-engine.js';

@@ -1,4 +1,4 @@
-import { printableJson } from '@warmpath/core';
+import { printableJson } from '@warmpath/core/internal';
 import type { ExplainedBlock, ExplainedBreak, Explanation } from '@warmpath/gateway';
 import type { Style } from '../terminal.js';
 

@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { canonicalJson, describeJsonError, fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { canonicalJson, describeJsonError, fileErrorReason } from '@warmpath/core/internal';
 import { writeWhole } from './write-whole.js';
 
 /** What decides whether figures of two runs may stand in one table. */

@@ -1,6 +1,7 @@
 import { type ReadStream, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 import { timeLeft } from '@warmpath/lab';
 import { percent } from '../terminal.js';
 

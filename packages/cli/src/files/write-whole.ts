@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { open, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 
 /**
  * Writes a file so that it holds either all of the text or what it held before, whatever happens meanwhile: the text

@@ -3,14 +3,12 @@ import {
   arrange,
   type Document,
   estimateTokens,
-  fingerprint,
   observe,
-  PromptSlots,
   prepareDocuments,
-  renderDocuments,
   renderHint,
   ServedHistory,
 } from '@warmpath/core';
+import { fingerprint, PromptSlots, renderDocuments } from '@warmpath/core/internal';
 import type { Dialect } from '@warmpath/gateway';
 import {
   createLabPolicy,

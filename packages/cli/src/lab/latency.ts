@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises';
+import { WarmpathError } from '@warmpath/core';
 import {
   type CostModel,
   describeJsonError,
   fileErrorReason,
   type PrefillProfile,
   profiledCost,
-  WarmpathError,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import { RTX_4060_TI, RTX_4090 } from '@warmpath/lab';
 import { Option } from 'commander';
 

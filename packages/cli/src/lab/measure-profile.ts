@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { type PrefillProfile, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { PrefillProfile } from '@warmpath/core/internal';
 import { mean } from '@warmpath/lab';
 import { probeText } from '../doctor/probe-prompts.js';
 import type { EngineClient, MeasuredAnswer } from '../engine-client.js';

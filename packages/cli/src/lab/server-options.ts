@@ -1,4 +1,5 @@
-import { SCHEDULER_NAMES, type SchedulerName, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { SCHEDULER_NAMES, type SchedulerName } from '@warmpath/core/internal';
 import { type ClientSettings, ROUTER_NAMES, type RouterName, type ServerSettings } from '@warmpath/lab';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { wholeNumber } from '../options.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Replacement, type ReplacementPolicy, type Tier } from '../../src/index.js';
+import { Replacement, type ReplacementPolicy, type Tier } from '../../src/internal.js';
 import { USE_HALF_LIFE } from '../../src/replacement/policy.js';
 import { NaiveReplacement } from '../naive-replacement.js';
 

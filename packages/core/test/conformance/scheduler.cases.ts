@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Scheduler } from '../../src/index.js';
+import type { Scheduler } from '../../src/internal.js';
 
 /** A waiting request of the tests: its number in order of arrival, and what it finds in the cache. */
 export interface Waiting {

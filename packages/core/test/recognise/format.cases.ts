@@ -1,4 +1,4 @@
-import type { FormatName } from '../../src/index.js';
+import type { FormatName } from '../../src/internal.js';
 
 /** How documents are written in a format, to be read back. */
 export interface FormatCase {

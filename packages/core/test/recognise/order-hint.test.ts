@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { DEFAULT_HINT_WORDING, recognise, rewriteText, textMoves } from '../../src/index.js';
+import { recognise, rewriteText } from '../../src/index.js';
+import { DEFAULT_HINT_WORDING, textMoves } from '../../src/internal.js';
 import { CLOCK, HARBOUR, LANTERN } from './prompts/prompt.js';
 
 const { order: hint } = DEFAULT_HINT_WORDING;

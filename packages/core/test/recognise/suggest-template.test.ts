@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type PromptText, recognise, suggestTemplate } from '../../src/index.js';
+import { type PromptText, recognise } from '../../src/index.js';
+import { suggestTemplate } from '../../src/internal.js';
 import { CLOCK, FERRY, GLACIER, HARBOUR, LANTERN } from './prompts/prompt.js';
 
 const PASSAGES = [HARBOUR, LANTERN, CLOCK];

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type DocumentTemplate, type PromptText, recognise, rewriteText } from '../../src/index.js';
+import { type PromptText, recognise, rewriteText } from '../../src/index.js';
+import type { DocumentTemplate } from '../../src/internal.js';
 import { FERRY, GLACIER, HARBOUR, LANTERN } from './prompts/prompt.js';
 
 /** LangChain's `createStuffDocumentsChain` with its default separator. */

@@ -1,4 +1,10 @@
-import { type CostModel, type NodeOwner, Replacement, type ReplacementPolicy, type Tier } from '@warmpath/core';
+import {
+  type CostModel,
+  type NodeOwner,
+  Replacement,
+  type ReplacementPolicy,
+  type Tier,
+} from '@warmpath/core/internal';
 import type { RadixNode } from './radix-node.js';
 
 /** What a request found on its path. */

@@ -1,4 +1,4 @@
-import type { Tier } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { HeldLease } from './lease-table.js';
 import type { RadixNode } from './radix-node.js';
 import type { TieredTree } from './tiered-tree.js';

@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 import type { Range } from './host-tier.js';
 import type { PathStep, RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';

@@ -1,4 +1,4 @@
-import type { CostModel, Tier } from '@warmpath/core';
+import type { CostModel, Tier } from '@warmpath/core/internal';
 import type { DiskTierStats } from './disk-tier.js';
 import { checkHierarchy } from './hierarchy-check.js';
 import type { HostTierStats } from './host-tier.js';

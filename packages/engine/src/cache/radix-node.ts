@@ -1,4 +1,4 @@
-import type { Tier } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { StoredState } from '../store/store-folder.js';
 import type { HostCopy } from './host-tier.js';
 import type { SequenceId } from './sequence-memory.js';

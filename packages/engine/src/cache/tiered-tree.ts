@@ -1,4 +1,4 @@
-import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core';
+import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core/internal';
 import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';

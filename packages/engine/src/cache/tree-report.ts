@@ -1,4 +1,4 @@
-import type { Tier } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { RadixNode } from './radix-node.js';
 
 /** By what the paths of a report are chosen and ordered: how often they were used, or how long they are. */

@@ -1,4 +1,4 @@
-import type { Tier } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { RadixNode, TierListener } from '../cache/radix-node.js';
 import { type Block, BlockChain } from './block-chain.js';
 import type { BlockHash, KvEvent, KvEventPublisher, KvMedium } from './kv-event.js';

@@ -1,4 +1,5 @@
-import { describeJsonError, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { describeJsonError } from '@warmpath/core/internal';
 
 /** Levels of arrays and objects. Real requests have about ten. */
 const MAX_DEPTH = 256;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { type Tier, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { HotCopies } from '../cache/hot-copies.js';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { RadixNode } from '../cache/radix-node.js';

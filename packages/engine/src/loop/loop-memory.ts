@@ -1,4 +1,5 @@
-import { type CostModel, replacementPolicy, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
 import { HotCopies } from '../cache/hot-copies.js';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';

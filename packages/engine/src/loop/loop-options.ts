@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 import type { HotCopiesStats } from '../cache/hot-copies.js';
 import type { PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { KvEventFeed } from '../events/kv-event-log.js';

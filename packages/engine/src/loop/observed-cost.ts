@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 
 /** How much each step weighs against the one after it: some hundred steps count. */
 const DECAY = 0.99;

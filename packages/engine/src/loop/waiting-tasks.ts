@@ -5,7 +5,7 @@ import {
   type PromptReuse,
   type Scheduler,
   type SchedulerName,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { PromptCursor } from '../cache/prompt-cursor.js';
 import type { GenerationTask } from './task.js';

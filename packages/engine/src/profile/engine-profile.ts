@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { arch, cpus, platform } from 'node:os';
 import { join } from 'node:path';
-import { type CostModel, type PrefillProfile, profiledCost } from '@warmpath/core';
+import { type CostModel, type PrefillProfile, profiledCost } from '@warmpath/core/internal';
 import { cacheFolder } from '../models/cache-folder.js';
 import { modelFingerprint } from '../models/fingerprint.js';
 import { builtLibraries } from '../native/built-libraries.js';

@@ -1,7 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { type PrefillProfile, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { PrefillProfile } from '@warmpath/core/internal';
 import type { NativeContext } from '../native/context.js';
 import { StateStore } from '../store/state-store.js';
 import type { EngineProfile } from './engine-profile.js';

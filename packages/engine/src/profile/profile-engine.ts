@@ -1,5 +1,5 @@
 import { mkdir } from 'node:fs/promises';
-import { printableJson, printableLine } from '@warmpath/core';
+import { printableJson, printableLine } from '@warmpath/core/internal';
 import type { CommandOutput } from '../command.js';
 import type { ModelProgressListener } from '../models/progress.js';
 import { resolveModel } from '../models/resolve.js';

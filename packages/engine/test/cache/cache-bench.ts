@@ -1,4 +1,4 @@
-import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { DiskTierOptions } from '../../src/cache/disk-tier.js';

@@ -1,7 +1,7 @@
 import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runs } from '../../../../test/suite.js';

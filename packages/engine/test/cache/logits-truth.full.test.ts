@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { replacementPolicy } from '@warmpath/core';
+import { replacementPolicy } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';

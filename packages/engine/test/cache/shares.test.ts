@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../../test/suite.js';

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ReplacementPolicyName } from '@warmpath/core';
+import type { ReplacementPolicyName } from '@warmpath/core/internal';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { StateStore } from '../../src/store/state-store.js';
 import { Bench } from './cache-bench.js';

@@ -1,4 +1,4 @@
-import { type CostModel, replacementPolicy, SCHEDULER_NAMES, type SchedulerName } from '@warmpath/core';
+import { type CostModel, replacementPolicy, SCHEDULER_NAMES, type SchedulerName } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import { GenerationTask } from '../../src/loop/task.js';

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { SseReader } from '@warmpath/core';
+import { SseReader } from '@warmpath/core/internal';
 import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from '../apis/usage.js';
 import { AnswerReader } from './answer-reader.js';
 

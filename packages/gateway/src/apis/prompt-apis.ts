@@ -1,4 +1,5 @@
-import type { ChatMessage, ContentPart } from '@warmpath/core';
+import type { ChatMessage } from '@warmpath/core';
+import type { ContentPart } from '@warmpath/core/internal';
 import { contentTexts, elementsText, isCited, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import { checkContent, invalid, readMessage } from './prompt-view.js';

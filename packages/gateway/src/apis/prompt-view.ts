@@ -1,12 +1,11 @@
+import { type ChatMessage, WarmpathError } from '@warmpath/core';
 import {
   byteChain,
-  type ChatMessage,
   estimateTokensOfBytes,
   type MessagesByPlace,
   messageSteps,
-  WarmpathError,
   type WorkSteps,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import type { BodyView } from '../json/body-view.js';
 import { type ByteSpan, parseJson } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';

@@ -1,4 +1,4 @@
-import type { TextMove } from '@warmpath/core';
+import type { TextMove } from '@warmpath/core/internal';
 import type { BodyView } from '../json/body-view.js';
 import { type ByteEdit, type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 

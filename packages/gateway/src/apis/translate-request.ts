@@ -1,4 +1,5 @@
-import { WarmpathError, type WorkSteps } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { WorkSteps } from '@warmpath/core/internal';
 import {
   type TranslatedAnswer,
   TranslateError,

@@ -1,4 +1,5 @@
-import { type Arrangement, plainTurn, type RecalledHistory } from '@warmpath/core';
+import type { Arrangement } from '@warmpath/core';
+import { plainTurn, type RecalledHistory } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';

@@ -1,4 +1,5 @@
-import type { Arrangement, RecalledHistory, SentTurn } from '@warmpath/core';
+import type { Arrangement, SentTurn } from '@warmpath/core';
+import type { RecalledHistory } from '@warmpath/core/internal';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { PromptPrefix } from '../warm/warmups.js';

@@ -1,12 +1,5 @@
-import {
-  type ArrangeRequest,
-  type Document,
-  type PrepareRequestOptions,
-  renderDocument,
-  requestSteps,
-  type TemplateName,
-  type WorkSteps,
-} from '@warmpath/core';
+import { type ArrangeRequest, type Document, renderDocument, type TemplateName } from '@warmpath/core';
+import { type PrepareRequestOptions, requestSteps, type WorkSteps } from '@warmpath/core/internal';
 import type { RequestSwitches } from '../intake/parse-request.js';
 import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';

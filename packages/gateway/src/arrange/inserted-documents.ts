@@ -5,19 +5,21 @@ import {
   type ChatMessage,
   chatPreamble,
   completionPreamble,
-  DEFAULT_POLICY,
   type Document,
-  NOTHING_VISIBLE,
   type Preamble,
+  suppliedHash,
+  turnPreamble,
+  WarmpathError,
+} from '@warmpath/core';
+import {
+  DEFAULT_POLICY,
+  NOTHING_VISIBLE,
   type RecalledHistory,
   repeatedOrder,
   repeatedTurn,
   shownSegments,
-  suppliedHash,
-  turnPreamble,
-  WarmpathError,
   type WorkSteps,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import {
   invalid,
   modelScope,

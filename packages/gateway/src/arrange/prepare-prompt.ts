@@ -1,4 +1,5 @@
-import type { ArrangeRequest, RecalledHistory, WorkSteps } from '@warmpath/core';
+import type { ArrangeRequest } from '@warmpath/core';
+import type { RecalledHistory, WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { CallReply } from '../answer/held-reply.js';
 import type { ApiName, PromptApi } from '../apis/prompt-api.js';

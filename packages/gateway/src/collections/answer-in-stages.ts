@@ -1,4 +1,5 @@
-import { estimateTokensOfBytes, SpeculativePipeline, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { estimateTokensOfBytes, SpeculativePipeline } from '@warmpath/core/internal';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import { HeldReply } from '../answer/held-reply.js';
 import type { Call } from '../arrange/prepare-prompt.js';

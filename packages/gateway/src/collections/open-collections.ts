@@ -1,4 +1,5 @@
-import { ERROR_TABLE, SpeculationGate, WarmpathError, type Warning } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
+import { ERROR_TABLE, SpeculationGate } from '@warmpath/core/internal';
 import type { CollectionStatus } from '@warmpath/dashboard';
 import type {
   Collection,

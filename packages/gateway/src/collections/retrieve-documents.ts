@@ -1,4 +1,5 @@
-import { type SpeculationGate, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { SpeculationGate } from '@warmpath/core/internal';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
 import { invalid } from '../apis/prompt-view.js';

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { type ErrorCode, fileErrorReason, nearestName, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { fileErrorReason, nearestName } from '@warmpath/core/internal';
 import {
   type Document,
   isAlias,

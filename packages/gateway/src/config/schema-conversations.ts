@@ -1,4 +1,4 @@
-import { RECOGNITION_MODES } from '@warmpath/core';
+import { RECOGNITION_MODES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { milliseconds } from './schema-values.js';
 

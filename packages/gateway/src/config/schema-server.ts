@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
-import { isAnonymousTenant } from '@warmpath/core';
+import { isAnonymousTenant } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { count, milliseconds } from './schema-values.js';
 

@@ -1,12 +1,12 @@
+import { POLICY_NAMES } from '@warmpath/core';
 import {
   DEFAULT_HINT_WORDING,
   DEFAULT_POLICY,
   HINT_PLACE,
   LAYOUT_NAMES,
-  POLICY_NAMES,
   SCHEDULER_NAMES,
   TEMPLATE_NAMES,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import { z } from 'zod';
 import { DIALECT_NAMES } from '../engines/dialects/dialects.js';
 import { collections } from './schema-collections.js';

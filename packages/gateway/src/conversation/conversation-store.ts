@@ -2,14 +2,10 @@ import {
   ConversationLog,
   type ConversationLogOptions,
   type ConversationName,
-  type ConversationStore,
   type SentTurn,
-  type SessionEntry,
-  type SessionFilter,
-  type TurnLookup,
-  type TurnName,
   WarmpathError,
 } from '@warmpath/core';
+import type { ConversationStore, SessionEntry, SessionFilter, TurnLookup, TurnName } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
 import { bytesOfPart } from '../limits/memory-budget.js';
 

@@ -1,13 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  type ConversationName,
-  type ConversationStore,
-  type RecalledHistory,
-  recallHistory,
-  type StoreFailure,
-  type TurnLookup,
-  WarmpathError,
-} from '@warmpath/core';
+import { type ConversationName, recallHistory, WarmpathError } from '@warmpath/core';
+import type { ConversationStore, RecalledHistory, StoreFailure, TurnLookup } from '@warmpath/core/internal';
 import type { PromptView } from '../apis/prompt-view.js';
 import type { NamedConversation } from '../intake/parse-request.js';
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { fingerprint, type TreeNode } from '@warmpath/core';
+import { fingerprint, type TreeNode } from '@warmpath/core/internal';
 import type { HistoryTree, TreeRow, TreeSnapshot } from '@warmpath/dashboard';
 import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
 

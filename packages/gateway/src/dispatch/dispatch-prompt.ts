@@ -1,12 +1,5 @@
-import {
-  type ArrangeRequest,
-  type Document,
-  estimateTokensOfBytes,
-  expectedReuse,
-  type Preamble,
-  type ResidencyView,
-  WarmpathError,
-} from '@warmpath/core';
+import { type ArrangeRequest, type Document, type Preamble, type ResidencyView, WarmpathError } from '@warmpath/core';
+import { estimateTokensOfBytes, expectedReuse } from '@warmpath/core/internal';
 import { type EngineFailure, refuse } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { CachePressure, type ErrorCode, type RouteCandidate, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { CachePressure, type RouteCandidate } from '@warmpath/core/internal';
 import type { TranslatedApi } from '../apis/translate-request.js';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';

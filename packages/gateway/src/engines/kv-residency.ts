@@ -1,4 +1,5 @@
-import { type Arrangement, EventResidency, type ServedHistory } from '@warmpath/core';
+import type { Arrangement, ServedHistory } from '@warmpath/core';
+import { EventResidency } from '@warmpath/core/internal';
 import type { KvEventSettings } from '../config/schema.js';
 import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
 import type { EventSink, EventStreamCounts } from './kv-events/event-stream.js';

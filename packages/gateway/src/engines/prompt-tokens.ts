@@ -1,4 +1,4 @@
-import type { PromptTokens } from '@warmpath/core';
+import type { PromptTokens } from '@warmpath/core/internal';
 import type { BodyView } from '../json/body-view.js';
 
 /** Fields of a prompt's body that decide which tokens it becomes. */

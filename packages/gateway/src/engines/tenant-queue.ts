@@ -1,12 +1,5 @@
-import {
-  CacheAwareScheduler,
-  type Document,
-  FifoScheduler,
-  type Preamble,
-  type PromptReuse,
-  type Scheduler,
-  type WarmpathError,
-} from '@warmpath/core';
+import type { Document, Preamble, WarmpathError } from '@warmpath/core';
+import { CacheAwareScheduler, FifoScheduler, type PromptReuse, type Scheduler } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ColdPrefix } from './leading-prompts.js';
 

@@ -1,4 +1,5 @@
-import { ANONYMOUS_TENANT, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { ANONYMOUS_TENANT } from '@warmpath/core/internal';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';

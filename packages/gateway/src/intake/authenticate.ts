@@ -1,7 +1,8 @@
 import { createPublicKey, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
-import { ANONYMOUS_TENANT, anonymousTenant, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { ANONYMOUS_TENANT, anonymousTenant } from '@warmpath/core/internal';
 import type { JWTPayload } from 'jose';
 import { isOwnerName, isTenantName, NAME_MAX_LENGTH, type ServerConfig } from '../config/schema-server.js';
 

@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { RECOGNITION_MODES, type RecognitionMode } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { BodyView } from '../json/body-view.js';
 import type { ByteEdit, ByteSpan } from '../json/json-scanner.js';

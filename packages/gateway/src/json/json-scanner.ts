@@ -1,5 +1,6 @@
 import { isAscii } from 'node:buffer';
-import { describeJsonError, ERROR_TABLE, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, ERROR_TABLE } from '@warmpath/core/internal';
 
 /**
  * The one JSON scanner of the gateway. It finds where values stand in the bytes of a body, so that a body is changed in

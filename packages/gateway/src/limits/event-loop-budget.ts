@@ -1,4 +1,5 @@
-import { WarmpathError, type WorkSteps } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { WorkSteps } from '@warmpath/core/internal';
 
 /** Milliseconds of work on requests in one turn of the event loop. Answers under way need the rest. */
 const TURN_MS = 10;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { Arrangement, Document, ServedRequest } from '@warmpath/core';
+import type { Arrangement, Document } from '@warmpath/core';
+import type { ServedRequest } from '@warmpath/core/internal';
 import type { TenantModel } from './served-histories.js';
 import { TenantCache } from './tenant-cache.js';
 

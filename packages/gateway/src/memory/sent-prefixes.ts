@@ -1,4 +1,4 @@
-import { byteChain, type MessageBytes } from '@warmpath/core';
+import { byteChain, type MessageBytes } from '@warmpath/core/internal';
 import { TenantCache } from './tenant-cache.js';
 
 /**

@@ -1,4 +1,5 @@
-import { type EventResidency, PromptSlots, ServedHistory } from '@warmpath/core';
+import { ServedHistory } from '@warmpath/core';
+import { type EventResidency, PromptSlots } from '@warmpath/core/internal';
 import { beliefOf, type Dialect } from '../engines/dialects/dialects.js';
 import { EngineCounts, type ShownCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { isAnonymousTenant, type RecencyLinks, RecencyList } from '@warmpath/core';
+import { isAnonymousTenant, type RecencyLinks, RecencyList } from '@warmpath/core/internal';
 
 /** What is kept of one tenant. Only those of anonymous tenants are in a list. */
 interface Share<Value> extends RecencyLinks<Share<Value>> {

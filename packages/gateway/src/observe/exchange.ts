@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BlockFormat, ErrorCode, LabelRule, PrefixBreak, Warning } from '@warmpath/core';
+import type { ErrorCode, Warning } from '@warmpath/core';
+import type { BlockFormat, LabelRule, PrefixBreak } from '@warmpath/core/internal';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
 import type { RequestTrace } from './tracing.js';

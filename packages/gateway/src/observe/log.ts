@@ -1,5 +1,5 @@
 import { write, writeSync } from 'node:fs';
-import { printableJson } from '@warmpath/core';
+import { printableJson } from '@warmpath/core/internal';
 import { type Logger, pino } from 'pino';
 
 /** Characters of lines that wait to be written; what comes on top of them is lost. */

@@ -1,4 +1,5 @@
-import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
+import type { ErrorCode } from '@warmpath/core';
+import type { StoreFailure, StoreOperation } from '@warmpath/core/internal';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../limits/memory-budget.js';
 import type { OverloadReason, ProcessLoad } from '../limits/overload.js';

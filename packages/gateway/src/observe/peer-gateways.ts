@@ -1,12 +1,6 @@
 import { hostname } from 'node:os';
-import {
-  type ConversationStore,
-  type Document,
-  fingerprint,
-  observe,
-  type PathStep,
-  type ServedRequest,
-} from '@warmpath/core';
+import { type Document, observe } from '@warmpath/core';
+import { type ConversationStore, fingerprint, type PathStep, type ServedRequest } from '@warmpath/core/internal';
 import { isLoopback } from '../config/schema-server.js';
 import type { Engines } from '../engines/engines.js';
 import type { ClientKey } from '../intake/authenticate.js';

@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
-import { FifoScheduler, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { FifoScheduler } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
 import type { PlanOutcome, PlanTask } from './plan-worker.js';
 

@@ -1,4 +1,5 @@
-import { type Arrangement, estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core';
+import type { Arrangement } from '@warmpath/core';
+import { estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core/internal';
 import type { ApiName } from '../apis/prompt-api.js';
 import { OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
 import { type BreakpointRule, type Dialect, dialectOf, leastMarked } from '../engines/dialects/dialects.js';

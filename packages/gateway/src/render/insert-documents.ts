@@ -1,4 +1,5 @@
-import { type ChatEdit, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { ChatEdit } from '@warmpath/core/internal';
 import { type MessageOrigin, OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
 import type { ByteEdit, ByteSpan } from '../json/json-scanner.js';
 

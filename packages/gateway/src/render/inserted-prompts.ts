@@ -1,22 +1,24 @@
 import {
   type Arrangement,
   type ArrangeRequest,
-  type ChatEdit,
   type ChatMessage,
-  chatEdits,
-  chatTokens,
   type Document,
   estimateTokens,
-  estimateTokensOfBytes,
   type LayoutName,
   type Preamble,
-  type RecalledHistory,
-  recordTurn,
   renderHint,
   type SentTurn,
-  turnEdits,
   WarmpathError,
 } from '@warmpath/core';
+import {
+  type ChatEdit,
+  chatEdits,
+  chatTokens,
+  estimateTokensOfBytes,
+  type RecalledHistory,
+  recordTurn,
+  turnEdits,
+} from '@warmpath/core/internal';
 import { PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
 import type { DocumentCache } from '../arrange/document-cache.js';
 import type { GatewayConfig } from '../config/schema.js';

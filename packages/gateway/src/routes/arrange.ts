@@ -1,12 +1,5 @@
-import {
-  type ArrangeRequest,
-  type Document,
-  expectedReuse,
-  observe,
-  renderHint,
-  WarmpathError,
-  type WorkSteps,
-} from '@warmpath/core';
+import { type ArrangeRequest, type Document, observe, renderHint, WarmpathError } from '@warmpath/core';
+import { expectedReuse, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';

@@ -1,4 +1,5 @@
-import { POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
+import { POLICY_NAMES } from '@warmpath/core';
+import { RECOGNITION_MODES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';

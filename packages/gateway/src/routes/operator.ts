@@ -1,4 +1,5 @@
-import { ANONYMOUS_TENANT, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { ANONYMOUS_TENANT } from '@warmpath/core/internal';
 import { loadDashboardPage } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
 import { withoutEndUser } from '../conversation/conversations.js';

@@ -1,4 +1,5 @@
-import { estimateTokens, estimateTokensOfBytes, WarmpathError, type WorkSteps } from '@warmpath/core';
+import { estimateTokens, WarmpathError } from '@warmpath/core';
+import { estimateTokensOfBytes, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
 import { translateRequest } from '../apis/translate-request.js';

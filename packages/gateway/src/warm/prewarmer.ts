@@ -1,4 +1,5 @@
-import { observe, type PrewarmPath, planPrewarm, type ServedRequest, WarmpathError } from '@warmpath/core';
+import { observe, WarmpathError } from '@warmpath/core';
+import { type PrewarmPath, planPrewarm, type ServedRequest } from '@warmpath/core/internal';
 import { ResponseSniffer } from '../answer/response-sniffer.js';
 import type { InsertedDocuments } from '../arrange/inserted-documents.js';
 import type { GatewayConfig } from '../config/schema.js';

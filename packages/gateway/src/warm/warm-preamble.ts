@@ -1,4 +1,5 @@
-import { observe, type Preamble, type PrewarmPath, type WorkSteps } from '@warmpath/core';
+import { observe, type Preamble } from '@warmpath/core';
+import type { PrewarmPath, WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { invalid, PromptView } from '../apis/prompt-view.js';

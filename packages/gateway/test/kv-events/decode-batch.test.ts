@@ -1,5 +1,5 @@
 import { Encoder } from '@msgpack/msgpack';
-import type { KvEvent } from '@warmpath/core';
+import type { KvEvent } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { decodeBatch, noDecodeAnomalies } from '../../src/engines/kv-events/decode-batch.js';

@@ -1,4 +1,5 @@
-import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicy, replacementPolicy, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicy, replacementPolicy } from '@warmpath/core/internal';
 import { LlamaSlots } from './llama-slots.js';
 import type { Admission, PrefixCacheModel } from './prefix-cache.js';
 import { SglangRadixCache } from './sglang-radix.js';

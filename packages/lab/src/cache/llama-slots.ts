@@ -1,4 +1,4 @@
-import { type HeldPrompt, PromptSlots, type PromptSlotsOptions, takeSpans } from '@warmpath/core';
+import { type HeldPrompt, PromptSlots, type PromptSlotsOptions, takeSpans } from '@warmpath/core/internal';
 import {
   type Admission,
   allSpans,

@@ -1,4 +1,5 @@
-import { type PromptSlotsOptions, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { PromptSlotsOptions } from '@warmpath/core/internal';
 import type { PromptSpan } from '../workloads/workload.js';
 
 /** A prompt as a prefix cache sees it. */

@@ -1,4 +1,4 @@
-import { Replacement, type ReplacementPolicy } from '@warmpath/core';
+import { Replacement, type ReplacementPolicy } from '@warmpath/core/internal';
 import type { LeafReplacement, RadixNode, RadixUse } from './radix-tree.js';
 import type { TokenRun } from './token-runs.js';
 

@@ -1,4 +1,5 @@
-import { type CostModel, type ReplacementPolicy, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { CostModel, ReplacementPolicy } from '@warmpath/core/internal';
 import { RTX_4090 } from '../latency.js';
 import { type Admission, allSpans, type CachedPrompt, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
 import { RadixReplacement } from './radix-replacement.js';

@@ -1,4 +1,4 @@
-import { Replacement, type ReplacementPolicy } from '@warmpath/core';
+import { Replacement, type ReplacementPolicy } from '@warmpath/core/internal';
 import { type TieredNode, TieredNodes } from './tiered-node.js';
 
 export interface TiersOptions {

@@ -1,4 +1,5 @@
-import { type CostModel, type ReplacementPolicy, replacementPolicy, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicy, replacementPolicy } from '@warmpath/core/internal';
 import { RTX_4090 } from '../latency.js';
 import type { PromptSpan } from '../workloads/workload.js';
 import {

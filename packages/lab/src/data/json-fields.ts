@@ -1,4 +1,5 @@
-import { describeJsonError, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { describeJsonError } from '@warmpath/core/internal';
 import type { Line } from './lines.js';
 
 type Values = Readonly<Record<string, unknown>>;

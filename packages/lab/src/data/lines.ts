@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 
 /** UTF-16 units of one line; longer ones are refused, because a line is held whole. */
 const MAX_LINE_LENGTH = 2 ** 24;

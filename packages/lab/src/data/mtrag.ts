@@ -1,4 +1,5 @@
-import { fingerprint, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fingerprint } from '@warmpath/core/internal';
 import type { WorkloadRequest } from '../workloads/workload.js';
 import { invalid, JsonFields } from './json-fields.js';
 import { readLines } from './lines.js';

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { describeJsonError, fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, fileErrorReason } from '@warmpath/core/internal';
 import { readTrace } from '../workloads/read-trace.js';
 import { interleave } from '../workloads/trace.js';
 import type { Workload, WorkloadRequest } from '../workloads/workload.js';

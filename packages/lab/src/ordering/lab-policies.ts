@@ -1,10 +1,6 @@
 import {
   type Context,
-  createPolicy,
-  createStatisticPolicy,
-  fingerprint,
   limitShift,
-  nearestName,
   type Ordering,
   type OrderingPolicy,
   POLICY_NAMES,
@@ -12,6 +8,7 @@ import {
   WarmpathError,
   withCachedPrefix,
 } from '@warmpath/core';
+import { createPolicy, createStatisticPolicy, fingerprint, nearestName } from '@warmpath/core/internal';
 
 /**
  * The pipeline of the CP-Tree paper as one policy: the CA-Table ranks the documents by hotness, the CP-Tree is asked

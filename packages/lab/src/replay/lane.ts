@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { SimulatedEngine } from '../simulated-engine.js';

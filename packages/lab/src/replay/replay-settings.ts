@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 import type { OfflineSolver } from '../bounds/offline.js';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 import type { LabPolicyName } from '../ordering/lab-policies.js';

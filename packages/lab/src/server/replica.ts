@@ -1,4 +1,4 @@
-import type { PrewarmOptions, PrewarmPath, PromptReuse, Scheduler } from '@warmpath/core';
+import type { PrewarmOptions, PrewarmPath, PromptReuse, Scheduler } from '@warmpath/core/internal';
 import type { Admission, CachedPrompt } from '../cache/prefix-cache.js';
 import type { PreparedRequest, RouteQuestion, SimulatedEngine } from '../simulated-engine.js';
 import type { PromptSpan, WorkloadRequest } from '../workloads/workload.js';

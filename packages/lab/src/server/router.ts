@@ -1,4 +1,4 @@
-import { CachePressure, fingerprint } from '@warmpath/core';
+import { CachePressure, fingerprint } from '@warmpath/core/internal';
 import { MersenneTwister } from '../workloads/mersenne-twister.js';
 import type { WorkloadRequest } from '../workloads/workload.js';
 

@@ -4,7 +4,7 @@ import {
   type ReuseLookup,
   type Scheduler,
   type SchedulerName,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import type { WorkloadRequest } from '../workloads/workload.js';
 
 /** A request that waits at a replica. */

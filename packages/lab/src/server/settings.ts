@@ -1,4 +1,4 @@
-import type { SchedulerName } from '@warmpath/core';
+import type { SchedulerName } from '@warmpath/core/internal';
 import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { mean } from '../statistics.js';
 import type { Workload } from '../workloads/workload.js';

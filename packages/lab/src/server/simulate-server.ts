@@ -1,4 +1,5 @@
-import { type OrderingPolicy, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { type OrderingPolicy, WarmpathError } from '@warmpath/core';
+import type { PrewarmOptions } from '@warmpath/core/internal';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 import { VllmBlockCache } from '../cache/vllm-blocks.js';
 import { Conversations } from '../conversations.js';

@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 
 /** What a step costs in which sequences get one token each. */
 export interface DecodeCost {

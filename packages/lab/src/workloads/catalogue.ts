@@ -1,4 +1,5 @@
-import { nearestName, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { nearestName } from '@warmpath/core/internal';
 import { type AgentChoice, chainOfAgents } from './chain-of-agents.js';
 import { geospatialTrace } from './geospatial.js';
 import { headlineTrace } from './headline.js';

@@ -1,4 +1,4 @@
-import { type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
+import { type ReplacementPolicy, replacementPolicy } from '@warmpath/core/internal';
 import {
   estimate,
   mean,

@@ -1,4 +1,4 @@
-import { CacheAwareScheduler, SpeculativePipeline } from '@warmpath/core';
+import { CacheAwareScheduler, SpeculativePipeline } from '@warmpath/core/internal';
 import {
   estimate,
   promptTokens,

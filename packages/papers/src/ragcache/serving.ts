@@ -1,4 +1,4 @@
-import { CacheAwareScheduler, type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
+import { CacheAwareScheduler, type ReplacementPolicy, replacementPolicy } from '@warmpath/core/internal';
 import {
   type CreateClients,
   type CreateScheduler,

@@ -4,7 +4,7 @@ import {
   type SpeculationGate,
   SpeculativePipeline,
   type SpeculativePipelineOptions,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import {
   type Admission,
   EventQueue,

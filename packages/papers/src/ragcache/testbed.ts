@@ -1,4 +1,4 @@
-import type { CostModel } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core/internal';
 import type { DecodeCost, HostCopyCost } from '@warmpath/lab';
 
 /** KV bytes a token of the paper's models (Table 1). */

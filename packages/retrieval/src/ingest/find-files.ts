@@ -1,7 +1,8 @@
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, opendir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join, relative, resolve, sep } from 'node:path';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 
 /** What a file is read as. */
 type FileFormat = 'markdown' | 'text' | 'html' | 'pdf' | 'jsonl';

@@ -1,5 +1,6 @@
 import { lstat } from 'node:fs/promises';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 import type { CollectionStore } from '../collections/collection-store.js';
 import { type FileRecord, HANDED_IN, hashOf, type NewDocument } from '../collections/records.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';

@@ -2,7 +2,8 @@ import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { endianness } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason } from '@warmpath/core/internal';
 import { StoredRows } from './stored-rows.js';
 import {
   checkVectorIndexOptions,

@@ -1,4 +1,5 @@
-import { DEFAULT_POLICY, type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
+import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { DEFAULT_POLICY, readPolicyName } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
 import {
   type AnsweredQuestion,

@@ -3,7 +3,6 @@ import {
   arrange,
   ConversationLog,
   observe,
-  placesMoved,
   prepareDocuments,
   recallHistory,
   renderTurn,
@@ -12,6 +11,7 @@ import {
   turnPreamble,
   WarmpathError,
 } from '@warmpath/core';
+import { placesMoved } from '@warmpath/core/internal';
 import type { EvaluationQuestion } from '@warmpath/lab';
 import { type PromptSettings, type PromptSource, plainMessages, type SentPrompt } from './prompt-source.js';
 

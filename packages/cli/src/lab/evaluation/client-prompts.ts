@@ -1,4 +1,5 @@
-import { type ChatMessage, type PolicyName, placesMoved, prepareDocuments, renderDocuments } from '@warmpath/core';
+import { type ChatMessage, type PolicyName, prepareDocuments } from '@warmpath/core';
+import { placesMoved, renderDocuments } from '@warmpath/core/internal';
 import { InPlacePrompts } from '@warmpath/gateway';
 import type { AnsweredTurn, EvaluationQuestion } from '@warmpath/lab';
 import { documentsOf, RENDER } from './arranged-prompts.js';

@@ -1,4 +1,4 @@
-import type { FormatName, LabelRule } from '../../../src/index.js';
+import type { FormatName, LabelRule } from '../../../src/internal.js';
 import type { PromptRole } from '../../../src/recognise/block.js';
 
 /** A prompt as a tool would write it, and what is to be recognised in it. */

@@ -1,17 +1,15 @@
 import {
   type Arrangement,
   type ArrangeRequest,
-  type BlockRewrite,
   blockDocuments,
   type Document,
   type DocumentBlock,
   type Preamble,
-  type RepeatedDocument,
   rewriteText,
   SeenDocuments,
-  textMoves,
   withReferences,
 } from '@warmpath/core';
+import { type BlockRewrite, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../../apis/request-texts.js';
 import { applyEdits } from '../../json/json-scanner.js';
 import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './recognised-request.js';

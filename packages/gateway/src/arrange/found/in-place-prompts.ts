@@ -1,11 +1,5 @@
-import {
-  type Arrangement,
-  type ArrangeRequest,
-  arrange,
-  DEFAULT_HINT_WORDING,
-  observe,
-  ServedHistory,
-} from '@warmpath/core';
+import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
+import { DEFAULT_HINT_WORDING } from '@warmpath/core/internal';
 import { chatApi } from '../../apis/prompt-apis.js';
 import { arrangeInPlace, type InPlaceOptions, type PlacedBlock, rememberOrders } from './arrange-in-place.js';
 import { type RecognisedRequest, recogniseRequest } from './recognised-request.js';

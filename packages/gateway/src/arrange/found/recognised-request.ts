@@ -1,12 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import {
-  type DocumentBlock,
-  hasRepeatedResult,
-  messageChain,
-  type RecogniseOptions,
-  recognise,
-  withResults,
-} from '@warmpath/core';
+import { type DocumentBlock, type RecogniseOptions, recognise } from '@warmpath/core';
+import { hasRepeatedResult, messageChain, withResults } from '@warmpath/core/internal';
 import type { PromptApi } from '../../apis/prompt-api.js';
 import type { JsonObject, RequestMessage, RequestText } from '../../apis/request-texts.js';
 import { BodyView } from '../../json/body-view.js';

@@ -1,11 +1,5 @@
-import {
-  type BlockRewrite,
-  type DocumentBlock,
-  estimateTokens,
-  fingerprint,
-  type Preamble,
-  rewriteText,
-} from '@warmpath/core';
+import { type DocumentBlock, estimateTokens, type Preamble, rewriteText } from '@warmpath/core';
+import { type BlockRewrite, fingerprint } from '@warmpath/core/internal';
 import { TenantCache } from '../../memory/tenant-cache.js';
 import { isOrdered, type RecognisedMessage } from './recognised-request.js';
 

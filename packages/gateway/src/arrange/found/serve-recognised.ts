@@ -1,10 +1,5 @@
-import {
-  type Arrangement,
-  type ArrangeRequest,
-  estimateTokensOfBytes,
-  plainTurn,
-  type RecalledHistory,
-} from '@warmpath/core';
+import type { Arrangement, ArrangeRequest } from '@warmpath/core';
+import { estimateTokensOfBytes, plainTurn, type RecalledHistory } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/expected-reuse.js';

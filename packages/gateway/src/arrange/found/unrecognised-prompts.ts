@@ -1,4 +1,5 @@
-import { type FormatName, fingerprint, type RecognitionMode, recognise, suggestTemplate } from '@warmpath/core';
+import { recognise } from '@warmpath/core';
+import { type FormatName, fingerprint, type RecognitionMode, suggestTemplate } from '@warmpath/core/internal';
 import type { PromptApi } from '../../apis/prompt-api.js';
 import { type JsonObject, pathName } from '../../apis/request-texts.js';
 import { isWorthReading } from '../../json/json-body.js';

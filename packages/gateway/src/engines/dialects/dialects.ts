@@ -1,4 +1,4 @@
-import type { PromptSlotsOptions } from '@warmpath/core';
+import type { PromptSlotsOptions } from '@warmpath/core/internal';
 import type { ApiName } from '../../apis/prompt-api.js';
 
 /** What an engine reuses of a prompt, and how long it keeps it. */

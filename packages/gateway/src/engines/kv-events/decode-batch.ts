@@ -1,5 +1,5 @@
 import { Decoder } from '@msgpack/msgpack';
-import type { KvEvent, KvTier } from '@warmpath/core';
+import type { KvEvent, KvTier } from '@warmpath/core/internal';
 import { hasTrueLengths } from './true-lengths.js';
 
 /** What of the events could not be used. Counts since the start. */

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
-import { type SessionFilter, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { SessionFilter } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import type { Engines } from '../../engines/engines.js';

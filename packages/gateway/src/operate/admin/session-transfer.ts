@@ -1,4 +1,5 @@
-import { type ConversationStore, type SessionEntry, type SessionFilter, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { ConversationStore, SessionEntry, SessionFilter } from '@warmpath/core/internal';
 
 /** The first line of an export, by which an import knows it. */
 const HEAD = { format: 'warmpath-sessions', version: 1 } as const;

@@ -1,9 +1,8 @@
+import { blockDocuments, estimateTokens, recognise } from '@warmpath/core';
 import {
   type BlockFormat,
   BREAK_CAUSES,
-  blockDocuments,
   type DocumentTemplate,
-  estimateTokens,
   type FixedReason,
   findPrefixBreak,
   type LabelRule,
@@ -11,9 +10,8 @@ import {
   type PrefixBreak,
   type PromptPiece,
   type RecognitionMode,
-  recognise,
   suggestTemplate,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import { isObject } from '../../apis/content-texts.js';
 import type { ApiName, PromptApi } from '../../apis/prompt-api.js';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/prompt-apis.js';

@@ -1,4 +1,5 @@
-import { blockDocuments, type DocumentBlock, fingerprint, type PromptPiece } from '@warmpath/core';
+import { blockDocuments, type DocumentBlock } from '@warmpath/core';
+import { fingerprint, type PromptPiece } from '@warmpath/core/internal';
 import { isObject } from '../../apis/content-texts.js';
 import type { PromptApi } from '../../apis/prompt-api.js';
 import { type JsonObject, type JsonPath, pathName, type RequestMessage } from '../../apis/request-texts.js';

@@ -1,12 +1,11 @@
+import { type ErrorCode, recognise } from '@warmpath/core';
 import {
   BREAK_CAUSES,
-  type ErrorCode,
   findPrefixBreak,
   outlinePrompt,
   type PromptOutline,
-  recognise,
   sharedLength,
-} from '@warmpath/core';
+} from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../../apis/prompt-api.js';
 import { readObject } from '../../json/json-body.js';

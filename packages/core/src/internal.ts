@@ -1,0 +1,79 @@
+/**
+ * What Warmpath's own packages share beyond the public names of `@warmpath/core`. No promise of stability: any release
+ * may change or remove a name.
+ */
+
+export { plainTurn, recordTurn, repeatedOrder, repeatedTurn, shownSegments, turnEdits } from './conversation.js';
+export type { CostModel, PrefillProfile } from './cost-model.js';
+export { profiledCost } from './cost-model.js';
+export { ERROR_TABLE, fileErrorReason } from './errors.js';
+export type { PromptOutline, PromptPiece } from './explain/outline.js';
+export { outlinePrompt } from './explain/outline.js';
+export type { PrefixBreak } from './explain/prefix-break.js';
+export { BREAK_CAUSES, findPrefixBreak, sharedLength } from './explain/prefix-break.js';
+export { fingerprint } from './fingerprint.js';
+export { describeJsonError } from './json-error.js';
+export { nearestName } from './nearest-name.js';
+export { placesMoved } from './ordering/placement.js';
+export { createPolicy, createStatisticPolicy } from './ordering/policies.js';
+export { DEFAULT_POLICY } from './ordering/policy.js';
+export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
+export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
+export type { PathStep } from './preamble.js';
+export { DEFAULT_DOCUMENT_LIMITS } from './prepare-documents.js';
+export type { PrepareRequestOptions } from './prepare-request.js';
+export { readPolicyName, requestSteps } from './prepare-request.js';
+export { printableJson, printableLine, printableText } from './printable.js';
+export { type RecencyLinks, RecencyList } from './recency-list.js';
+export type { BlockFormat, FixedReason, FormatName, LabelRule } from './recognise/block.js';
+export { JsonTextReader, type JsonValue } from './recognise/json-text.js';
+export type { RecognitionMode } from './recognise/recognise.js';
+export { RECOGNITION_MODES } from './recognise/recognise.js';
+export type { RepeatedDocument } from './recognise/repeats.js';
+export { hasRepeatedResult, withResults } from './recognise/repeats.js';
+export type { BlockRewrite } from './recognise/rewrite.js';
+export { type TextMove, textMoves } from './recognise/rewrite.js';
+export { suggestTemplate } from './recognise/suggest-template.js';
+export type { DocumentTemplate } from './recognise/template-regions.js';
+export { hintTokens } from './render/hints.js';
+export { canonicalJson, chatEdits, chatTokens, messageSteps } from './render/layout.js';
+export type { ChatEdit, ContentPart } from './render/prompt.js';
+export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
+export { renderDocuments } from './render/template.js';
+export type { NodeOwner } from './replacement/eviction-queue.js';
+export type { ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
+export { REPLACEMENT_POLICY_NAMES, replacementPolicy, USE_HALF_LIFE } from './replacement/policy.js';
+export { Replacement } from './replacement/replacement.js';
+export type { KvEvent, KvTier } from './residency/block-index.js';
+export type { PromptTokens } from './residency/event-residency.js';
+export { EventResidency } from './residency/event-residency.js';
+export type { ServedRequest } from './residency/history.js';
+export type { HeldPrompt, PromptSlotsOptions } from './residency/prompt-slots.js';
+export { PromptSlots, takeSpans } from './residency/prompt-slots.js';
+export type { RouteCandidate } from './route/cache-pressure.js';
+export { CachePressure, expectedReuse } from './route/cache-pressure.js';
+export { CacheAwareScheduler } from './schedule/cache-aware.js';
+export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
+export { FifoScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
+export { ByteBuffer, SseReader } from './server-sent-events.js';
+export type {
+  ConversationStore,
+  ConversationStoreListener,
+  PeerNote,
+  StoreFailure,
+  StoreOperation,
+} from './session/conversation-store.js';
+export type { MessageBytes } from './session/message-chain.js';
+export { byteChain, messageChain } from './session/message-chain.js';
+export type { MessagesByPlace, RecalledHistory, TurnLookup } from './session/recall.js';
+export { SeenSegments } from './session/segments.js';
+export type { TurnName } from './session/sent-turn.js';
+export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
+export { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
+export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant } from './session/tenant.js';
+export type { SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
+export { SpeculativePipeline } from './speculation/pipeline.js';
+export { SpeculationGate } from './speculation/speculation-gate.js';
+export { estimateTokensOfBytes } from './token-estimate.js';
+export type { KnowledgeTreeView, TreeNode } from './tree/view.js';
+export type { WorkSteps } from './work-steps.js';
