@@ -2,33 +2,30 @@ const NEWLINE = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
-/** The largest buffer that is kept for the next event. */
+/** A larger buffer is released once it was read. */
 const MAX_KEPT_BYTES = 65_536;
 
-/** Where an `SseReader` delivers to. What its methods throw comes out of `read` or `end`. */
+/** Receives what an `SseReader` reads. What its methods throw comes out of `read` or `end`. */
 export interface SseHandler {
-  /** The data of one event, never empty. The bytes are valid during the call only; a decoder copies them. */
+  /** The data of one event, never empty. The bytes are valid during the call only. */
   onData(data: Uint8Array): void;
   /** A comment, by which servers keep a connection alive. */
   onComment?(): void;
-  /** An event is longer than the limit: it is skipped, and what follows it is read. */
+  /** An event is longer than the limit. It is skipped; reading goes on with the next one. */
   onTooLong(): void;
 }
 
 /**
- * Reads a stream of server-sent events, wherever its chunks are cut. Lines end with LF or CRLF; of an event only its
- * data counts. Holds at most one event of at most `limitBytes`; an event of one line that lies within a chunk is not
- * copied. O(bytes).
+ * Reads a stream of server-sent events, wherever its chunks are cut. Lines end with LF or CRLF. Only the data of an
+ * event is read. Holds at most one event of at most `limitBytes`. O(bytes).
  */
 export class SseReader {
   readonly #handler: SseHandler;
   readonly #limitBytes: number;
   /** The start of a line that continues in the next chunk. */
   readonly #line = new ByteBuffer();
-  /** Data of the event so far, where it is copied. */
+  /** Data of the event so far. */
   readonly #data = new ByteBuffer();
-  /** Data of the event so far, where it is one line of the chunk that is being read. */
-  #inChunk: Uint8Array | undefined;
   #hasData = false;
   #isTooLong = false;
 
@@ -47,11 +44,10 @@ export class SseReader {
       }
       start = end + 1;
     }
-    this.#keepData();
     if (start < chunk.length) this.#hold(chunk, start, chunk.length);
   }
 
-  /** The stream is over. An event without the blank line behind it counts, though strictly it is none. */
+  /** The stream is over. An event without a blank line behind it is delivered too. */
   end(): void {
     if (this.#line.length > 0) this.#readHeldLine();
     this.#endEvent();
@@ -60,7 +56,6 @@ export class SseReader {
   #readHeldLine(): void {
     const line = this.#line.bytes;
     this.#readLine(line, 0, line.length);
-    this.#keepData();
     this.#line.clear();
   }
 
@@ -77,43 +72,28 @@ export class SseReader {
 
   #addData(bytes: Uint8Array, start: number, end: number): void {
     if (this.#isTooLong) return;
-    if (end - start > this.#limitBytes) {
+    const separator = this.#hasData ? 1 : 0;
+    if (this.#data.length + separator + end - start > this.#limitBytes) {
       this.#skipEvent();
       return;
     }
-    if (!this.#hasData) {
-      this.#hasData = true;
-      this.#inChunk = bytes.subarray(start, end);
-      return;
-    }
-    this.#keepData();
-    if (this.#data.length + 1 + end - start > this.#limitBytes) {
-      this.#skipEvent();
-      return;
-    }
-    this.#data.append(LINE_BREAK, 0, 1);
+    if (this.#hasData) this.#data.append(LINE_BREAK, 0, 1);
     this.#data.append(bytes, start, end);
+    this.#hasData = true;
   }
 
   #endEvent(): void {
-    const data = this.#inChunk ?? this.#data.bytes;
+    const data = this.#data.bytes;
     const isComplete = data.length > 0 && !this.#isTooLong;
-    this.#inChunk = undefined;
     this.#hasData = false;
     this.#isTooLong = false;
-    // Emptied before the handler is called, which may throw; the bytes stay until something is appended.
+    // Cleared first, because the handler may throw. The bytes stay valid until the next append.
     this.#data.clear();
     if (isComplete) this.#handler.onData(data);
   }
 
-  /** Copies what lies in a chunk that will be gone. */
-  #keepData(): void {
-    if (this.#inChunk !== undefined) this.#data.append(this.#inChunk, 0, this.#inChunk.length);
-    this.#inChunk = undefined;
-  }
-
   #hold(bytes: Uint8Array, start: number, end: number): void {
-    // A line that is too long keeps its first bytes, which say what it is: only data makes its event too long.
+    // The first bytes of a line that is too long are kept: only a data line makes its event too long.
     const room = this.#limitBytes + FIELD_BYTES - this.#line.length;
     this.#line.append(bytes, start, Math.min(end, start + room));
     if (end - start > room && isDataField(this.#line.bytes, 0, this.#line.length)) this.#skipEvent();
@@ -122,24 +102,23 @@ export class SseReader {
   #skipEvent(): void {
     if (this.#isTooLong) return;
     this.#isTooLong = true;
-    this.#inChunk = undefined;
     this.#data.clear();
     this.#handler.onTooLong();
   }
 }
 
 const LINE_BREAK = Uint8Array.of(NEWLINE);
-/** Bytes of a line beside its data: the field's name, a colon, a space, a carriage return. */
+/** Bytes of a data line beside its data. */
 const FIELD_BYTES = 'data: \r'.length;
 
 function isDataField(bytes: Uint8Array, start: number, end: number): boolean {
   const nameEnd = start + 'data'.length;
   if (nameEnd > end || (nameEnd < end && bytes[nameEnd] !== COLON)) return false;
-  // `d`, `a`, `t`, `a`; a call into the platform would take longer than the rest of the line.
+  // The bytes of `data`.
   return bytes[start] === 0x64 && bytes[start + 1] === 0x61 && bytes[start + 2] === 0x74 && bytes[start + 3] === 0x61;
 }
 
-/** Bytes that grow at their end. Appending is O(bytes appended), amortised. */
+/** A buffer that bytes are appended to, in amortised O(bytes appended). */
 export class ByteBuffer {
   #buffer: Uint8Array = new Uint8Array(0);
   #length = 0;
