@@ -26,6 +26,7 @@ const SIDEBAR = [
       ['MCP', 'mcp'],
       ['Python and others', 'python'],
       ['TypeScript client', 'client'],
+      ['Coding agents', 'claude-code'],
     ),
   },
   {
@@ -37,8 +38,6 @@ const SIDEBAR = [
       ['Conversations', 'conversations'],
       ['Documents in prompts', 'documents-in-prompts'],
       ['Messages and Responses', 'other-apis'],
-      ['The order alone', 'order-alone'],
-      ['Prefill early', 'prefill'],
       ['Explain a request', 'explain'],
     ),
   },
@@ -46,7 +45,7 @@ const SIDEBAR = [
     text: 'Operate',
     items: [
       ...list('operate/', ['Run it', 'run'], ['Secure it', 'secure'], ['Monitor it', 'monitor']),
-      ...list('guide/', ['Check an engine', 'doctor'], ['Let prompts wait', 'queue']),
+      ...list('guide/', ['Check an engine', 'doctor'], ['Queue and prefill', 'queue']),
       ...list(
         'operate/',
         ['Several engines', 'several-engines'],
@@ -78,6 +77,8 @@ const SIDEBAR = [
       ['Limits', 'limits'],
       ['Benchmarks', 'benchmarks'],
       ['Research', 'research/'],
+      ['Decisions', 'adr/'],
+      ['Glossary', 'glossary'],
     ),
   },
 ];
