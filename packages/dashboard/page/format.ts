@@ -55,11 +55,6 @@ export function duration(seconds: number): string {
   return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3_600)} h`;
 }
 
-export function amount(value: number, unit: string): string {
-  const digits = value < 100 ? TWO.format(value) : PLAIN.format(value);
-  return unit === 'USD' ? `$${digits}` : unit === 'EUR' ? `€${digits}` : `${digits} ${unit}`;
-}
-
 /** Time of day of a wall clock in milliseconds. */
 export function clock(time: number): string {
   return new Date(time).toLocaleTimeString('en-GB');

@@ -3,7 +3,7 @@ import type { EngineStatus } from '../src/feed.ts';
 import { anomaliesOf, isBad } from './anomalies.ts';
 import { Chart } from './chart.tsx';
 import { type Bin, countOf, quantile, share } from './figures.ts';
-import { amount, count, milliseconds, percent, rate, tokens } from './format.ts';
+import { count, milliseconds, percent, rate, tokens } from './format.ts';
 import { bins, settings, show, slots, spanMinutes, spanMs, tick, totals } from './state.ts';
 
 /** What is saved, how fast, and whether the engine does as predicted. */
@@ -40,7 +40,7 @@ function Empty() {
 
 function Tiles() {
   const { metrics, engines } = tick.value!;
-  const { ttftBounds, savedPerMillionTokens: saving, savedUnit } = settings.value!;
+  const { ttftBounds } = settings.value!;
   const { promptTokens, cachedTokens, predictedTokens, ttftCached, ttftComputed, requests, errors } = totals.value;
   const saved = metrics['warmpath_cached_tokens_total'] ?? 0;
   const fast = quantile(ttftCached, 0.5, ttftBounds);
@@ -54,11 +54,6 @@ function Tiles() {
       <Tile name="Prefill tokens saved" value={tokens(cachedTokens)}>
         {tokens(saved)} since the start
       </Tile>
-      {saving !== null && (
-        <Tile name="Saved" value={amount((cachedTokens / 1e6) * saving, savedUnit)}>
-          {amount((saved / 1e6) * saving, savedUnit)} since the start
-        </Tile>
-      )}
       <Tile name="Median TTFT, cached" value={milliseconds(fast)}>
         computed: {milliseconds(slow)}
       </Tile>

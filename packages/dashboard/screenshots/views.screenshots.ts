@@ -26,7 +26,7 @@ beforeAll(async () => {
       server: { keys, operatorKey: { key: OPERATOR_KEY } },
       explain: { prompts: 'all' },
       collections: { folder },
-      dashboard: { names: true, savedPerMillionTokens: 2.25 },
+      dashboard: { names: true },
     },
     { maxBlocks: 6_000, limit: 4 },
   );

@@ -17,9 +17,6 @@ export interface FeedSettings {
   readonly names: boolean;
   /** Whether prompts are compared with earlier ones, to say why a prefix broke. */
   readonly comparesPrompts: boolean;
-  /** What a million prompt tokens that need not be computed save; `null` where nobody said. */
-  readonly savedPerMillionTokens: number | null;
-  readonly savedUnit: string;
   /** Whether passages can be looked for in collections. */
   readonly hasCollections: boolean;
   /** Prompts that may wait for an engine. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { anomaliesOf } from '../page/anomalies.ts';
 import { binsOf, metricBy, metricSum, phasesOf, quantile, totalsOf } from '../page/figures.ts';
-import { amount, bytes, duration, milliseconds, percent, tokens } from '../page/format.ts';
+import { bytes, duration, milliseconds, percent, tokens } from '../page/format.ts';
 import { placeBars } from '../page/timeline-layout.ts';
 import { findPlace, layoutTree, omittedChildren, rectanglesOf } from '../page/tree-layout.ts';
 import type {
@@ -282,5 +282,4 @@ it('numbers have units that fit their size', () => {
   expect([12, 2_048, 5_242_880, 3_221_225_472].map(bytes)).toEqual(['12 B', '2.0 KiB', '5.0 MiB', '3.00 GiB']);
   expect([0.1234, null, Number.NaN].map(percent)).toEqual(['12.3%', '–', '–']);
   expect([59, 3_600, 90_000].map(duration)).toEqual(['59 s', '1 h 0 min', '1 d 1 h']);
-  expect([amount(2.5, 'USD'), amount(1_234, 'GPU s')]).toEqual(['$2.50', '1,234 GPU s']);
 });

@@ -32,7 +32,7 @@ async function gatewayFor(tenants: readonly string[]) {
   const gateway = await startGateway({
     server: { port: 0, trustedHeaders: { tenant: 'x-tenant' }, operatorKey: { key: OPERATOR } },
     engines: [{ name: 'only', url: engine.url, models: [...HOSTILE] }],
-    dashboard: { names: true, savedPerMillionTokens: 1, savedUnit: '<b>' },
+    dashboard: { names: true },
     explain: { prompts: 'all' },
     log: { level: 'silent' },
   });

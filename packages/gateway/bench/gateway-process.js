@@ -6,15 +6,13 @@ import { runInNewContext } from 'node:vm';
 import { startGateway } from '@warmpath/gateway';
 
 const [, , url, given = '{}'] = process.argv;
-const { server, upstream, ...config } = JSON.parse(given);
+const { server, upstream, parts, ...config } = JSON.parse(given);
 // Several engines are named by the configuration.
 const engine = config.engines === undefined ? { url } : {};
-const gateway = await startGateway({
-  ...config,
-  server: { ...server, port: 0 },
-  upstream: { ...upstream, ...engine },
-  log: { level: 'silent' },
-});
+const gateway = await startGateway(
+  { ...config, server: { ...server, port: 0 }, upstream: { ...upstream, ...engine }, log: { level: 'silent' } },
+  parts,
+);
 
 let longestNs = 0;
 let sinceNs;

@@ -25,10 +25,10 @@ try {
     requests: Number(values.requests),
     findsAll: values.all,
     redisUrl: redis.url,
-    start: (config, { conversationBytes: maxBytes, now }) =>
+    start: (config, { conversationBytes: maxBytes, ...parts }) =>
       startGateway(config, {
         ...(maxBytes !== undefined && { sessions: new MemoryConversationStore({ maxBytes }) }),
-        ...(now !== undefined && { now }),
+        ...parts,
       }),
     translates: true,
     onProgress: ({ requests, replays, refused, marked }) => {

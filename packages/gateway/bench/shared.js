@@ -79,7 +79,10 @@ function median(values) {
 }
 
 async function lane(name, upstream, { gateways, redis }) {
-  const store = redis === undefined ? {} : { session: { store: { url: redis.url, prefix: `${name}:` } } };
+  const store =
+    redis === undefined
+      ? {}
+      : { session: { store: { url: redis.url } }, parts: { sharedStore: { prefix: `${name}:` } } };
   const processes = [];
   for (let i = 0; i < gateways; i++) {
     processes.push(await start('gateway-process.js', upstream.url, JSON.stringify(store)));

@@ -9,10 +9,10 @@ import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js
 import { OpenCollections } from './collections/open-collections.js';
 import { resolveConfig } from './config/load.js';
 import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
-import { createConversationStore } from './conversation/conversation-store.js';
+import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
 import { type Engine, logChange } from './engines/engine.js';
-import { logReport } from './engines/engine-health.js';
+import { type HealthSettings, logReport } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { Engines } from './engines/engines.js';
 import type { Gateway } from './gateway.js';
@@ -77,6 +77,8 @@ export interface GatewayParts {
   readonly sentOrders?: SentOrders;
   /** Where conversations are remembered; in this process by default. */
   readonly sessions?: ConversationStore;
+  /** How the server of `session.store.url` is used. */
+  readonly sharedStore?: SharedStoreSettings;
   /**
    * Hears what is at the engine's address: at the start, and whenever that changes. Without it, nobody asks and nothing
    * of it is logged.
@@ -86,6 +88,8 @@ export interface GatewayParts {
   readonly onUnrecognised?: (notice: RecognitionNotice) => void;
   /** Hears of every request of a client that is over. */
   readonly onRequest?: (request: ServedRequest) => void;
+  /** When one of several engines gets no requests; `HEALTH_SETTINGS` by default. */
+  readonly health?: HealthSettings;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -96,7 +100,7 @@ export interface GatewayParts {
  */
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
-  const sessions = parts.sessions ?? (await createConversationStore(config));
+  const sessions = parts.sessions ?? (await createConversationStore(config, parts.sharedStore));
   const now = parts.now ?? (() => performance.now());
   const log = openLog(config.log.level);
   const searched = (ms: number) => gateway.metrics.searched(ms);
@@ -246,6 +250,7 @@ async function assemble(
     listed,
     {
       config,
+      health: parts.health,
       hopName,
       now,
       createPrewarmer,

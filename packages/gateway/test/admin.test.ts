@@ -44,8 +44,10 @@ const freshPrefix = () => `admin${++stands}:`;
 async function standing(kind: 'memory' | 'redis', prefix = freshPrefix(), config: StandConfig = {}): Promise<Stood> {
   const engine = closing(await FakeEngine.start());
   const socket = join(folder, `${++stands}.sock`);
-  const store = kind === 'memory' ? {} : { url: server.url, prefix, timeoutMs: 20_000 };
-  const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket }, ...config }));
+  const store = kind === 'memory' ? {} : { url: server.url };
+  const sharedStore = { prefix, timeoutMs: 20_000 };
+  const settings = { session: { store }, admin: { socket }, ...config };
+  const gateway = closing(await gatewayAt(engine.url, settings, { sharedStore }));
   return { engine, gateway, socket };
 }
 

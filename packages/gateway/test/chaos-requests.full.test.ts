@@ -280,7 +280,8 @@ it(
       const config = {
         engines: engines.map(({ url }, place) => ({ name: `e${place}`, url })),
         arrange: { policy: 'sorted' },
-        session: { store: { url: store.url, timeoutMs: 200 } },
+        session: { store: { url: store.url } },
+        parts: { sharedStore: { timeoutMs: 200 } },
       };
       const gateways = [0, 1, 2].map(() => closing(new MortalGateway(engines[0]!.url, config)));
       await Promise.all(gateways.map((gateway) => gateway.live()));

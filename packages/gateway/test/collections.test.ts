@@ -639,8 +639,6 @@ describe('collections over HTTP', () => {
     [{ dimensions: 4_097 }, 'dimensions'],
     [{ passagePrefix: 'p'.repeat(501) }, 'passagePrefix'],
     [{ queryPrefix: '' }, 'queryPrefix'],
-    [{ timeoutMs: 0 }, 'timeoutMs'],
-    [{ questionTimeoutMs: 60_001 }, 'questionTimeoutMs'],
   ])('refuses %j to embed with', async (fields, key) => {
     const embeddings = { url: 'http://127.0.0.1:1', model: 'm', ...fields };
     const path = `collections.embeddings.${key}`;
@@ -683,7 +681,7 @@ describe('collections over HTTP', () => {
     const fake = closing(await startFakeEmbeddings());
     const one = await here({
       collections: {
-        rerank: { url: `${server.url}/v2/`, model: 'reranker', apiKey: 'key-of-the-endpoint', candidates: 3 },
+        rerank: { url: `${server.url}/v2/`, model: 'reranker', apiKey: 'key-of-the-endpoint' },
         embeddings: { url: fake.url, model: 'fake' },
         stores: { stored: { kind: 'qdrant', url: qdrant.url, collection: 'kb' } },
       },
@@ -730,7 +728,7 @@ describe('collections over HTTP', () => {
     const server = closing(await startJsonServer(() => ({ body: { results } })));
     const fake = closing(await startFakeEmbeddings());
     const embeddings = { url: fake.url, model: 'fake' };
-    const one = await here({ collections: { embeddings, rerank: { url: server.url, model: 'm', candidates: 2 } } });
+    const one = await here({ collections: { embeddings, rerank: { url: server.url, model: 'm' } } });
     await fill(one);
     const before = fake.requests.length;
     const asked = () => [fake.requests.length - before, server.requests.length];
@@ -768,7 +766,6 @@ describe('collections over HTTP', () => {
   it.each([
     [{ url: 'cohere.com', model: 'm' }, 'collections.rerank.url'],
     [{ url: 'http://127.0.0.1:1' }, 'collections.rerank.model'],
-    [{ url: 'http://127.0.0.1:1', model: 'm', candidates: 1_001 }, 'collections.rerank.candidates'],
   ])('refuses %j to rank with', async (rerank, path) => {
     await expect(here({ collections: { rerank } })).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path });
   });

@@ -5,7 +5,7 @@ import { WarmpathError } from '@warmpath/core';
 import { ERROR_TABLE } from '@warmpath/core/internal';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { configJsonSchema, describeConfig } from '../src/config/describe.js';
-import { checkConfig, type Environment, loadConfig, resolveConfig } from '../src/config/load.js';
+import { checkConfig, type Environment, loadConfig, REMOVED_KEYS, resolveConfig } from '../src/config/load.js';
 
 const URL_LINE = 'upstream: { url: http://engine:8000 }';
 
@@ -112,30 +112,6 @@ describe('a configuration', () => {
       /did you mean upstream\.timeouts\.headersMs\?/,
     ],
     [
-      'a removed section',
-      `${URL_LINE}\nresidency:\n  evictsLeastRecent: false`,
-      'WARMPATH_CONFIG_UNKNOWN_KEY',
-      'residency',
-      2,
-      /^removed key: delete it\. .*`kvEvents`/,
-    ],
-    [
-      'a removed key of the queue',
-      `${URL_LINE}\nqueue:\n  adaptive: true`,
-      'WARMPATH_CONFIG_UNKNOWN_KEY',
-      'queue.adaptive',
-      3,
-      /^removed key: delete it\. .*`upstream\.maxConcurrent`/,
-    ],
-    [
-      'a removed key of an engine',
-      'engines:\n  - name: a\n    url: http://a\n    instance: "7"',
-      'WARMPATH_CONFIG_UNKNOWN_KEY',
-      'engines.0.instance',
-      4,
-      /^removed key: delete it\. .*foreign index/,
-    ],
-    [
       'a key like no other',
       `${URL_LINE}\nqqqqqqqqqq: 1`,
       'WARMPATH_CONFIG_UNKNOWN_KEY',
@@ -196,6 +172,20 @@ describe('a configuration', () => {
     expect(problems[0]).toMatchObject({ code, path, line });
     expect(problems[0]!.message).toMatch(message);
     expect(ERROR_TABLE).toHaveProperty(code);
+  });
+
+  it.each(Object.keys(REMOVED_KEYS))('with the removed key %s says what happens instead, with its line', (path) => {
+    const isOfOne = path.startsWith('engines.');
+    const names = isOfOne ? path.split('.').slice(1) : path.split('.');
+    const indent = isOfOne ? '    ' : '';
+    const lines = names.map((name, depth) => `${indent}${'  '.repeat(depth)}${name}:`);
+    const start = isOfOne ? 'engines:\n  - name: a\n    url: http://a' : 'log: {}';
+    const { problems } = checkConfig(`${start}\n${lines.join('\n')} 1\n`, {});
+    const line = start.split('\n').length + names.length;
+    const full = isOfOne ? path.replace('engines.', 'engines.0.') : path;
+    expect(problems.filter(({ code }) => code === 'WARMPATH_CONFIG_UNKNOWN_KEY')).toEqual([
+      { code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: full, line, message: `removed key: ${REMOVED_KEYS[path]}` },
+    ]);
   });
 
   it('names every problem, in the order of the file', () => {

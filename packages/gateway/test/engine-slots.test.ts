@@ -5,6 +5,7 @@ import { freePort } from '../../../test/free-port.js';
 import { findLlamaServer, startLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/engines/dialects/dialects.js';
+import { HEALTH_SETTINGS } from '../src/engines/engine-health.js';
 import type { EngineReport } from '../src/index.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, gatewayAt, send } from './harness.js';
@@ -139,7 +140,9 @@ describe('the slots of a llama-server', () => {
       { name: 'other', url: other.url, models: ['other'] },
     ];
     const upstream = { url: undefined, slots: { savedTokens: 0 } };
-    const gateway = closing(await gatewayAt('', { upstream, engines, health: { checkMs: 20 } }));
+    const gateway = closing(
+      await gatewayAt('', { upstream, engines }, { health: { ...HEALTH_SETTINGS, checkMs: 20 } }),
+    );
     const asked = () => engine.received.filter(({ path }) => path === '/props').length;
     const heard = async () => {
       // The second question from now on is asked when the answer to the first was heard.

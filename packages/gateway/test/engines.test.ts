@@ -57,13 +57,17 @@ const asEngine =
   };
 
 /** A gateway in front of engines `a`, `b`, …, each with its answer. */
-async function fleet(answers: readonly Answer[], config: object = {}, each: readonly object[] = []): Promise<Fleet> {
+async function fleet(
+  answers: readonly Answer[],
+  { health = HEALTH, ...config }: Pick<GatewayParts, 'health'> & Partial<GatewayConfigInput> = {},
+  each: readonly object[] = [],
+): Promise<Fleet> {
   const engines: FakeEngine[] = [];
   for (const answer of answers) engines.push(closing(await FakeEngine.start(asEngine(answer))));
   const listed = engines.map(({ url }, i) => ({ name: 'abcdefgh'[i]!, url, ...each[i] }));
-  const whole = { server: { port: 0 }, log: { level: 'silent' as const }, health: HEALTH, engines: listed, ...config };
+  const whole = { server: { port: 0 }, log: { level: 'silent' as const }, engines: listed, ...config };
   const clock = { ms: 0 };
-  const parts: GatewayParts = { now: () => clock.ms };
+  const parts: GatewayParts = { health, now: () => clock.ms };
   return { engines, clock, config: whole, gateway: closing(await startGateway(whole, parts)) };
 }
 

@@ -21,10 +21,10 @@ describe('documents of conversations', () => {
       requests: 1_000,
       redisUrl: redis.url,
       translates: true,
-      start: (config, { conversationBytes: maxBytes, now }) =>
+      start: (config, { conversationBytes: maxBytes, ...parts }) =>
         startGateway(config as GatewayConfigInput, {
           ...(maxBytes !== undefined && { sessions: new MemoryConversationStore({ maxBytes }) }),
-          ...(now !== undefined && { now }),
+          ...parts,
         }),
     });
     expect(isClean(report), describeReport(report)).toBe(true);

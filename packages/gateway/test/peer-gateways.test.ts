@@ -47,12 +47,13 @@ async function fleet(count: number, config: StandConfig = {}, url = server.url):
   const engine = closing(await FakeEngine.start());
   const clock = { now: 1_000_000 };
   const prefix = `peers${++prefixes}:`;
-  const session = { store: { url, prefix, timeoutMs: 20_000 } };
+  const session = { store: { url } };
+  const sharedStore = { prefix, timeoutMs: 20_000 };
   const gateways: RunningGateway[] = [];
   for (let i = 0; i < count; i++) {
     const access = { ...config.server, operatorKey: { key: OPERATOR_KEY } };
     const settings: StandConfig = { arrange: { policy: 'exact' }, ...config, server: access, session };
-    gateways.push(closing(await gatewayAt(engine.url, settings, { now: () => clock.now })));
+    gateways.push(closing(await gatewayAt(engine.url, settings, { sharedStore, now: () => clock.now })));
   }
   const order = async (gateway: number, documents: readonly object[], key = KEY) => {
     const headers = { authorization: `Bearer ${key}` };
@@ -181,8 +182,8 @@ describe('gateways that share a store', () => {
     } finally {
       client.destroy();
     }
-    const session = { store: { url: server.url, prefix, timeoutMs: 20_000 } };
-    const late = closing(await gatewayAt(engine.url, { arrange: { policy: 'exact' }, session }));
+    const config = { arrange: { policy: 'exact' }, session: { store: { url: server.url } } } as const;
+    const late = closing(await gatewayAt(engine.url, config, { sharedStore: { prefix, timeoutMs: 20_000 } }));
     await heard(late, 1);
     const headers = { authorization: `Bearer ${KEY}` };
     await send(late.url + CHAT, chat([TAMIR, ORSIN, VELKA], { warmpath: { hints: false } }), { headers });

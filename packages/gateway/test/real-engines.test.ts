@@ -44,14 +44,16 @@ async function gatewayBefore(withEvents = false): Promise<RunningGateway> {
     return { name, url, ...(withEvents && { kvEvents }) };
   });
   return closing(
-    await startGateway({
-      server: { port: 0 },
-      log: { level: 'silent' },
-      upstream: { segments: true },
-      arrange: { policy: 'exact' },
-      health: HEALTH,
-      engines: listed,
-    }),
+    await startGateway(
+      {
+        server: { port: 0 },
+        log: { level: 'silent' },
+        upstream: { segments: true },
+        arrange: { policy: 'exact' },
+        engines: listed,
+      },
+      { health: HEALTH },
+    ),
   );
 }
 

@@ -50,9 +50,11 @@ async function sharing(
 ): Promise<Shared> {
   const engine = closing(await FakeEngine.start(telling));
   const prefix = `gateways${++prefixes}:`;
-  const session = { store: { url, prefix, timeoutMs } };
+  const session = { store: { url } };
+  const sharedStore = { prefix, timeoutMs };
   const gateways: RunningGateway[] = [];
-  for (let i = 0; i < count; i++) gateways.push(closing(await gatewayAt(engine.url, { session, arrange: { policy } })));
+  for (let i = 0; i < count; i++)
+    gateways.push(closing(await gatewayAt(engine.url, { session, arrange: { policy } }, { sharedStore })));
   return { engine, gateways };
 }
 

@@ -37,7 +37,6 @@ const AT_ONCE: readonly string[] = [
   'upstream.timeouts',
   'upstream.kvEvents',
   'engines',
-  'health',
   'arrange.policy',
   'arrange.maxShift',
   'arrange.shiftPrice',

@@ -239,12 +239,22 @@ function lineOfPath(document: Document, path: readonly PropertyKey[], lines: Lin
   return found?.range ? lines.linePos(found.range[0]).line : undefined;
 }
 
-/** Keys of earlier versions, and what happens without them. */
-const REMOVED_KEYS: Readonly<Record<string, string>> = {
+/** Keys that are gone: what happens instead. Dotted paths, without the positions of lists. */
+export const REMOVED_KEYS: Readonly<Record<string, string>> = {
   residency:
     "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served. How the engine evicts follows from `upstream.dialect`",
   'queue.adaptive':
     'delete it. An engine that reports how many prompts wait inside it sets the limit; any other gets `upstream.maxConcurrent` prompts at once',
+  health:
+    'delete it. Three failures in a row eject one of several engines for 5 seconds, and each engine is checked every 5 seconds',
+  'dashboard.savedPerMillionTokens': 'delete it. The dashboard shows saved tokens, without a price',
+  'dashboard.savedUnit': 'delete it. The dashboard shows saved tokens, without a price',
+  'session.store.prefix':
+    'delete it. Each key begins with `warmpath:`. Gateways that must not share conversations use another database or server',
+  'session.store.timeoutMs': 'delete it. A request waits 50 ms for the store',
+  'collections.embeddings.timeoutMs': 'delete it. A request for vectors of passages may take 30 seconds',
+  'collections.embeddings.questionTimeoutMs': "delete it. A search waits 2 seconds for its question's vector",
+  'collections.rerank.candidates': 'delete it. 50 passages of a search are ranked',
   'engines.instance': 'delete it. It named the engine to a foreign index, which the gateway no longer asks',
 };
 

@@ -40,12 +40,6 @@ const embeddings = z.strictObject({
     .describe(
       'Put before each passage: `passage: `. Nothing if left out. Another one makes other vectors, as another model does.',
     ),
-  timeoutMs: count(3_600_000)
-    .default(30_000)
-    .describe('Milliseconds for one request of vectors of passages, 64 at most, new tries included.'),
-  questionTimeoutMs: count(60_000)
-    .default(2_000)
-    .describe("Milliseconds that a search waits for its question's vector before it goes by words alone."),
 });
 
 const rerank = z.strictObject({
@@ -54,9 +48,6 @@ const rerank = z.strictObject({
   ),
   model: text(256).describe('Its model.'),
   apiKey: text(4_096).optional().describe('Its key. Best taken from the environment.'),
-  candidates: count(1_000)
-    .default(50)
-    .describe('Passages of a search that it ranks; more find more and cost more of its time.'),
 });
 
 const storeTenant = {

@@ -60,12 +60,6 @@ const store = z
       })
       .prefault({})
       .describe('For `rediss://`.'),
-    prefix: z.string().max(64).default('warmpath:').describe('What each of its keys begins with.'),
-    timeoutMs: milliseconds()
-      .default(50)
-      .describe(
-        'Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself, or is refused where that is not enough.',
-      ),
   })
   .refine(({ password, url }) => password === undefined || url !== undefined, {
     path: ['url'],

@@ -182,20 +182,6 @@ const engine = z.strictObject({
   kvEvents: kvEvents.optional().describe('Its KV events, as `upstream.kvEvents` is for a single engine.'),
 });
 
-const health = z.strictObject({
-  checkMs: milliseconds()
-    .default(5_000)
-    .describe('Milliseconds between two questions for the models of each of several engines.'),
-  failures: count(1_000)
-    .default(3)
-    .describe(
-      'Failures in a row (no connection, no answer in time, a status of 500 or more) after which an engine gets no requests for a while.',
-    ),
-  ejectMs: milliseconds()
-    .default(5_000)
-    .describe('Milliseconds of that while. They double each time that it fails again at once, up to five minutes.'),
-});
-
 const hint = (text: string) =>
   z
     .string()
@@ -291,14 +277,6 @@ const dashboard = z.strictObject({
     .describe(
       'Show ids of documents and names of tenants and collections on the dashboard (`/ui`), not short hashes. Texts are never shown.',
     ),
-  savedPerMillionTokens: z
-    .number()
-    .positive()
-    .optional()
-    .describe(
-      'What a million prompt tokens save that need not be computed, for the dashboard: money (the price of new tokens less that of cached ones), or GPU seconds. Only tokens are shown if left out.',
-    ),
-  savedUnit: z.string().min(1).max(12).default('USD').describe('Unit of `savedPerMillionTokens`, such as `GPU s`.'),
 });
 
 const admin = z.strictObject({
@@ -340,7 +318,6 @@ export const gatewayConfigSchema = z
       .describe(
         "Paths of the engine, each with all below it, that are passed through although tenants share the engine's account: what one tenant leaves there, such as files, the others can read and delete. Without it, only endpoints that keep nothing pass.",
       ),
-    health: health.prefault({}).describe('When one of several engines gets no requests.'),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('What is remembered of conversations.'),
     recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),

@@ -62,21 +62,32 @@ export class MemoryConversationStore implements ConversationStore {
   async close(): Promise<void> {}
 }
 
+/** What the gateways that share a server agree on, and how long a request waits for it. */
+export interface SharedStoreSettings {
+  /** What each key in the server begins with. */
+  readonly prefix?: string;
+  /** Milliseconds that a request waits for an answer. */
+  readonly timeoutMs?: number;
+}
+
+const KEY_PREFIX = 'warmpath:';
+const STORE_TIMEOUT_MS = 50;
+
 /**
  * The store that a configuration asks for, not yet open.
  *
  * @throws WarmpathError `WARMPATH_CONFIG_INVALID` where a store needs a package that is not installed.
  */
-export async function createConversationStore({
-  session,
-  limits,
-}: Pick<GatewayConfig, 'session' | 'limits'>): Promise<ConversationStore> {
+export async function createConversationStore(
+  { session, limits }: Pick<GatewayConfig, 'session' | 'limits'>,
+  { prefix = KEY_PREFIX, timeoutMs = STORE_TIMEOUT_MS }: SharedStoreSettings = {},
+): Promise<ConversationStore> {
   const { store, maxAgeMs } = session;
   const memory = { maxAgeMs, maxBytes: Math.floor(bytesOfPart('conversations', limits.memoryBytes) / 2) };
-  const { url, ...settings } = store;
+  const { url, ...login } = store;
   if (url === undefined) return new MemoryConversationStore(memory);
   const { RedisConversationStore } = await loadRedis();
-  return new RedisConversationStore({ url, ...settings, memory });
+  return new RedisConversationStore({ url, ...login, prefix, timeoutMs, memory });
 }
 
 async function loadRedis(): Promise<typeof import('@warmpath/redis')> {

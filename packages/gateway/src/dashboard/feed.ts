@@ -102,8 +102,6 @@ export class DashboardFeed {
     return {
       names: dashboard.names,
       comparesPrompts: explain.prompts !== 'off',
-      savedPerMillionTokens: dashboard.savedPerMillionTokens ?? null,
-      savedUnit: dashboard.savedUnit,
       hasCollections: collections !== undefined,
       queueCapacity: queue.capacity,
       slotMs: SLOT_MS,

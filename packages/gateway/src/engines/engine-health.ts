@@ -1,4 +1,3 @@
-import type { GatewayConfig } from '../config/schema.js';
 import type { Log } from '../observe/log.js';
 import type { EngineReport } from './engine-probe.js';
 import type { ExchangeEnd } from './upstream.js';
@@ -73,6 +72,18 @@ export function logReport(log: Log, { url, state, problem, remedy }: EngineRepor
   else log.warn({ engine: url, state, problem, remedy }, 'engine not ready');
 }
 
+/** When an engine gets no requests, where there are several. */
+export interface HealthSettings {
+  /** Milliseconds between two checks of an engine. */
+  readonly checkMs: number;
+  /** Failures in a row that eject an engine. */
+  readonly failures: number;
+  /** Milliseconds of the first ejection. */
+  readonly ejectMs: number;
+}
+
+export const HEALTH_SETTINGS: HealthSettings = { checkMs: 5_000, failures: 3, ejectMs: 5_000 };
+
 /** `up`: it gets requests. `ejected`: it gets none for a while. `trial`: that is over, and one request tries it. */
 export type HealthState = 'up' | 'ejected' | 'trial';
 
@@ -93,7 +104,7 @@ const LONGEST_EJECTION_MS = 300_000;
  * again. Where it could not be reached at all, a check that reaches it brings it back, too.
  */
 export class EngineHealth {
-  readonly #settings: GatewayConfig['health'];
+  readonly #settings: HealthSettings;
   readonly #parts: EngineHealthParts;
   #failures = 0;
   #isEjected = false;
@@ -106,7 +117,7 @@ export class EngineHealth {
   #answered = false;
   #reason: string | undefined;
 
-  constructor(settings: GatewayConfig['health'], parts: EngineHealthParts) {
+  constructor(settings: HealthSettings, parts: EngineHealthParts) {
     this.#settings = settings;
     this.#parts = parts;
   }

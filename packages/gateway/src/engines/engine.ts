@@ -6,7 +6,7 @@ import type { Prewarmer } from '../warm/prewarmer.js';
 import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
-import { EngineHealth, EngineWatch } from './engine-health.js';
+import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
 import { askText, type EngineReport, probeEngine } from './engine-probe.js';
 import type { KvResidency } from './kv-residency.js';
 import { Upstream } from './upstream.js';
@@ -100,6 +100,7 @@ export interface EngineChange {
 /** What every engine of a gateway is made with. */
 export interface EngineParts {
   readonly config: GatewayConfig;
+  readonly health?: HealthSettings | undefined;
   /** What this gateway is called in `x-warmpath-via`. */
   readonly hopName: string;
   /** The monotonic clock, in milliseconds. */
@@ -163,7 +164,7 @@ export class Engine {
   readonly #parts: EngineParts;
 
   private constructor(number: number, settings: EngineSettings, parts: EngineParts) {
-    const { config, now } = parts;
+    const { config, now, health = HEALTH_SETTINGS } = parts;
     this.number = number;
     this.name = settings.name;
     this.#settings = settings;
@@ -171,7 +172,7 @@ export class Engine {
     this.#models = settings.models && new Set(settings.models);
     const { dialect, slots } = config.upstream;
     this.#dialect = withSlots(configuredDialect({ dialect, url: settings.url }), undefined, slots);
-    this.health = new EngineHealth(config.health, {
+    this.health = new EngineHealth(health, {
       now,
       isSpare: () => parts.isSpare(this),
       changed: (kind, reason) => parts.changed(this, { kind, reason }),
@@ -276,7 +277,7 @@ export class Engine {
 
   /** Asks from now on what is there: until it is up, or, where `isChecked`, for ever, and its health hears of it. */
   watch(tell: (report: EngineReport) => void, isChecked: boolean): void {
-    const { health } = this.#parts.config;
+    const { checkMs } = this.#parts.health ?? HEALTH_SETTINGS;
     const reported = (report: EngineReport) => {
       this.#learnDialect(report);
       if (isChecked)
@@ -285,7 +286,7 @@ export class Engine {
     this.#watch = new EngineWatch(() => this.probe(), {
       tell,
       reported,
-      againMs: () => (isChecked ? health.checkMs : undefined),
+      againMs: () => (isChecked ? checkMs : undefined),
     });
     this.#watch.look();
   }

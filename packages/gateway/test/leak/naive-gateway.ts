@@ -27,7 +27,7 @@ interface Turn {
 
 interface NaiveConfig {
   readonly upstream: { readonly url: string; readonly cacheSaltKey?: string };
-  readonly session: { readonly store?: { readonly prefix: string } };
+  readonly session: { readonly store?: object };
 }
 
 /** What a turn counts for. */
@@ -41,8 +41,8 @@ const shared = new Map<string, Map<string, Turn>>();
  * property must find nothing wrong with, and with one fault put in, must find that.
  */
 export function naiveGateway(fault?: Fault) {
-  return async (config: object, { conversationBytes = Number.POSITIVE_INFINITY }: LittleRoom) => {
-    const gateway = new NaiveGateway(config as NaiveConfig, conversationBytes / TURN_BYTES, fault);
+  return async (config: object, room: LittleRoom) => {
+    const gateway = new NaiveGateway(config as NaiveConfig, room, fault);
     const server = createServer((request, response) => void gateway.serve(request, response));
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -63,13 +63,14 @@ class NaiveGateway {
   readonly #fault: Fault | undefined;
   readonly #turns: Map<string, Turn>;
 
-  constructor(config: NaiveConfig, maxTurns: number, fault: Fault | undefined) {
-    const { store } = config.session;
+  constructor(config: NaiveConfig, room: LittleRoom, fault: Fault | undefined) {
+    const { conversationBytes = Number.POSITIVE_INFINITY, sharedStore } = room;
+    const prefix = config.session.store && sharedStore!.prefix;
     this.#config = config;
-    this.#maxTurns = maxTurns;
+    this.#maxTurns = conversationBytes / TURN_BYTES;
     this.#fault = fault;
-    this.#turns = (store && shared.get(store.prefix)) ?? new Map();
-    if (store !== undefined) shared.set(store.prefix, this.#turns);
+    this.#turns = (prefix === undefined ? undefined : shared.get(prefix)) ?? new Map();
+    if (prefix !== undefined) shared.set(prefix, this.#turns);
   }
 
   async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -9,6 +9,8 @@ import { ConversationModel, type WorldMemory } from './model.js';
 
 /** What a gateway has in place of the room for conversations and of the clock that it would have. */
 export interface LittleRoom {
+  /** How the gateways that share a server use it. */
+  readonly sharedStore?: { readonly prefix: string; readonly timeoutMs: number };
   /** Bytes of the conversations that it remembers by itself. */
   readonly conversationBytes?: number;
   readonly now?: () => number;
@@ -203,8 +205,9 @@ export class World {
 
   async #start(at: number): Promise<void> {
     const { layout, engine, isShared, isSalted, hasLittleRoom } = this.#settings;
+    const store = { url: this.#around.redisUrl };
     // Requests wait for the store as long as a loaded machine may need.
-    const store = { url: this.#around.redisUrl, prefix: this.#prefix, timeoutMs: 20_000 };
+    const sharedStore = { prefix: this.#prefix, timeoutMs: 20_000 };
     const urls = this.#engines.map(({ url }) => url);
     const one = urls.length === 1 ? { url: urls[0] } : {};
     const several =
@@ -218,7 +221,7 @@ export class World {
       log: { level: 'silent' },
     };
     const room = isShared ? { now: () => this.#now } : { conversationBytes: FEW_BYTES };
-    const gateway = await this.#around.start(config, hasLittleRoom ? room : {});
+    const gateway = await this.#around.start(config, { sharedStore, ...(hasLittleRoom && room) });
     const pool = new Pool(gateway.url, { connections: 1 });
     this.#gateways[at] = { close: () => gateway.close(), pool };
   }
