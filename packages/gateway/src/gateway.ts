@@ -15,6 +15,7 @@ import type { Overload } from './limits/overload.js';
 import type { OpenArrangements } from './memory/open-arrangements.js';
 import type { SentPrefixes } from './memory/sent-prefixes.js';
 import type { ServedHistories } from './memory/served-histories.js';
+import type { WarmPrefixes } from './memory/warm-prefixes.js';
 import type { Log } from './observe/log.js';
 import type { Metrics } from './observe/metrics.js';
 import type { PeerGateways } from './observe/peer-gateways.js';
@@ -24,7 +25,7 @@ import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { CacheSalts } from './render/cache-salts.js';
-import type { WarmPrefixes, Warmups } from './warm/warmups.js';
+import type { Warmups } from './warm/warmups.js';
 
 /** What every route works with. */
 export interface Gateway {

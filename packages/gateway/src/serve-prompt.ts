@@ -1,7 +1,8 @@
+import type { TranslatedApi } from '@warmpath/translate';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { hasMessages, type PromptApi } from './apis/prompt-api.js';
 import { chatApi } from './apis/prompt-apis.js';
-import { type TranslatedApi, translateRequest } from './apis/translate-request.js';
+import { translateRequest } from './apis/translate-request.js';
 import { type Call, preparePrompt } from './arrange/prepare-prompt.js';
 import { type Way as AnswerWay, answerInStages } from './collections/answer-in-stages.js';
 import { readRetrievalCall } from './collections/retrieve-documents.js';

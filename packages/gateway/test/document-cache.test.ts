@@ -4,8 +4,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull } from '../../../test/suite.js';
-import { DocumentCache } from '../src/arrange/document-cache.js';
 import { JsonScanner } from '../src/json/json-scanner.js';
+import { DocumentCache } from '../src/memory/document-cache.js';
 import { chat, DOCUMENTS, send, stand } from './harness.js';
 
 const ROOMY = 1_048_576;

@@ -4,8 +4,9 @@ import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull } from '../../../test/suite.js';
 import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
+import type { ServedPrompt } from '../src/engines/engine.js';
 import { ServedHistories } from '../src/memory/served-histories.js';
-import { Prewarmer, type PrewarmerParts, type ServedPrompt } from '../src/warm/prewarmer.js';
+import { Prewarmer, type PrewarmerParts } from '../src/warm/prewarmer.js';
 import { answerJson, type FakeEngine, type ReceivedRequest } from './fake-engine.js';
 import { chat, labelsIn, type Stand, type StandConfig, send, stand, told } from './harness.js';
 

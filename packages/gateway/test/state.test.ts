@@ -6,7 +6,7 @@ import { isFull, runs } from '../../../test/suite.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/memory/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/memory/served-histories.js';
-import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warmups.js';
+import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/memory/warm-prefixes.js';
 
 /** Serves one request of fresh documents. */
 function serve({ history }: TenantModel, name: string, count = 8): Arrangement {

@@ -1,7 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { Upstream } from '../src/engines/upstream.js';
-import { prefixOf, WarmPrefixes, Warmups } from '../src/warm/warmups.js';
+import { prefixOf, WarmPrefixes } from '../src/memory/warm-prefixes.js';
+import { Warmups } from '../src/warm/warmups.js';
 import { answerJson } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, send, stand } from './harness.js';
 

@@ -1,6 +1,6 @@
 import { answerHash } from '@warmpath/core';
-import { isObject } from '../apis/content-texts.js';
-import type { JsonObject } from '../apis/request-texts.js';
+import type { JsonObject } from '../json/json-scanner.js';
+import { isObject } from '../json/json-scanner.js';
 
 /** Characters of one answer that are kept to be recognised; a longer one is not recognised. */
 const MAX_CHARACTERS = 1_048_576;

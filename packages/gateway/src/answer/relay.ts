@@ -4,7 +4,6 @@ import type { ErrorShape } from '../apis/error-shape.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
 import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
-import type { Exchange } from '../observe/exchange.js';
 import type { ClientResponse } from './held-reply.js';
 import { ResponseSniffer, type SniffedAnswer } from './response-sniffer.js';
 
@@ -36,8 +35,12 @@ const ELSEWHERE_WELL = new Set([500, 502, 503, 504]);
 /** What is known of an answer that was not read. */
 const NOTHING_READ: SniffedAnswer = new ResponseSniffer(() => 0);
 
-/** Where a relay notes who failed. */
-export type RelayedExchange = Pick<Exchange, 'errorCode' | 'errorSource' | 'failed'>;
+/** Where a relay records who failed. */
+export interface RelayedExchange {
+  errorCode: ErrorCode | undefined;
+  errorSource: 'gateway' | 'upstream' | undefined;
+  failed(code: ErrorCode, source: 'gateway' | 'upstream'): void;
+}
 
 /** What a relay needs beside the request. */
 export interface RelayOptions {
@@ -87,7 +90,7 @@ export function relay(
 
 /** Ends an exchange that no engine takes up any more; nothing of an answer has gone to the client. */
 export function refuse(
-  client: { readonly raw: ClientResponse; readonly exchange: Exchange },
+  client: { readonly raw: ClientResponse; readonly exchange: RelayedExchange },
   error: WarmpathError,
   options: Pick<RelayOptions, 'headers' | 'errors'>,
 ): void {

@@ -1,5 +1,6 @@
 import { recognise } from '@warmpath/core';
-import type { ElementRange, JsonObject, JsonPath, RequestText, TextPlace, TextRole } from './request-texts.js';
+import { isObject, type JsonObject } from '../json/json-scanner.js';
+import type { ElementRange, JsonPath, RequestText, TextPlace, TextRole } from './request-texts.js';
 
 /**
  * The texts of a content that is a string or an array of parts; `textOf` says what to read of a part that is no plain
@@ -98,8 +99,4 @@ const ROLES: ReadonlyMap<unknown, TextRole> = new Map([
 /** The role under its one name; a role that nobody knows is taken for the user's. */
 export function textRole(role: unknown): TextRole {
   return ROLES.get(role) ?? 'user';
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,6 @@
 import type { ChatMessage } from '@warmpath/core';
-import type { JsonObject, RequestMessage } from './request-texts.js';
+import type { JsonObject } from '../json/json-scanner.js';
+import type { RequestMessage } from './request-texts.js';
 
 export const API_NAMES = ['chat', 'completions', 'messages', 'responses'] as const;
 /**

@@ -7,9 +7,8 @@ import {
   type WorkSteps,
 } from '@warmpath/core/internal';
 import type { BodyView } from '../json/body-view.js';
-import { type ByteSpan, parseJson } from '../json/json-scanner.js';
+import { type ByteSpan, isObject, parseJson } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
-import { isObject } from './content-texts.js';
 import type { ConversationMembers, PromptApi } from './prompt-api.js';
 
 /** Where a message of the rendered prompt comes from. */

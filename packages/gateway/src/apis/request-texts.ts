@@ -15,9 +15,6 @@ export type JsonPath = readonly (string | number)[];
 /** The same, to a text: its last step may be several elements. */
 export type TextPlace = readonly (string | number | ElementRange)[];
 
-/** A JSON object as `JSON.parse` gives it. */
-export type JsonObject = Readonly<Record<string, unknown>>;
-
 /**
  * Whose words a text is, under one name for all APIs: `developer` is `system`, and a tool's result is `tool` wherever
  * it stands.

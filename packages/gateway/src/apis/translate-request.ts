@@ -10,8 +10,6 @@ import {
 import { checkBounds } from '../json/json-body.js';
 import type { ResponseBody, ResponseHead } from './response-body.js';
 
-export type { TranslatedApi } from '@warmpath/translate';
-
 /** What says how long a body is, or in which form; the translation is another one. */
 const OF_THE_ORIGINAL = ['content-length', 'content-encoding', 'content-type', 'etag', 'content-md5'];
 

@@ -1,4 +1,4 @@
-import { isObject } from './content-texts.js';
+import { isObject } from '../json/json-scanner.js';
 
 /** What an engine says about a request's prompt. */
 export interface Usage {

@@ -2,7 +2,7 @@ import type { Arrangement, SentTurn } from '@warmpath/core';
 import type { RecalledHistory } from '@warmpath/core/internal';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
-import type { PromptPrefix } from '../warm/warmups.js';
+import type { PromptPrefix } from '../memory/warm-prefixes.js';
 
 /** A prompt whose order is decided, ready for the engine, with everything that is to be learned from its answer. */
 export interface ArrangedPrompt {

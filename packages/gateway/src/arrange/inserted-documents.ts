@@ -33,9 +33,9 @@ import type { GatewayConfig } from '../config/schema.js';
 import { mayBeReused } from '../engines/expected-reuse.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
+import { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import { type ArrangedInsertion, InsertedPrompts, type InsertedRequest } from '../render/inserted-prompts.js';
-import { DocumentCache } from './document-cache.js';
 
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;

@@ -13,6 +13,7 @@ import type {
   Stage,
 } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
+import type { ClientWarnings } from '../answer/sourced-answer.js';
 import { invalid } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
@@ -31,10 +32,6 @@ const MOST_LISTED = 64;
 const MOST_COLLECTIONS = 100;
 /** The n-th stage by which a caller may end a search at most. No search has as many. */
 export const MOST_STAGES = 32;
-/** Warnings as a caller reads them; left out where there are none. */
-export interface ClientWarnings {
-  readonly warnings?: readonly Warning[];
-}
 
 const NONE: readonly never[] = [];
 

@@ -4,7 +4,6 @@ import type { CollectionsStatus, EngineStatus, FeedSettings, FeedTick, TreeSnaps
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { SLOT_MS, SLOTS, slotOf, TTFT_BOUNDS } from '../observe/traffic-series.js';
-import { probeEngine } from '../routes/health.js';
 import { nameOf, treeSnapshot } from './tree-snapshot.js';
 
 const TICK_MS = 1_000;
@@ -197,7 +196,7 @@ export class DashboardFeed {
 
   async #probe(): Promise<void> {
     const { all } = this.#gateway.engines;
-    const failures = await Promise.all(all.map((engine) => probeEngine(engine, `dashboard-${this.#ticks}`)));
+    const failures = await Promise.all(all.map((engine) => engine.ping(`dashboard-${this.#ticks}`)));
     this.#probed.clear();
     if (this.#viewers.size === 0) return;
     for (const [place, failure] of failures.entries()) {

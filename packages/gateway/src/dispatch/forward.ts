@@ -8,14 +8,9 @@ import type { Call } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import type { ClientKey } from '../intake/authenticate.js';
-import {
-  type HeaderOverrides,
-  RESPONSE_HEADERS,
-  requestHeaders,
-  summaryHeader,
-  translatedHeaders,
-} from '../intake/headers.js';
+import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, translatedHeaders } from '../intake/headers.js';
 import type { Exchange } from '../observe/exchange.js';
+import { summaryHeader } from '../observe/summary-header.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {

@@ -1,10 +1,10 @@
 import type { EngineFailure, RelayResult } from '../answer/relay.js';
+import { SourcedAnswer } from '../answer/sourced-answer.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { chatApi } from '../apis/prompt-apis.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, modelIn } from '../arrange/prepare-prompt.js';
-import { SourcedAnswer } from '../collections/sourced-answer.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { withoutTexts } from '../memory/open-arrangements.js';

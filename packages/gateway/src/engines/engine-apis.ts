@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { TranslatedApi } from '../apis/translate-request.js';
+import type { TranslatedApi } from '@warmpath/translate';
 import type { GatewayConfig } from '../config/schema.js';
 import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
 import { type HeaderOverrides, requestHeaders } from '../intake/headers.js';

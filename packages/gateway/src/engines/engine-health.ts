@@ -1,4 +1,3 @@
-import type { Log } from '../observe/log.js';
 import type { EngineReport } from './engine-probe.js';
 import type { ExchangeEnd } from './upstream.js';
 
@@ -64,12 +63,6 @@ export class EngineWatch {
     // Nobody waits for the answer.
     this.#timer.unref();
   }
-}
-
-/** Writes a report into the log: the operator sees the address, which clients never do. */
-export function logReport(log: Log, { url, state, problem, remedy }: EngineReport): void {
-  if (problem === undefined) log.info({ engine: url }, 'engine up');
-  else log.warn({ engine: url, state, problem, remedy }, 'engine not ready');
 }
 
 /** When an engine gets no requests, where there are several. */

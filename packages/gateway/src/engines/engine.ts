@@ -1,15 +1,23 @@
+import { WarmpathError } from '@warmpath/core';
+import type { ServedRequest } from '@warmpath/core/internal';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
-import { engineCredentials, forwardsClientKey, type HeaderOverrides, requestHeaders } from '../intake/headers.js';
+import {
+  engineCredentials,
+  forwardsClientKey,
+  type HeaderOverrides,
+  RESPONSE_HEADERS,
+  requestHeaders,
+} from '../intake/headers.js';
 import { HOPS_HEADER } from '../intake/hops.js';
-import type { Log } from '../observe/log.js';
-import type { Prewarmer } from '../warm/prewarmer.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
+import type { TenantModel } from '../memory/served-histories.js';
 import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
-import { askText, type EngineReport, probeEngine } from './engine-probe.js';
+import { askModels, askText, type EngineReport, probeEngine } from './engine-probe.js';
 import type { KvResidency } from './kv-residency.js';
-import { Upstream } from './upstream.js';
+import { Upstream, type UpstreamRequest } from './upstream.js';
 
 /** The engine that is asked. */
 interface AskedEngine {
@@ -97,6 +105,24 @@ export interface EngineChange {
   readonly reason?: string;
 }
 
+/** A request that was answered, with what it takes to prefill another prompt behind the same preamble. */
+export interface ServedPrompt {
+  readonly parsed: ParsedRequest;
+  readonly served: ServedRequest;
+  readonly state: TenantModel;
+  readonly headers: UpstreamRequest['headers'];
+  /** Bytes that are kept alive with it, roughly. */
+  readonly bytes: number;
+}
+
+/** Prefills prompts ahead while the engine is idle. */
+export interface EnginePrewarmer {
+  /** Bytes of the prompts that it remembers. */
+  readonly bytes: number;
+  served(prompt: ServedPrompt): void;
+  close(): void;
+}
+
 /** What every engine of a gateway is made with. */
 export interface EngineParts {
   readonly config: GatewayConfig;
@@ -114,7 +140,7 @@ export interface EngineParts {
   /** It caches otherwise than was believed. */
   readonly cachesOtherwise: (engine: Engine) => void;
   /** Makes what prefills ahead on it, where that is enabled. */
-  readonly createPrewarmer: (engine: Engine) => Prewarmer | undefined;
+  readonly createPrewarmer: (engine: Engine) => EnginePrewarmer | undefined;
 }
 
 /** Requests that an engine was given, by what became of them. */
@@ -144,7 +170,7 @@ export class Engine {
   readonly credentials: HeaderOverrides;
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;
-  readonly prewarmer: Prewarmer | undefined;
+  readonly prewarmer: EnginePrewarmer | undefined;
   readonly requests: EngineRequests = { served: 0, failed: 0, movedOn: 0 };
   /** Prompts that were sent to it, since the start. */
   sentPrompts = 0;
@@ -275,6 +301,14 @@ export class Engine {
     return probeEngine(upstream, { headers: this.headers(), totalMs: upstream.connectMs, dialect });
   }
 
+  /** Asks for its models, within `connectMs`. Resolves with the failure. A status below 500 is none. */
+  async ping(requestId: string): Promise<WarmpathError | undefined> {
+    const headers = requestHeaders({}, this.credentials, { [RESPONSE_HEADERS.requestId]: requestId });
+    const answer = await askModels(this.upstream, headers, this.upstream.connectMs);
+    if ('code' in answer) return answer;
+    return answer.status < 500 ? undefined : unhealthy(answer.status);
+  }
+
   /** Asks from now on what is there: until it is up, or, where `isChecked`, for ever, and its health hears of it. */
   watch(tell: (report: EngineReport) => void, isChecked: boolean): void {
     const { checkMs } = this.#parts.health ?? HEALTH_SETTINGS;
@@ -333,22 +367,7 @@ export class Engine {
   }
 }
 
-const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
-  added: 'engine added',
-  removed: 'engine removed',
-  changed: 'weight or models of the engine changed',
-  draining: 'engine gets no new requests',
-  resumed: 'engine gets requests again',
-  ejected: 'engine failed: it gets no requests for a while',
-  up: 'engine gets requests again',
-  'events-exact': 'KV events of the engine are followed',
-  'events-lost': 'KV events of the engine were lost: what it holds is estimated until it restarts',
-};
-
-const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost']);
-
-/** One line for a change of an engine. */
-export function logChange(log: Log, { name, url }: Engine, { kind, reason }: EngineChange): void {
-  const level = WORTH_A_WARNING.has(kind) ? 'warn' : 'info';
-  log[level]({ name, engine: url, ...(reason !== undefined && { reason }) }, WORDS[kind]);
+/** The error for an engine that answers with that status. */
+export function unhealthy(status: number): WarmpathError {
+  return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { detail: `The engine answers with status ${status}.` });
 }

@@ -1,10 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
 import { CachePressure, type RouteCandidate } from '@warmpath/core/internal';
-import type { TranslatedApi } from '../apis/translate-request.js';
+import type { TranslatedApi } from '@warmpath/translate';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
-import type { ChosenEngine } from '../observe/exchange.js';
 import { Engine, type EngineParts } from './engine.js';
 import type { Way } from './engine-apis.js';
 import type { EngineReport } from './engine-probe.js';
@@ -19,6 +18,18 @@ export interface RoutedRequest {
   readonly cachedTokens: (engine: Engine) => number;
   /** Engines that failed to answer it. */
   readonly tried: readonly Engine[];
+}
+
+/** Which engine got a request, and why. Tokens are estimates. */
+export interface ChosenEngine {
+  readonly name: string;
+  /** Engines that could have got it. */
+  readonly candidates: number;
+  /** Tokens to compute: of this request, and before it. */
+  readonly newTokens: number;
+  readonly pendingTokens: number;
+  /** Engines that failed to answer it before. */
+  readonly tried: number;
 }
 
 const NONE: readonly never[] = [];

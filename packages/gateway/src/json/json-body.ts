@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { JsonObject } from '../apis/request-texts.js';
+import type { JsonObject } from './json-scanner.js';
 import { JsonScanner, parseJson } from './json-scanner.js';
 
 /**

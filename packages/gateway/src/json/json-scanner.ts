@@ -17,6 +17,9 @@ export interface ByteSpan {
   readonly end: number;
 }
 
+/** A JSON object as `JSON.parse` gives it. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
 /** One member of an object: `[start, end)` is `"key": value`, `[valueStart, end)` its value. */
 export interface JsonMember extends ByteSpan {
   readonly key: string;
@@ -485,4 +488,13 @@ export function parseObject(text: string): Readonly<Record<string, unknown>> {
     throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
   }
   return value as Readonly<Record<string, unknown>>;
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A text as the inside of a JSON string. */
+export function escaped(text: string): Buffer {
+  return Buffer.from(JSON.stringify(text).slice(1, -1));
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
 import type { BlockFormat, LabelRule, PrefixBreak } from '@warmpath/core/internal';
+import type { ChosenEngine } from '../engines/engines.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
 import type { RequestTrace } from './tracing.js';
@@ -51,18 +52,6 @@ export interface RecordedRetrieval {
   readonly speculation: 'confirmed' | 'wrong' | null;
   /** Milliseconds by which the generation that was answered began before the end of the search. */
   readonly aheadMs: number;
-}
-
-/** Which engine got a request, for whoever asks why. Tokens are estimates. */
-export interface ChosenEngine {
-  readonly name: string;
-  /** Engines that it could have gone to. */
-  readonly candidates: number;
-  /** Tokens to compute: of this request, and before it. */
-  readonly newTokens: number;
-  readonly pendingTokens: number;
-  /** How many engines failed to answer it before. */
-  readonly tried: number;
 }
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */

@@ -1,6 +1,8 @@
 import { write, writeSync } from 'node:fs';
 import { printableJson } from '@warmpath/core/internal';
 import { type Logger, pino } from 'pino';
+import type { Engine, EngineChange } from '../engines/engine.js';
+import type { EngineReport } from '../engines/engine-probe.js';
 
 /** Characters of lines that wait to be written; what comes on top of them is lost. */
 const MOST_WAITING = 1_048_576;
@@ -106,4 +108,30 @@ export type Log = Logger;
 /** A gateway's log. Fastify gets none: it would listen to each answer, for a line that it is not to write. */
 export function openLog(level: string): Log {
   return pino({ level, base: null }, logDestination());
+}
+
+const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
+  added: 'engine added',
+  removed: 'engine removed',
+  changed: 'weight or models of the engine changed',
+  draining: 'engine gets no new requests',
+  resumed: 'engine gets requests again',
+  ejected: 'engine failed: it gets no requests for a while',
+  up: 'engine gets requests again',
+  'events-exact': 'KV events of the engine are followed',
+  'events-lost': 'KV events of the engine were lost: what it holds is estimated until it restarts',
+};
+
+const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost']);
+
+/** One line for a change of an engine. */
+export function logChange(log: Log, { name, url }: Engine, { kind, reason }: EngineChange): void {
+  const level = WORTH_A_WARNING.has(kind) ? 'warn' : 'info';
+  log[level]({ name, engine: url, ...(reason !== undefined && { reason }) }, WORDS[kind]);
+}
+
+/** Writes a report into the log: the operator sees the address, which clients never do. */
+export function logReport(log: Log, { url, state, problem, remedy }: EngineReport): void {
+  if (problem === undefined) log.info({ engine: url }, 'engine up');
+  else log.warn({ engine: url, state, problem, remedy }, 'engine not ready');
 }

@@ -1,7 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { ChatEdit } from '@warmpath/core/internal';
 import { type MessageOrigin, OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
-import type { ByteEdit, ByteSpan } from '../json/json-scanner.js';
+import { type ByteEdit, type ByteSpan, escaped } from '../json/json-scanner.js';
+import { ownBytes } from '../memory/document-cache.js';
 
 /** In a `ChatEdit` of this turn, stands for the text of its documents: they are known as bytes already. */
 export const DOCUMENTS_PLACE = '\u0000documents\u0000';
@@ -30,21 +31,6 @@ const CLOSE_BRACE = 0x7d;
 const NOTHING = Buffer.alloc(0);
 
 const NO_MARKS: BreakpointMarks = { member: '', message: undefined };
-
-/** The inside of a JSON string of that text. */
-export function escaped(text: string): Buffer {
-  return Buffer.from(JSON.stringify(text).slice(1, -1));
-}
-
-/**
- * The same bytes in memory of their own, for what is kept: a small buffer is a piece of 8 KiB that it shares with
- * others, which stay as long as it does.
- */
-export function ownBytes(bytes: Buffer): Buffer {
-  const own = Buffer.allocUnsafeSlow(bytes.length);
-  bytes.copy(own);
-  return own;
-}
 
 /** Earlier turns are sent again and again: their text is escaped once, for as long as the turn is remembered. */
 const escapedTexts = new WeakMap<ChatEdit, Buffer>();

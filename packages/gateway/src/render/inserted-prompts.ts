@@ -20,14 +20,14 @@ import {
   turnEdits,
 } from '@warmpath/core/internal';
 import { PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
-import type { DocumentCache } from '../arrange/document-cache.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import { applyEdits, type ByteEdit } from '../json/json-scanner.js';
+import { applyEdits, type ByteEdit, escaped } from '../json/json-scanner.js';
+import type { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Fallback } from '../observe/exchange.js';
 import { type BreakpointPlaces, breakpointRoom, breakpointRule, placeBreakpoints } from './cache-breakpoints.js';
-import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments, PLAIN } from './insert-documents.js';
+import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from './insert-documents.js';
 import { prefillBody } from './prefill.js';
 
 /**

@@ -4,11 +4,12 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS, summaryHeader } from '../intake/headers.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
+import { escaped } from '../json/json-scanner.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
-import { escaped } from '../render/insert-documents.js';
+import { summaryHeader } from '../observe/summary-header.js';
 
 const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];

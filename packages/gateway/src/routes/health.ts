@@ -1,9 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import type { Engine } from '../engines/engine.js';
-import { askModels } from '../engines/engine-probe.js';
+import { type Engine, unhealthy } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS, requestHeaders } from '../intake/headers.js';
 
 /**
  * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers
@@ -33,7 +31,7 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
 
 /** How an engine is, as it answers now and as its requests went. */
 async function healthOf(engine: Engine, requestId: string) {
-  const failure = await probeEngine(engine, requestId);
+  const failure = await engine.ping(requestId);
   const state = failure === undefined ? stateOf(engine) : 'failing';
   return { name: engine.name, state, failure: engine.isDraining ? (failure ?? unhealthy(503)) : failure };
 }
@@ -42,17 +40,4 @@ async function healthOf(engine: Engine, requestId: string) {
 function stateOf({ isDraining, health }: Engine): 'ready' | 'draining' | 'ejected' {
   if (isDraining) return 'draining';
   return health.state === 'up' ? 'ready' : 'ejected';
-}
-
-/** Asks an engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
-export async function probeEngine(engine: Engine, requestId: string): Promise<WarmpathError | undefined> {
-  const { upstream } = engine;
-  const headers = requestHeaders({}, engine.credentials, { [RESPONSE_HEADERS.requestId]: requestId });
-  const answer = await askModels(upstream, headers, upstream.connectMs);
-  if ('code' in answer) return answer;
-  return answer.status < 500 ? undefined : unhealthy(answer.status);
-}
-
-function unhealthy(status: number): WarmpathError {
-  return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { detail: `The engine answers with status ${status}.` });
 }

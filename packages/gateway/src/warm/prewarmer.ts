@@ -3,21 +3,11 @@ import { type PrewarmPath, planPrewarm, type ServedRequest } from '@warmpath/cor
 import { ResponseSniffer } from '../answer/response-sniffer.js';
 import type { InsertedDocuments } from '../arrange/inserted-documents.js';
 import type { GatewayConfig } from '../config/schema.js';
-import type { ActivityWatcher, Upstream, UpstreamCall, UpstreamRequest } from '../engines/upstream.js';
-import type { ParsedRequest } from '../intake/parse-request.js';
+import type { EnginePrewarmer, ServedPrompt } from '../engines/engine.js';
+import type { ActivityWatcher, Upstream, UpstreamCall } from '../engines/upstream.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { CacheSalts } from '../render/cache-salts.js';
-
-/** A request that was answered, with all that it takes to prefill another prompt behind the same preamble. */
-export interface ServedPrompt {
-  readonly parsed: ParsedRequest;
-  readonly served: ServedRequest;
-  readonly state: TenantModel;
-  readonly headers: UpstreamRequest['headers'];
-  /** Bytes that are kept alive with it, roughly. */
-  readonly bytes: number;
-}
 
 /** Requests remembered for planning, of all tenants and models together. */
 const MAX_REMEMBERED = 1_000;
@@ -48,7 +38,7 @@ export interface PrewarmerParts {
  * it: extensions of the path that was served last, one at a time, in the name of the tenant whose request that was.
  * Spends at most `tokensPerMinute`. The first request that comes aborts the prefill under way.
  */
-export class Prewarmer implements ActivityWatcher {
+export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
   readonly #settings: GatewayConfig['prewarm'];
   readonly #maxBytes: number;
   readonly #parts: PrewarmerParts;

@@ -9,8 +9,9 @@ import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
+import { prefixOf } from '../memory/warm-prefixes.js';
 import { prefillBody } from '../render/prefill.js';
-import { prefixOf, type Warmup } from './warmups.js';
+import type { Warmup } from './warmups.js';
 
 /** What stands before the documents of a request, and the body that prefills it. */
 export interface PreambleToWarm {

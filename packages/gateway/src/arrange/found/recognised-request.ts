@@ -2,8 +2,9 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { type DocumentBlock, type RecogniseOptions, recognise } from '@warmpath/core';
 import { hasRepeatedResult, messageChain, withResults } from '@warmpath/core/internal';
 import type { PromptApi } from '../../apis/prompt-api.js';
-import type { JsonObject, RequestMessage, RequestText } from '../../apis/request-texts.js';
+import type { RequestMessage, RequestText } from '../../apis/request-texts.js';
 import { BodyView } from '../../json/body-view.js';
+import type { JsonObject } from '../../json/json-scanner.js';
 
 /** The blocks of one message, and when the message was said. */
 export interface RecognisedMessage {

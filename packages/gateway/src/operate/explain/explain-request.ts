@@ -12,15 +12,14 @@ import {
   type RecognitionMode,
   suggestTemplate,
 } from '@warmpath/core/internal';
-import { isObject } from '../../apis/content-texts.js';
 import type { ApiName, PromptApi } from '../../apis/prompt-api.js';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/prompt-apis.js';
-import { type JsonObject, pathName } from '../../apis/request-texts.js';
+import { pathName } from '../../apis/request-texts.js';
 import { isReported, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
 import type { GatewayConfig } from '../../config/schema.js';
-import { parseObject } from '../../json/json-scanner.js';
+import { isObject, type JsonObject, parseObject } from '../../json/json-scanner.js';
 import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 

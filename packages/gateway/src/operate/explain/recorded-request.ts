@@ -1,9 +1,8 @@
 import type { WarmpathError } from '@warmpath/core';
-import { isObject } from '../../apis/content-texts.js';
 import { API_NAMES, type ApiName } from '../../apis/prompt-api.js';
-import type { JsonObject } from '../../apis/request-texts.js';
 import { BodyView } from '../../json/body-view.js';
-import { parseObject, withPlace } from '../../json/json-scanner.js';
+import type { JsonObject } from '../../json/json-scanner.js';
+import { isObject, parseObject, withPlace } from '../../json/json-scanner.js';
 
 /** The body of a request, and which API it is for where that was said. */
 export interface RecordedRequest {

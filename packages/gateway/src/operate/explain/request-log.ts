@@ -8,10 +8,10 @@ import {
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../../apis/prompt-api.js';
+import type { ChosenEngine } from '../../engines/engines.js';
 import { readObject } from '../../json/json-body.js';
 import { TenantCache } from '../../memory/tenant-cache.js';
 import type {
-  ChosenEngine,
   Exchange,
   RecordedBlock,
   RecordedFallback,

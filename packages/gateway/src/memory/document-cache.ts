@@ -1,10 +1,18 @@
 import { type ArrangeRequest, type Document, renderDocument, type TemplateName } from '@warmpath/core';
 import { type PrepareRequestOptions, requestSteps, type WorkSteps } from '@warmpath/core/internal';
 import type { RequestSwitches } from '../intake/parse-request.js';
-import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
+import { type ByteSpan, escaped, JsonScanner } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
-import { TenantCache } from '../memory/tenant-cache.js';
-import { escaped, ownBytes } from '../render/insert-documents.js';
+import { TenantCache } from './tenant-cache.js';
+
+/**
+ * The same bytes in memory of their own, for what is kept: a small buffer shares 8 KiB with others, and keeps them all.
+ */
+export function ownBytes(bytes: Buffer): Buffer {
+  const own = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(own);
+  return own;
+}
 
 interface Entry {
   /** The JSON that the document came in. */
