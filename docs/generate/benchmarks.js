@@ -9,12 +9,15 @@ const FIGURES = new URL('../../packages/gateway/bench/figures.json', import.meta
 const WHAT = {
   direct: 'the engine of the benchmark, asked without anything in between. Its own work is in all other figures, too',
   nginx: 'one worker, connections to the engine kept, `proxy_buffering off`',
-  http: 'a plain proxy that looks into nothing: the bytes of the body go on as they came',
-  fastify: 'a plain proxy that parses the body and writes it again, as whoever looks into it must',
-  portkey:
-    'the best known gateway in TypeScript, without its log page (`--headless`), with a version of `@hono/node-server` with which it can stream',
+  http: 'a plain proxy that passes the bytes of the body on',
+  fastify: 'a plain proxy that parses the body and writes it again',
+  portkey: 'without its log page (`--headless`), with a version of `@hono/node-server` with which it can stream',
   warmpath: 'in its default configuration: documents are read, ordered and written into the prompt',
 };
+
+/** Left out of the page, to keep it short. The JSON has all of them. */
+const HIDDEN_CONNECTIONS = ['128'];
+const HIDDEN_SYSTEMS = ['`node:http` + undici'];
 
 /** The gateway beside what a user would pick instead: the figures of the benchmark's last runs. */
 export function benchmarksPage() {
@@ -22,7 +25,7 @@ export function benchmarksPage() {
   const bars = barsOf(figures);
   return page(
     'Benchmarks',
-    'What the gateway costs beside what you would pick instead, losses included. The tables are written from the figures of every round, `packages/gateway/bench/figures.json`, by `npm run docs:generate`.',
+    'What the gateway costs beside other proxies, losses included. `npm run docs:generate` writes the tables from the figures of every round, `packages/gateway/bench/figures.json`.',
     [
       '## Run it',
       '```sh\nnpm run bench:gateway\n```',
@@ -53,7 +56,7 @@ export function benchmarksPage() {
         ['system', 'version', 'what it is'],
         Object.entries(SYSTEMS).map(([name, { title }]) => [title, versionOf(figures, name), WHAT[name]]),
       ),
-      `The engine behind them answers at once, or streams a frame every ${FRAME_MS} ms. Each system is one process behind real sockets on the loopback; client, system and engine share the machine, so that requests a second are what is left for the system. They take turns in an order that rotates. Figures are medians of the rounds; a ratio is taken within each round. CPU and memory are those of the system's process.`,
+      `The engine behind them answers at once, or streams a frame every ${FRAME_MS} ms. Each system is one process behind real sockets on the loopback; client, system and engine share the machine, so requests a second are what is left for the system. They take turns in an order that rotates. Figures are medians of the rounds; a ratio is taken within each round. CPU and memory are those of the system's process. 128 connections and a proxy of plain Node are measured too, and stand in the JSON only.`,
       `Bodies of documents are 300 that come again and again, 20 of 60 documents each. nginx and the plain proxies send the engine the same bytes; Portkey drops ${code('documents')} and sends it 200 bytes. A frame is stalled when it comes ${STALL} after the one before, or later; an incomplete stream lacks a frame or its end.`,
       table(
         ['measured', 'machine', 'Node', 'client', 'rounds', 'load at the start'],
@@ -72,11 +75,17 @@ export function benchmarksPage() {
       '## Bars',
       'What this project holds itself to. In brackets: of all rounds the least and the greatest.',
       table(bars.head, bars.rows),
-      ...tablesOf(figures).flatMap(({ title, head, rows }) => [`## ${title}`, table(head, rows)]),
+      ...tablesOf(figures).flatMap(({ title, head, rows }) => [`## ${title}`, table(head, rows.filter(isShown))]),
       '## Beside it',
       'The embedded engine beside llama-server: [`npm run bench:peer -w packages/engine`](./research/llama-server.md). Agents, a shared store and long runs: [the gateway under other loads](./research/gateway-loads.md). LiteLLM, Envoy and the gateways in Rust and Go are not measured here.',
     ],
   );
+}
+
+/** @param row the text of its cells: connections, or another column and then connections, and the system */
+function isShown(row) {
+  const isOfBody = Number.isNaN(Number(row[0]));
+  return isOfBody || !(HIDDEN_CONNECTIONS.includes(row[0]) || HIDDEN_SYSTEMS.includes(row[1]));
 }
 
 /** What a reader must know before the figures of some runs. */

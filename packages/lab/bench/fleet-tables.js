@@ -20,6 +20,10 @@ export const LANES = [
   { policy: 'foresight', router: 'cache-pressure', title: '`foresight`, order and replica together' },
 ];
 
+/** Routers and loads that the page leaves out or shows. The JSON has all of them. */
+const HIDDEN_ROUTERS = ['random', 'least-loaded', 'session-hash', 'two-mode'];
+const SHOWN_LOADS = ['0.8', '1.2'];
+
 /** What the joint decision is held against: the best that routes by caches and leaves the order alone. */
 const BASE = 'retrieval/cache-aware';
 
@@ -31,10 +35,13 @@ export function tablesOf(cells) {
 
 function fleetTable(cells, replicas) {
   const names = Object.keys(cells).filter((name) => name.startsWith(`${replicas}/`));
-  const loads = [...new Set(names.map((name) => name.split('/')[1]))];
+  const measured = [...new Set(names.map((name) => name.split('/')[1]))];
+  const shown = measured.filter((load) => SHOWN_LOADS.includes(load));
+  const loads = shown.length > 0 ? shown : measured;
+  const lanes = LANES.filter(({ policy, router }) => policy !== 'exact' && !HIDDEN_ROUTERS.includes(router));
   const header = ['load', 'who decides', 'uncached tokens', 'beside KV-aware', 'TTFT mean, ms', 'p99, ms', 'busiest'];
   const rows = loads.flatMap((load) =>
-    LANES.map(({ policy, router, title }) => {
+    lanes.map(({ policy, router, title }) => {
       const cell = cells[`${replicas}/${load}/${policy}/${router}`];
       const base = cells[`${replicas}/${load}/${BASE}`];
       const share = cell.uncached / base.uncached - 1;
