@@ -13,6 +13,8 @@ export type { PrefixBreak } from './explain/prefix-break.js';
 export { BREAK_CAUSES, findPrefixBreak, sharedLength } from './explain/prefix-break.js';
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
+export type { CitationMapper } from './kinds/citations.js';
+export { LabelMap, type RelabelledText } from './kinds/label-map.js';
 export { nearestName } from './nearest-name.js';
 export { placesMoved } from './ordering/placement.js';
 export { createPolicy, createStatisticPolicy } from './ordering/policies.js';
