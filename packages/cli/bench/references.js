@@ -12,7 +12,7 @@ import {
   estimateTokens,
   observe,
   prepareRequest,
-  recallHistory,
+  recallConversation,
   renderHint,
   renderTurn,
   ServedHistory,
@@ -113,7 +113,7 @@ function countAll(strategy) {
 /** One turn: arranged, rendered, remembered. */
 function take(name, { messages, passages }, { strategy, memory, served }) {
   const now = performance.now();
-  const history = recallHistory({ ...name, messages }, memory.lookup(name, now));
+  const history = recallConversation({ ...name, messages }, memory.lookup(name, now));
   const documents = passages.map(({ id, title, content }) => ({ id, title, content }));
   const request = {
     ...prepareRequest({ documents }),

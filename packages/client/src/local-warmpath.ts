@@ -12,7 +12,7 @@ import {
   observe,
   type PolicyName,
   prepareRequest,
-  recallHistory,
+  recallConversation,
   renderChat,
   renderCompletion,
   renderHint,
@@ -172,7 +172,7 @@ export class LocalWarmpath implements Arranger {
   ): RenderedChat {
     const now = this.#now();
     const name = { tenant: TENANT, user, session };
-    const history = recallHistory({ ...name, messages }, this.#sessions.lookup(name, now));
+    const history = recallConversation({ ...name, messages }, this.#sessions.lookup(name, now));
     const asked = { ...this.#prepare(request), visible: history.visible };
     const preamble = turnPreamble(history, messages, scope, this.#style);
     const arrangement = arrange({ ...asked, preamble }, this.history, now);

@@ -39,8 +39,8 @@ export interface ArrangeRequest {
    */
   readonly waiting?: readonly (readonly Document[])[] | undefined;
   /**
-   * What the conversation holds already (`recallHistory`): a document whose full text stands there becomes a reference.
-   * Left out, nothing is taken out, not even a text that comes twice.
+   * The documents that the conversation holds already (`recallConversation`). A document whose full text is among them
+   * becomes a reference. Without it, no document is removed, not even one that comes twice.
    */
   readonly visible?: VisibleDocuments | undefined;
   /** Set false to send documents again that `visible` holds. Labels still never name two texts. Default true. */

@@ -16,14 +16,14 @@ import {
 import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
 import { documentName, renderDocuments } from './render/template.js';
 import { sentDocuments } from './session/dedup.js';
-import type { RecalledHistory } from './session/recall.js';
+import type { RecalledConversation } from './session/recall.js';
 import { SeenSegments } from './session/segments.js';
 import type { SentTurn } from './session/sent-turn.js';
 import { estimateTokens } from './token-estimate.js';
 
 /** One turn of a conversation, arranged. */
 export interface ConversationTurn {
-  readonly history: RecalledHistory;
+  readonly history: RecalledConversation;
   /** As the client sent them. */
   readonly messages: readonly ChatMessage[];
   readonly arrangement: Arrangement;
@@ -44,7 +44,7 @@ export interface RenderedTurn {
  * it is. Same errors as `renderChat`. Cost: O(new messages + documents of the conversation).
  */
 export function turnPreamble(
-  history: RecalledHistory,
+  history: RecalledConversation,
   messages: readonly ChatMessage[],
   scope: string,
   options: PreambleOptions,
@@ -69,7 +69,7 @@ export function turnPreamble(
  * and its tools', they are appended as a user message. Same errors as `renderChat`. Cost: O(length of the documents).
  */
 export function turnEdits(
-  history: RecalledHistory,
+  history: RecalledConversation,
   messages: readonly ChatMessage[],
   arrangement: Arrangement,
   options: RenderChatOptions,
@@ -125,7 +125,7 @@ export function recordTurn(
  * The record of a turn to which nothing is added: the client's messages went out as they are, behind what earlier turns
  * were rendered to. `history` may have been recalled from links alone. O(1).
  */
-export function plainTurn({ links, turns }: RecalledHistory): SentTurn {
+export function plainTurn({ links, turns }: RecalledConversation): SentTurn {
   const link = links.at(-1) ?? '';
   const latest = turns.at(-1);
   return {
@@ -159,7 +159,7 @@ export function renderTurn(
   const { history, messages, arrangement, supplied } = turn;
   const known = repeatedTurn(history, supplied);
   const sent = known ?? recordTurn(turn, turnEdits(history, messages, arrangement, options), options);
-  return { messages: applyEdits(messages, editsOf([...history.turns, sent])), turn: sent };
+  return { messages: applyEdits(messages, conversationEdits([...history.turns, sent])), turn: sent };
 }
 
 /**
@@ -185,7 +185,7 @@ export function suppliedHash(request: ArrangeRequest, options: RenderOptions, sc
 }
 
 /** The turn that this request is once more, if it was sent before with the same documents behind the same history. */
-export function repeatedTurn(history: RecalledHistory, supplied: string): SentTurn | undefined {
+export function repeatedTurn(history: RecalledConversation, supplied: string): SentTurn | undefined {
   return history.siblings.findLast((turn) => turn.supplied === supplied);
 }
 
@@ -206,7 +206,7 @@ export function repeatedOrder(turn: SentTurn, name: string): OrderingPolicy {
 }
 
 /** Everything that was added to a conversation, this turn included: what `applyEdits` is given. O(edits). */
-export function editsOf(turns: readonly SentTurn[]): readonly ChatEdit[] {
+export function conversationEdits(turns: readonly SentTurn[]): readonly ChatEdit[] {
   return turns.flatMap(({ edits }) => edits);
 }
 
@@ -217,7 +217,7 @@ export function editsOf(turns: readonly SentTurn[]): readonly ChatEdit[] {
  * documents).
  */
 export function shownSegments(
-  history: RecalledHistory,
+  history: RecalledConversation,
   messages: readonly ChatMessage[],
   options: RenderOptions,
 ): SeenSegments {
@@ -235,7 +235,7 @@ export function shownSegments(
 
 /** Which message the documents go before, and how; behind the last one if every question was sent already. */
 function placeOfDocuments(
-  { sentMessages }: RecalledHistory,
+  { sentMessages }: RecalledConversation,
   messages: readonly ChatMessage[],
   { layout }: RenderOptions,
 ): { readonly at: number; readonly layout: RenderOptions['layout'] } {

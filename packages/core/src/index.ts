@@ -28,6 +28,6 @@ export type { ConversationLogOptions } from './session/conversation-log.js';
 export { ConversationLog } from './session/conversation-log.js';
 export { answerHash } from './session/message-chain.js';
 export type { ConversationName } from './session/recall.js';
-export { recallHistory } from './session/recall.js';
+export { recallConversation } from './session/recall.js';
 export type { SentTurn } from './session/sent-turn.js';
 export { estimateTokens } from './token-estimate.js';

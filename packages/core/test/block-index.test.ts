@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { KvEvent, KvTier } from '../src/internal.js';
-import { BlockIndex, chainsOf, KV_TIERS } from '../src/residency/block-index.js';
+import type { KvEvent, Tier } from '../src/internal.js';
+import { BlockIndex, chainsOf } from '../src/residency/block-index.js';
 import './seed.js';
 import { runs } from '../../../test/suite.js';
 
@@ -9,7 +9,7 @@ const BLOCK = 2;
 
 /** Prompts over few tokens, so that they share beginnings. */
 const prompt = fc.array(fc.integer({ min: 0, max: 2 }), { minLength: BLOCK, maxLength: 5 * BLOCK });
-const tier = fc.constantFrom(...KV_TIERS);
+const tier = fc.constantFrom<Tier>('device', 'host', 'disk');
 const step = fc.oneof(
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('store' as const), prompt, from: fc.nat(4), tier }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('move' as const), prompt, at: fc.nat(4), tier }) },
@@ -42,7 +42,7 @@ function eventOf(step: Step): KvEvent {
 
 function stored(
   tokens: readonly number[],
-  { from = 0, tier: where = 'device' as KvTier, salt = undefined as string | undefined } = {},
+  { from = 0, tier: where = 'device' as Tier, salt = undefined as string | undefined } = {},
 ): KvEvent {
   const blocks = Array.from({ length: blocksOf(tokens) - from }, (_, place) => from + place);
   return {
@@ -58,7 +58,7 @@ function stored(
 
 /** The same by counting: copies of each hash in each tier. */
 class CountedBlocks {
-  readonly #copies = new Map<string, Map<KvTier, number>>();
+  readonly #copies = new Map<string, Map<Tier, number>>();
 
   apply(event: KvEvent): void {
     if (event.kind === 'cleared') {
@@ -66,7 +66,7 @@ class CountedBlocks {
       return;
     }
     for (const hash of event.hashes) {
-      const copies = this.#copies.get(hash) ?? new Map<KvTier, number>();
+      const copies = this.#copies.get(hash) ?? new Map<Tier, number>();
       const held = copies.get(event.tier) ?? 0;
       if (event.kind === 'stored' && (event.tokens.length > 0 || this.has(hash))) copies.set(event.tier, held + 1);
       if (event.kind === 'removed' && held > 0) copies.set(event.tier, held - 1);

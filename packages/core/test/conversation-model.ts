@@ -1,4 +1,4 @@
-import { editsOf } from '../src/conversation.js';
+import { conversationEdits } from '../src/conversation.js';
 import {
   answerHash,
   arrange,
@@ -10,7 +10,7 @@ import {
   observe,
   prepareRequest,
   type RenderOptions,
-  recallHistory,
+  recallConversation,
   renderTurn,
   type SentTurn,
   ServedHistory,
@@ -63,12 +63,12 @@ export class Pipeline {
     answer: ChatMessage | undefined,
   ): Served {
     this.now++;
-    const recalled = recallHistory({ ...name, messages }, this.memory.lookup(name, this.now));
+    const recalled = recallConversation({ ...name, messages }, this.memory.lookup(name, this.now));
     const { isForgotten } = recalled;
     // There are two ways to send a turn that adds nothing. Both must come to the same.
     if (documents.length === 0 && this.now % 2 === 0) {
       this.remember(name, plainTurn(recalled), answer);
-      const prompt = applyEdits(messages, editsOf(recalled.turns));
+      const prompt = applyEdits(messages, conversationEdits(recalled.turns));
       return { prompt, supplied: documents, references: 0, isForgotten };
     }
     const shown = this.blocks ? shownSegments(recalled, messages, this.options) : undefined;

@@ -105,11 +105,11 @@ class GatewayTwin {
     this.history.completed(request, 0, {});
     let end = 0;
     const ends = [PREAMBLE.key, ...ids].map((key) => (end += tokensOf(key).length));
-    if (!this.residency.knows(this.history, request)) {
+    if (!this.residency.knowsTokens(this.history, request)) {
       const [preambleEnd, ...documentEnds] = ends as [number, ...number[]];
       this.residency.learn(this.history, request, { tokens: this.tokensOf(ids), preambleEnd, documentEnds });
     }
-    this.residency.settle(this.history, request);
+    this.residency.reconcile(this.history, request);
   }
 
   /** What nobody of this gateway asked for. */
@@ -199,7 +199,7 @@ describe('residency by events', () => {
     gateway.hear();
     gateway.serve(['a', 'b']);
     gateway.hear();
-    gateway.residency.lose();
+    gateway.residency.eventsLost();
     expect(gateway.history.state).toBe('history');
     expect(gateway.cached(['a'])).toBeUndefined();
     gateway.serve(['c']);
@@ -233,8 +233,8 @@ describe('residency by events', () => {
       const report = share === undefined ? {} : { promptTokens, cachedTokens: share * promptTokens };
       gateway.history.completed(request, 0, report);
       gateway.hear();
-      gateway.residency.settle(gateway.history, request);
-      gateway.residency.giveUp(gateway.history);
+      gateway.residency.reconcile(gateway.history, request);
+      gateway.residency.tokensUnavailable(gateway.history);
     };
     /** Documents of hundreds of tokens: a miss of fewer proves nothing. */
     const LONG = 200;
@@ -262,7 +262,7 @@ describe('residency by events', () => {
       for (const cachedTokens of [0, 0]) {
         gateway.history.dispatched(request, 0);
         gateway.history.completed(request, 0, { promptTokens: 2 * LONG + 6, cachedTokens });
-        gateway.residency.giveUp(gateway.history);
+        gateway.residency.tokensUnavailable(gateway.history);
       }
       // A miss of what was used last shows that all before it is gone.
       expect(heldSteps(gateway, ['e', 'f'])).toBeLessThan(3);
@@ -286,8 +286,8 @@ describe('residency by events', () => {
         const request = long(gateway, ids);
         gateway.history.dispatched(request, 0);
         gateway.history.completed(request, 0, { promptTokens: 3 * LONG + 6, cachedTokens });
-        gateway.residency.settle(gateway.history, request);
-        gateway.residency.giveUp(gateway.history);
+        gateway.residency.reconcile(gateway.history, request);
+        gateway.residency.tokensUnavailable(gateway.history);
       };
       completed(['a', 'b', 'c'], 0);
       expect(gateway.history.state).toBe('exact');
@@ -323,11 +323,11 @@ describe('residency by events', () => {
       const serve = (cachedTokens?: number) => {
         history.dispatched(request, 0);
         history.completed(request, 0, { promptTokens: 20, cachedTokens });
-        if (!residency.knows(history, request)) {
+        if (!residency.knowsTokens(history, request)) {
           const learned = { tokens: TOKENS, preambleEnd: 6, documentEnds: [11, 16], model, salt };
           residency.learn(history, request, learned);
         }
-        residency.settle(history, request, cachedTokens);
+        residency.reconcile(history, request, cachedTokens);
       };
       return { history, serve, cached: () => residency.cachedTokens(history, request) };
     };
@@ -400,9 +400,9 @@ describe('residency by events', () => {
     const { residency, history } = begun(2 * two.bytes);
     for (const ids of ['ab', 'cd', 'ae']) residency.learn(history, requestFor(...ids), prompt);
     expect(residency.documents).toBe(4);
-    expect(residency.knows(history, requestFor('a', 'e'))).toBe(true);
-    expect(residency.knows(history, requestFor('a', 'b'))).toBe(false);
-    expect(residency.knows(history, requestFor('c', 'd'))).toBe(true);
+    expect(residency.knowsTokens(history, requestFor('a', 'e'))).toBe(true);
+    expect(residency.knowsTokens(history, requestFor('a', 'b'))).toBe(false);
+    expect(residency.knowsTokens(history, requestFor('c', 'd'))).toBe(true);
   });
 
   test.runIf(isFull)('takes what it says, and no more than it may, however long documents are', async () => {

@@ -1,5 +1,5 @@
 import type { ReplacementPolicy, Tier } from '../src/internal.js';
-import { USE_HALF_LIFE } from '../src/replacement/policy.js';
+import { USE_HALF_LIFE_REQUESTS } from '../src/replacement/policy.js';
 import type { PathUse } from '../src/replacement/replacement.js';
 
 interface Held {
@@ -55,7 +55,7 @@ export class NaiveReplacement {
     if (!this.#policy.remembersEvicted || this.#frequency(node) === 0) this.#forgetIfAbsent(node);
   }
 
-  setOffered(node: number, tier: Tier, isOffered: boolean): void {
+  setEvictable(node: number, tier: Tier, isOffered: boolean): void {
     this.#tiers.get(tier)!.get(node)!.isOffered = isOffered;
   }
 
@@ -84,7 +84,7 @@ export class NaiveReplacement {
         request: this.#count,
         frequency: this.#frequency(node),
         recentFrequency: (this.#times.get(node) ?? []).reduce(
-          (sum, time) => sum + 2 ** ((time - this.#count) / USE_HALF_LIFE),
+          (sum, time) => sum + 2 ** ((time - this.#count) / USE_HALF_LIFE_REQUESTS),
           0,
         ),
         costPerToken: costs.length === 0 ? 0 : sum / costs.length,

@@ -7,7 +7,7 @@ import {
   Replacement,
   type ReplacementPolicyName,
   replacementPolicy,
-  USE_HALF_LIFE,
+  USE_HALF_LIFE_REQUESTS,
 } from '../src/internal.js';
 import { EvictionQueue } from '../src/replacement/eviction-queue.js';
 import { UseStatistics } from '../src/replacement/use-statistics.js';
@@ -32,7 +32,7 @@ function evicted(name: ReplacementPolicyName, uses: readonly { node: number; cos
       computedFrom: costPerToken === undefined ? 1 : 0,
       costPerToken: costPerToken ?? 0,
     });
-    replacement.offer(node, 'device');
+    replacement.allowEviction(node, 'device');
   }
   const order: number[] = [];
   for (let node = replacement.evict('device'); node !== undefined; node = replacement.evict('device')) order.push(node);
@@ -90,14 +90,14 @@ describe('Replacement', () => {
       replacement.enter(node, 'device');
       replacement.enter(node, 'host');
       for (let use = 0; use < 5; use++) replacement.use(request(node));
-      replacement.offer(node, 'device');
-      replacement.offer(node, 'host');
+      replacement.allowEviction(node, 'device');
+      replacement.allowEviction(node, 'host');
     }
     expect(replacement.evict('device')).toBe(0);
     // On the device the clock stands at 5, in the host at 0: one use is worth 6 here and 1 there.
     for (const tier of ['device', 'host'] as const) replacement.enter(2, tier);
     replacement.use(request(2));
-    for (const tier of ['device', 'host'] as const) replacement.offer(2, tier);
+    for (const tier of ['device', 'host'] as const) replacement.allowEviction(2, tier);
     expect(replacement.evict('device')).toBe(1);
     expect(replacement.evict('host')).toBe(2);
   });
@@ -111,7 +111,7 @@ describe('Replacement', () => {
       for (const node of [0, 1]) replacement.enter(node, 'device');
       replacement.use(request(0));
       for (let use = 0; use < 2; use++) replacement.use(request(1));
-      for (const node of [0, 1]) replacement.offer(node, 'device');
+      for (const node of [0, 1]) replacement.allowEviction(node, 'device');
       return replacement.evict('device');
     };
     expect(goesFirst('pgdsf')).toBe(1);
@@ -135,7 +135,7 @@ describe('Replacement', () => {
     replacement.leave(0, 'device');
     for (const node of [0, 1]) {
       replacement.enter(node, 'device');
-      replacement.offer(node, 'device');
+      replacement.allowEviction(node, 'device');
     }
     replacement.use(request(0));
     replacement.use({ nodes: [1], computedFrom: 1, costPerToken: 0 });
@@ -160,11 +160,11 @@ test('the eviction queue sorts, whatever is set, offered and withdrawn in betwee
       for (const { node, priority, stays } of operations) {
         queue.hold(node, owner, 1);
         queue.setPriority(node, priority);
-        queue.offer(node);
+        queue.allowEviction(node);
         expected.delete(node);
         expected.set(node, priority);
         if (!stays) {
-          queue.withdraw(node);
+          queue.forbidEviction(node);
           expected.delete(node);
         }
         expect(queue.size).toBe(expected.size);
@@ -186,9 +186,9 @@ test('the eviction queue sorts what is left after any were withdrawn', () => {
       for (const [node, priority] of values.entries()) {
         queue.hold(node, owner, 1);
         queue.setPriority(node, priority);
-        queue.offer(node);
+        queue.allowEviction(node);
       }
-      for (const node of withdrawn) queue.withdraw(node);
+      for (const node of withdrawn) queue.forbidEviction(node);
       const left = [...values.keys()].filter((node) => !withdrawn.includes(node));
       const sorted = left.toSorted((a, b) => values[a]! - values[b]! || a - b);
       expect(left.map(() => queue.evict())).toEqual(sorted);
@@ -206,7 +206,10 @@ test('of several owners, the one that holds most for its last use loses the node
       size: fc.integer({ min: 1, max: 9 }),
       priority: fc.nat({ max: 8 }),
     }),
-    fc.record({ kind: fc.constantFrom('release' as const, 'withdraw', 'offer'), node: fc.nat({ max: 20 }) }),
+    fc.record({
+      kind: fc.constantFrom('release' as const, 'forbidEviction', 'allowEviction'),
+      node: fc.nat({ max: 20 }),
+    }),
     fc.record({ kind: fc.constant('use' as const), owner: fc.nat({ max: 2 }), after: fc.nat({ max: 900 }) }),
     fc.record({ kind: fc.constant('evict' as const) }),
   );
@@ -216,7 +219,7 @@ test('of several owners, the one that holds most for its last use loses the node
       for (const owner of owners) owner.usedAt = 0;
       const held = new Map<
         number,
-        { owner: number; size: number; priority: number; order: number; isOffered: boolean }
+        { owner: number; size: number; priority: number; order: number; isEvictable: boolean }
       >();
       let request = 0;
       let order = 0;
@@ -224,8 +227,8 @@ test('of several owners, the one that holds most for its last use loses the node
         if (step.kind === 'hold') {
           queue.hold(step.node, owners[step.owner]!, step.size);
           queue.setPriority(step.node, step.priority);
-          const isOffered = held.get(step.node)?.isOffered ?? false;
-          held.set(step.node, { ...step, order: order++, isOffered });
+          const isEvictable = held.get(step.node)?.isEvictable ?? false;
+          held.set(step.node, { ...step, order: order++, isEvictable });
         } else if (step.kind === 'use') {
           request += step.after;
           owners[step.owner]!.usedAt = request;
@@ -236,14 +239,14 @@ test('of several owners, the one that holds most for its last use loses the node
         } else if (step.kind !== 'evict') {
           if (held.has(step.node)) {
             queue[step.kind](step.node);
-            held.get(step.node)!.isOffered = step.kind === 'offer';
+            held.get(step.node)!.isEvictable = step.kind === 'allowEviction';
           }
         } else {
           const excess = owners.map(({ canWait, usedAt }, place) => {
             const own = [...held.values()].filter(({ owner }) => owner === place);
             const size = own.reduce((sum, each) => sum + each.size, 0);
-            const mayLose = own.some(({ isOffered }) => isOffered);
-            return mayLose ? Math.log2(size) + (request - usedAt) / USE_HALF_LIFE + (canWait ? 20 : 0) : -1;
+            const mayLose = own.some(({ isEvictable }) => isEvictable);
+            return mayLose ? Math.log2(size) + (request - usedAt) / USE_HALF_LIFE_REQUESTS + (canWait ? 20 : 0) : -1;
           });
           const victim = queue.evict();
           const most = Math.max(...excess);
@@ -251,15 +254,15 @@ test('of several owners, the one that holds most for its last use loses the node
             expect(victim).toBeUndefined();
             continue;
           }
-          const { owner, isOffered } = held.get(victim!)!;
-          expect(isOffered).toBe(true);
+          const { owner, isEvictable } = held.get(victim!)!;
+          expect(isEvictable).toBe(true);
           expect(excess[owner]).toBeCloseTo(most, 6);
-          const candidates = [...held].filter(([, each]) => each.owner === owner && each.isOffered);
+          const candidates = [...held].filter(([, each]) => each.owner === owner && each.isEvictable);
           const [lowest] = candidates.toSorted(([, a], [, b]) => a.priority - b.priority || a.order - b.order);
           expect(victim).toBe(lowest![0]);
-          held.get(victim!)!.isOffered = false;
+          held.get(victim!)!.isEvictable = false;
         }
-        expect(queue.size).toBe([...held.values()].filter(({ isOffered }) => isOffered).length);
+        expect(queue.size).toBe([...held.values()].filter(({ isEvictable }) => isEvictable).length);
         expect(queue.owners).toBe(new Set([...held.values()].map(({ owner }) => owner)).size);
       }
     }),
@@ -294,7 +297,7 @@ test('uses that a node inherits or is told of count as those of the last request
   fc.assert(
     fc.property(uses, uses, fc.integer({ min: 1, max: 12 }), fc.nat({ max: 30 }), (before, after, window, told) => {
       const statistics = new UseStatistics({ window, onExpired: () => {} });
-      statistics.recall(20, told);
+      statistics.restoreUses(20, told);
       expect(statistics.frequency(20)).toBe(Math.min(told, window));
       for (const nodes of before) statistics.record(nodes);
       const inherited = statistics.frequency(3);
@@ -328,10 +331,10 @@ test('pgdsf keeps a part of what was used often, and what nobody computed here, 
   replacement.use({ nodes: [once], computedFrom: 0, costPerToken: 2 });
   replacement.inherit(part, often);
   replacement.expectCost(fromDisk, 2);
-  replacement.recall(fromDisk, 10);
+  replacement.restoreUses(fromDisk, 10);
   for (const node of [part, once, fromDisk, often]) {
     replacement.enter(node, 'host');
-    replacement.offer(node, 'host');
+    replacement.allowEviction(node, 'host');
   }
   expect([replacement.evict('host'), replacement.evict('host')]).toEqual([once, fromDisk]);
 });

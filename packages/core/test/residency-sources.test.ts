@@ -122,7 +122,7 @@ class BlockSource implements SourceTwin {
       const learned = { tokens: prompt, preambleEnd: PREAMBLE.tokens, documentEnds };
       this.#hear();
       this.#events.learn(this.history, arrangement, learned);
-      this.#events.settle(this.history, arrangement);
+      this.#events.reconcile(this.history, arrangement);
     }
     return { predicted, cached, promptTokens: prompt.length };
   }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type ArrangeRequest, arrange, observe, prepareDocuments, ServedHistory } from '../src/index.js';
-import { CachePressure, expectedReuse, type RouteCandidate } from '../src/internal.js';
+import { EngineRouter, expectedCachedTokens, type RouteCandidate } from '../src/internal.js';
 
 /** The same rule without anything left out or ordered: every candidate is asked, in turn. */
 class NaiveRule {
@@ -40,14 +40,14 @@ const request = (engines: number) =>
     cached: fc.array(fc.nat(1_000), { minLength: engines, maxLength: engines }),
   });
 
-describe('CachePressure', () => {
+describe('EngineRouter', () => {
   it('chooses what a rule that asks every engine chooses', () => {
     fc.assert(
       fc.property(
         fc.array(fc.constantFrom(0.5, 1, 2, 3), { minLength: 6, maxLength: 6 }),
         fc.array(request(6), { maxLength: 60 }),
         (weights, requests) => {
-          const rule = new CachePressure();
+          const rule = new EngineRouter();
           const naive = new NaiveRule();
           for (const { taking, pending, cached } of requests) {
             const candidates = taking.map((engine) => {
@@ -66,7 +66,7 @@ describe('CachePressure', () => {
 
   it('asks nothing of an engine that has more to do than another one needs for everything', () => {
     const asked: number[] = [];
-    new CachePressure().choose(
+    new EngineRouter().choose(
       [0, 1, 2].map((engine) => ({ engine, pendingTokens: 10_000 * engine })),
       100,
       (place) => {
@@ -78,7 +78,7 @@ describe('CachePressure', () => {
   });
 
   it('gives one of twice the weight twice the tokens', () => {
-    const rule = new CachePressure();
+    const rule = new EngineRouter();
     const given = [0, 0];
     for (let round = 0; round < 3_000; round++) {
       const candidates = given.map((pendingTokens, engine) => ({ engine, pendingTokens, weight: engine + 1 }));
@@ -88,7 +88,7 @@ describe('CachePressure', () => {
   });
 
   it('takes equals in turn, and one first that was given nothing yet', () => {
-    const rule = new CachePressure();
+    const rule = new EngineRouter();
     const candidates = [0, 1, 2].map((engine) => ({ engine, pendingTokens: 0 }));
     const choose = () => rule.choose(candidates, 100, () => 100).place;
     expect([choose(), choose(), choose()]).toEqual([0, 1, 2]);
@@ -97,7 +97,7 @@ describe('CachePressure', () => {
   });
 });
 
-describe('expectedReuse', () => {
+describe('expectedCachedTokens', () => {
   const pool = [
     ...prepareDocuments(Array.from({ length: 8 }, (_, i) => ({ id: `d${i}`, content: `text ${i} `.repeat(i + 1) })))
       .documents,
@@ -123,7 +123,7 @@ describe('expectedReuse', () => {
             hints: false,
             ...(maxShift !== undefined && { maxShift }),
           };
-          const reuse = expectedReuse(asked, 0);
+          const reuse = expectedCachedTokens(asked, 0);
           for (const orders of served) {
             const view = new ServedHistory();
             for (const order of orders) {
@@ -138,6 +138,6 @@ describe('expectedReuse', () => {
   });
 
   it('leaves out what the request refuses, as arrange does', () => {
-    expect(() => expectedReuse({ documents: pool, pin: ['nobody'] }, 0)).toThrow('pin[0]');
+    expect(() => expectedCachedTokens({ documents: pool, pin: ['nobody'] }, 0)).toThrow('pin[0]');
   });
 });

@@ -7,7 +7,7 @@ import {
   arrange,
   type ChatMessage,
   prepareRequest,
-  recallHistory,
+  recallConversation,
   renderHint,
   renderTurn,
   ServedHistory,
@@ -134,7 +134,7 @@ describe('the second turn', () => {
     const opening = [SYSTEM, user('Q1')];
     pipeline.serve(NAME, opening, [A, B], said('R1'));
     const messages = [...opening, said('R1'), user('Q2')];
-    const history = recallHistory({ ...NAME, messages }, pipeline.memory.lookup(NAME, 2));
+    const history = recallConversation({ ...NAME, messages }, pipeline.memory.lookup(NAME, 2));
     const preamble = turnPreamble(history, messages, 'model', pipeline.options);
     const { documents } = prepareRequest({ documents: [C] });
     const { predictedCachedTokens } = arrange({ documents, preamble }, pipeline.history, 2);
@@ -296,7 +296,7 @@ describe('a turn that adds nothing', () => {
     const pipeline = new Pipeline();
     const first = pipeline.serve(NAME, [user('Q1')], [A], said('R1'));
     const messages = [user('Q1'), said('R1'), user('Q2')];
-    const history = recallHistory({ ...NAME, messages }, pipeline.memory.lookup(NAME, 1));
+    const history = recallConversation({ ...NAME, messages }, pipeline.memory.lookup(NAME, 1));
     const plain = plainTurn(history);
     expect(plain.parent).toEqual({ link: history.turns[0]!.link, id: history.turns[0]!.id });
     const { id } = renderTurn(

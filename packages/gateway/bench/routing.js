@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { observe, ServedHistory } from '@warmpath/core';
-import { CachePressure, expectedReuse } from '@warmpath/core/internal';
+import { EngineRouter, expectedCachedTokens } from '@warmpath/core/internal';
 import { draws } from './draw.js';
 
 const { values } = parseArgs({
@@ -40,10 +40,10 @@ function context() {
 
 const histories = Array.from({ length: ENGINES }, () => new ServedHistory());
 const pending = histories.map(() => 0);
-const rule = new CachePressure();
+const rule = new EngineRouter();
 
 function decide(asked) {
-  const reuse = expectedReuse({ documents: asked, preamble }, 0);
+  const reuse = expectedCachedTokens({ documents: asked, preamble }, 0);
   const promptTokens = asked.reduce((sum, { tokens }) => sum + tokens, preamble.tokens);
   const candidates = pending.map((pendingTokens, engine) => ({ engine, pendingTokens }));
   return rule.choose(candidates, promptTokens, (place) => promptTokens - reuse(histories[place]));

@@ -180,7 +180,7 @@ const arrangement: fc.Arbitrary<Arrangement> = fc
 /** The body as it goes to the engine, and what was added to it. */
 function inserted(
   prompt: Prompt,
-  editsOf: (viewed: ViewedMessages) => readonly ChatEdit[],
+  conversationEdits: (viewed: ViewedMessages) => readonly ChatEdit[],
   documents: DocumentsText,
 ): { readonly body: Buffer; readonly sent: Buffer; readonly edits: readonly ByteEdit[] } {
   const body = bodyOf(prompt);
@@ -188,7 +188,7 @@ function inserted(
   const view = PromptView.of(read, APIS[prompt.name].api)!;
   const viewed = view.view(0);
   const marks = { member: '"cache_control":{"type":"ephemeral"}', message: undefined };
-  const edits = insertDocuments(view, viewed, editsOf(viewed), documents, marks);
+  const edits = insertDocuments(view, viewed, conversationEdits(viewed), documents, marks);
   return { body, sent: applyEdits(body, [...read.without(OWN_FIELDS), ...edits]), edits };
 }
 

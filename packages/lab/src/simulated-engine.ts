@@ -10,10 +10,10 @@ import {
 } from '@warmpath/core';
 import {
   type CostModel,
-  expectedReuse,
+  expectedCachedTokens,
   fingerprint,
   hintTokens,
-  PREWARM_WINDOW,
+  MAX_PREWARM_REQUESTS,
   type PrewarmOptions,
   type PrewarmPath,
   PromptSlots,
@@ -203,14 +203,13 @@ export class SimulatedEngine {
   }
 
   /**
-   * What each of several engines with these clients would have to compute of a request, by the best path of its
-   * history, as the gateway asks before it routes (`expectedReuse`). The answer is a function of an engine. Cost of an
-   * answer: that of the best path.
+   * Returns a function that tells for an engine how many tokens of a request it would have to compute, by the best path
+   * of its history, as the gateway's router does (`expectedCachedTokens`).
    */
   question(request: WorkloadRequest, number: number, now: number): RouteQuestion {
     const { before, documents, after } = this.#conversations.begin(request);
     const preamble = behind(this.#preamble, before);
-    const reuse = expectedReuse({ documents, preamble, policy: this.#policy, hints: this.#hints }, now);
+    const reuse = expectedCachedTokens({ documents, preamble, policy: this.#policy, hints: this.#hints }, now);
     const tokens = [preamble, ...documents, ...after].reduce((sum, span) => sum + span.tokens, 0);
     return {
       promptTokens: tokens,
@@ -277,7 +276,7 @@ export class SimulatedEngine {
     admission.release();
     this.#conversations.end(request, turn, arrangement.documents);
     this.#served.push(arrangement);
-    if (this.#served.length > PREWARM_WINDOW) this.#served.shift();
+    if (this.#served.length > MAX_PREWARM_REQUESTS) this.#served.shift();
     this.#before = turn.before;
   }
 

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { type ConversationName, type SentTurn, WarmpathError } from '@warmpath/core';
-import { isAmong, type SessionEntry, type SessionFilter } from '@warmpath/core/internal';
+import { matchesFilter, type SessionEntry, type SessionFilter } from '@warmpath/core/internal';
 import type { Connection } from './connection.js';
 import { readRecord, renderingsOf, type StoredTurns } from './stored-turns.js';
 
@@ -49,7 +49,7 @@ export class StoredConversations {
     const began = performance.now();
     for await (const keys of this.#keys(filter)) {
       const entries = await Promise.all(keys.map((key) => this.#read(key, began)));
-      for (const entry of entries) if (entry !== undefined && isAmong(entry, filter)) yield entry;
+      for (const entry of entries) if (entry !== undefined && matchesFilter(entry, filter)) yield entry;
     }
   }
 
@@ -130,7 +130,7 @@ export class StoredConversations {
   async #remove(key: string, filter: SessionFilter): Promise<unknown> {
     if (filter.user !== undefined && filter.session === undefined) {
       const entry = await this.#read(key, performance.now());
-      if (entry === undefined || !isAmong(entry, filter)) return 0;
+      if (entry === undefined || !matchesFilter(entry, filter)) return 0;
     }
     return this.#connection.run('forget', this.#options.stored.remove(key));
   }

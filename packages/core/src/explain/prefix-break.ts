@@ -69,7 +69,7 @@ export function findPrefixBreak(before: PromptOutline, after: readonly PromptPie
 }
 
 /** How many characters a prompt shares with an earlier one from the start. O(shared). */
-export function sharedLength(before: PromptOutline, after: PromptOutline): number {
+export function sharedCharacters(before: PromptOutline, after: PromptOutline): number {
   let shared = 0;
   for (const [at, earlier] of before.pieces.entries()) {
     const later = after.pieces[at];

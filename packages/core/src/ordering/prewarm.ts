@@ -10,7 +10,7 @@ import { CHAIN_MAX_DOCUMENTS } from './foresight-chain.js';
 import type { Context } from './policy.js';
 
 /** Served requests that are looked at, the last ones. */
-export const PREWARM_WINDOW = 100;
+export const MAX_PREWARM_REQUESTS = 100;
 
 /** Documents that are tried behind the served path, the likeliest. */
 const MAX_CANDIDATES = 64;
@@ -89,7 +89,7 @@ function likelyCompanions(served: readonly ServedRequest[], last: ServedRequest)
   const own = new Set(last.documents.map(({ key }) => key));
   const weights = new Map<string, { document: Document; weight: number }>();
   let total = UNCERTAIN_REQUESTS;
-  for (const earlier of served.slice(-PREWARM_WINDOW, -1)) {
+  for (const earlier of served.slice(-MAX_PREWARM_REQUESTS, -1)) {
     if (earlier.preamble?.key !== last.preamble?.key) continue;
     const shared = earlier.documents.reduce((count, { key }) => count + (own.has(key) ? 1 : 0), 0);
     if (shared === 0) continue;

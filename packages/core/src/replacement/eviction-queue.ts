@@ -1,5 +1,5 @@
 import { ABSENT, type HeapOrder, IndexedHeap } from '../indexed-heap.js';
-import { USE_HALF_LIFE } from './policy.js';
+import { USE_HALF_LIFE_REQUESTS } from './policy.js';
 
 /** Whose nodes they are. Owners share every tier fairly; they are distinguished by identity. */
 export interface NodeOwner {
@@ -27,12 +27,9 @@ interface Share {
 }
 
 /**
- * The nodes of one tier that may be evicted. The owner that holds most loses its node of lowest priority; among equals,
- * the one whose priority was set longest ago. No owner loses nodes within its fair share.
- *
- * An owner's size counts double for every `USE_HALF_LIFE` requests since its last use, and far more if its work can
- * wait. `log2(size) - last use / half-life` keeps the order of unused owners without updates. O(log nodes) an
- * operation; memory grows with the largest node handle.
+ * The nodes of one tier that may be evicted. The largest owner loses its node of lowest priority; among equals, the one
+ * whose priority was set longest ago. An owner's size counts double for every `USE_HALF_LIFE_REQUESTS` requests since
+ * its last use, and far more if its work can wait. O(log nodes) an operation.
  */
 export class EvictionQueue {
   #priorities = new Float64Array(0);
@@ -85,7 +82,7 @@ export class EvictionQueue {
       const share = this.#shares.get(owner) ?? this.#open(owner);
       share.nodes++;
       this.#shareOf[node] = share;
-      if (isCandidate) this.offer(node);
+      if (isCandidate) this.allowEviction(node);
     }
     const share = this.#shareOf[node]!;
     share.size += size - this.#sizes[node]!;
@@ -97,7 +94,7 @@ export class EvictionQueue {
   release(node: number): void {
     const share = this.#shareOf[node];
     if (share === undefined) return;
-    this.withdraw(node);
+    this.forbidEviction(node);
     share.size -= this.#sizes[node]!;
     this.#sizes[node] = 0;
     this.#shareOf[node] = undefined;
@@ -124,7 +121,7 @@ export class EvictionQueue {
   }
 
   /** A node that lies here may be evicted from now on. Its priority must have been set. */
-  offer(node: number): void {
+  allowEviction(node: number): void {
     const share = this.#shareOf[node]!;
     if (this.#places[node] !== ABSENT) return;
     share.candidates.add(node);
@@ -133,7 +130,7 @@ export class EvictionQueue {
   }
 
   /** The node may not be evicted any more; nothing happens if it could not. */
-  withdraw(node: number): void {
+  forbidEviction(node: number): void {
     if ((this.#places[node] ?? ABSENT) === ABSENT) return;
     const share = this.#shareOf[node]!;
     share.candidates.delete(node);
@@ -148,7 +145,7 @@ export class EvictionQueue {
     if (share === undefined || node === undefined) return undefined;
     share.clock = Math.max(share.clock, this.#priorities[node]!);
     this.#clock = Math.max(this.#clock, share.clock);
-    this.withdraw(node);
+    this.forbidEviction(node);
     return node;
   }
 
@@ -162,7 +159,7 @@ export class EvictionQueue {
 
   #weigh(share: Share): void {
     const { canWait, usedAt } = share.owner;
-    share.excess = Math.log2(share.size) - usedAt / USE_HALF_LIFE + (canWait ? WAITING_EXCESS : 0);
+    share.excess = Math.log2(share.size) - usedAt / USE_HALF_LIFE_REQUESTS + (canWait ? WAITING_EXCESS : 0);
     if (share.place !== ABSENT) this.#losing.settle(share);
   }
 

@@ -4,7 +4,7 @@ export const REPLACEMENT_POLICY_NAMES = ['pgdsf', 'gdsf', 'lru', 'lfu', 'lrfu'] 
 export type ReplacementPolicyName = (typeof REPLACEMENT_POLICY_NAMES)[number];
 
 /** Requests after which a use counts half in `recentFrequency`. */
-export const USE_HALF_LIFE = 500;
+export const USE_HALF_LIFE_REQUESTS = 500;
 
 /** Where KV can lie, fastest first. */
 export type Tier = 'device' | 'host' | 'disk';
@@ -15,7 +15,7 @@ interface NodeUse {
   readonly request: number;
   /** Requests that used the node, this one included: those of the window, or since it came in (`remembersEvicted`). */
   readonly frequency: number;
-  /** The same, but a use counts half for every `USE_HALF_LIFE` requests since. */
+  /** The same, but a use counts half for every `USE_HALF_LIFE_REQUESTS` requests since. */
   readonly recentFrequency: number;
   /**
    * Mean milliseconds a token over the requests that had to compute the node (RAGCache Eq. 4); 0 if none had to yet.
@@ -63,7 +63,7 @@ const LRFU: ReplacementPolicy = {
   name: 'lrfu',
   remembersEvicted: true,
   // What was not used yet counts as used now.
-  priority: ({ request, recentFrequency }) => request / USE_HALF_LIFE + Math.log2(recentFrequency || 1),
+  priority: ({ request, recentFrequency }) => request / USE_HALF_LIFE_REQUESTS + Math.log2(recentFrequency || 1),
 };
 
 /**

@@ -103,8 +103,8 @@ export class Replacement {
   }
 
   /** A node was used so often before this process began. */
-  recall(node: number, uses: number): void {
-    this.#statistics.recall(node, uses);
+  restoreUses(node: number, uses: number): void {
+    this.#statistics.restoreUses(node, uses);
     for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
   }
 
@@ -133,13 +133,13 @@ export class Replacement {
   }
 
   /** A node that lies in a tier may be evicted from it: no child there, no running request. */
-  offer(node: number, tier: Tier): void {
-    this.#queue(tier).offer(node);
+  allowEviction(node: number, tier: Tier): void {
+    this.#queue(tier).allowEviction(node);
   }
 
   /** A node may not be evicted from a tier for now. */
-  withdraw(node: number, tier: Tier): void {
-    this.#queue(tier).withdraw(node);
+  forbidEviction(node: number, tier: Tier): void {
+    this.#queue(tier).forbidEviction(node);
   }
 
   /**

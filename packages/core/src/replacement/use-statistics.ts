@@ -1,5 +1,5 @@
 import { grown } from './eviction-queue.js';
-import { USE_HALF_LIFE } from './policy.js';
+import { USE_HALF_LIFE_REQUESTS } from './policy.js';
 
 /** Numbers of an entry in the ring of uses. */
 const USE_FIELDS = 3;
@@ -53,10 +53,10 @@ export class UseStatistics {
     return this.#frequencies[node] ?? 0;
   }
 
-  /** Uses of a node, each counted half for every `USE_HALF_LIFE` requests since. */
+  /** Uses of a node, each counted half for every `USE_HALF_LIFE_REQUESTS` requests since. */
   recentFrequency(node: number): number {
     const age = this.#requests - (this.#lastRequests[node] ?? 0);
-    return (this.#recent[node] ?? 0) * 2 ** (-age / USE_HALF_LIFE);
+    return (this.#recent[node] ?? 0) * 2 ** (-age / USE_HALF_LIFE_REQUESTS);
   }
 
   /** Mean cost a token over the requests that had to compute a node; what is expected if there was none. */
@@ -83,7 +83,7 @@ export class UseStatistics {
   }
 
   /** A node was used so often in a former process; it counts like {@link inherit}. */
-  recall(node: number, uses: number): void {
+  restoreUses(node: number, uses: number): void {
     this.#ensure(node);
     this.#count(node, Math.min(uses, this.#window), uses);
   }

@@ -1,11 +1,9 @@
-/** Where a block lies, in order of the time it takes to come back. Engines' own names are mapped to these. */
-export const KV_TIERS = ['device', 'host', 'disk'] as const;
-export type KvTier = (typeof KV_TIERS)[number];
+import type { Tier } from '../replacement/policy.js';
 
 /** Full blocks lie in a tier now; each continues the one before it. */
 export interface BlocksStored {
   readonly kind: 'stored';
-  readonly tier: KvTier;
+  readonly tier: Tier;
   /** The engine's own names of the blocks, as text. */
   readonly hashes: readonly string[];
   /** The block that the first one continues; `undefined` when it begins a prompt. */
@@ -28,7 +26,7 @@ export interface BlocksStored {
 /** Blocks lie in a tier no more. */
 export interface BlocksRemoved {
   readonly kind: 'removed';
-  readonly tier: KvTier;
+  readonly tier: Tier;
   readonly hashes: readonly string[];
   /** Copies of each block that are left in the tier, where the engine tells. */
   readonly copiesLeft?: readonly number[];
@@ -194,7 +192,7 @@ export class BlockIndex {
   }
 
   /** A connector that moves blocks between tiers names them by their hashes alone. */
-  #storeKnown(hash: string, scope: string | undefined, tier: KvTier): void {
+  #storeKnown(hash: string, scope: string | undefined, tier: Tier): void {
     const block = this.#find(hash, scope) ?? this.#blocks.get(hash);
     if (block === undefined) this.anomalies.unknownStored++;
     else this.#setCopies(block, tier, block[tier] + 1);
@@ -209,7 +207,7 @@ export class BlockIndex {
   }
 
   /** The block that a removed event means, which names no scope: one that has a copy in the tier. */
-  #removable(hash: string, tier: KvTier): Block | undefined {
+  #removable(hash: string, tier: Tier): Block | undefined {
     let found: Block | undefined;
     for (let block = this.#blocks.get(hash); block !== undefined; block = block.next) {
       if (block[tier] === 0) continue;
@@ -222,7 +220,7 @@ export class BlockIndex {
     return found;
   }
 
-  #setCopies(block: Block, tier: KvTier, copies: number): void {
+  #setCopies(block: Block, tier: Tier, copies: number): void {
     const was = isStored(block);
     block[tier] = copies;
     const is = isStored(block);

@@ -125,7 +125,7 @@ export class EventResidency {
   }
 
   /** Events were lost for good: what is known may be gone, and what is not known may be there. */
-  lose(): void {
+  eventsLost(): void {
     this.#isExact = false;
   }
 
@@ -149,7 +149,7 @@ export class EventResidency {
   }
 
   /** Whether the tokens of a request's whole path are known. O(k). */
-  knows(history: ServedHistory, request: ServedRequest): boolean {
+  knowsTokens(history: ServedHistory, request: ServedRequest): boolean {
     const { keys } = pathOf(request);
     return this.#find(history, keys).length === keys.length;
   }
@@ -199,7 +199,7 @@ export class EventResidency {
    * The tokens of a completed request's prompt cannot be had: the engine has no way to ask, or its answer does not show
    * the documents. While that is so for all prompts of a history, it believes by itself. O(1).
    */
-  giveUp(history: ServedHistory): void {
+  tokensUnavailable(history: ServedHistory): void {
     const root = this.#rootOf(history);
     if (root.children.size === 0) root.isBlind = true;
   }
@@ -211,7 +211,7 @@ export class EventResidency {
    * @param cachedTokens What the engine had cached of the prompt, by its own report: it tells whether its events name
    *   the blocks of this history's prompts, which they may not (salts in vLLM up to 0.11, adapters in SGLang).
    */
-  settle(history: ServedHistory, request: ServedRequest, cachedTokens?: number): void {
+  reconcile(history: ServedHistory, request: ServedRequest, cachedTokens?: number): void {
     const { keys } = pathOf(request);
     const found = this.#find(history, keys);
     this.#touch(found.at(-1));

@@ -204,7 +204,7 @@ export class PromptSlots {
     const { slot, isReplaced, loaded } = choice;
     if (isReplaced) this.#save(slot.held);
     if (loaded !== undefined) this.#saved = this.#saved.filter((held) => held !== loaded);
-    slot.held = toHeld(takeSpans(prompt, reuse.cachedTokens));
+    slot.held = toHeld(leadingSpans(prompt, reuse.cachedTokens));
     const use: SlotUse = {
       ...reuse,
       hold: (held) => {
@@ -364,7 +364,7 @@ function commonTokens(a: HeldPrompt, b: HeldPrompt, budget?: OperationBudget): n
 }
 
 /** The first tokens of a prompt. O(spans). */
-export function takeSpans(prompt: HeldPrompt, tokens: number): HeldPrompt {
+export function leadingSpans(prompt: HeldPrompt, tokens: number): HeldPrompt {
   const taken: HeldSpan[] = [];
   let left = tokens;
   for (const span of prompt) {

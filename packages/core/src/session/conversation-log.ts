@@ -1,6 +1,6 @@
 import type { ConversationName, TurnLookup } from './recall.js';
 import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
-import { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
+import { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
 import { isAnonymousTenant } from './tenant.js';
 
 /** Bounds of what is remembered of conversations. */
@@ -99,7 +99,7 @@ export class ConversationLog {
     return this.#byAge.size;
   }
 
-  /** What `recallHistory` looks turns up with. Changes nothing; what is too old is not found. */
+  /** What `recallConversation` looks turns up with. Changes nothing; what is too old is not found. */
   lookup(name: ConversationName, now: number): TurnLookup {
     const conversation = this.#find(name);
     if (conversation === undefined || this.#isOld(conversation, now)) return NOTHING;
@@ -138,7 +138,7 @@ export class ConversationLog {
     // A conversation that is used meanwhile moves to the end, and would come again.
     for (const conversation of [...this.#byAge]) {
       const { name, turnsAt, usedAt } = conversation;
-      if (!this.#byAge.has(conversation) || this.#isOld(conversation, now) || !isAmong(name, filter)) continue;
+      if (!this.#byAge.has(conversation) || this.#isOld(conversation, now) || !matchesFilter(name, filter)) continue;
       const { tenant, user = null, session } = name;
       for (const [link, turns] of turnsAt) {
         yield { version: 3, tenant, user, session, link, idleMs: now - usedAt, turns: [...turns] };
@@ -183,7 +183,7 @@ export class ConversationLog {
   forget(filter: SessionFilter): number {
     let forgotten = 0;
     for (const conversation of this.#byAge) {
-      if (!isAmong(conversation.name, filter)) continue;
+      if (!matchesFilter(conversation.name, filter)) continue;
       this.#drop(conversation);
       forgotten++;
     }

@@ -19,7 +19,7 @@ export function messageChain(messages: readonly (readonly string[])[], before = 
 }
 
 /** Where a message stands among bytes: its first one, and the one behind its last. */
-export interface MessageBytes {
+export interface ByteRange {
   readonly start: number;
   readonly end: number;
 }
@@ -28,7 +28,7 @@ export interface MessageBytes {
  * The same chain over messages of which only the bytes are known. Its links are others than those of `messageChain`.
  * O(bytes), below 0.5 ns a byte.
  */
-export function byteChain(bytes: Uint8Array, messages: readonly MessageBytes[]): readonly string[] {
+export function byteChain(bytes: Uint8Array, messages: readonly ByteRange[]): readonly string[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const hasher = new Fingerprint();
   return messages.map(({ start, end }) => {

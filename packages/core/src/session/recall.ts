@@ -24,7 +24,7 @@ export interface ConversationName {
 }
 
 /** What is known of the conversation that a request continues. */
-export interface RecalledHistory extends ConversationName {
+export interface RecalledConversation extends ConversationName {
   /** The hash chain over the request's messages. */
   readonly links: readonly string[];
   /** The turns that are replayed, the oldest first; those that added nothing are not among them. */
@@ -42,16 +42,16 @@ export interface RecalledHistory extends ConversationName {
 }
 
 /** Messages that are read when they are needed: an array, or an unparsed body. */
-export interface MessagesByPlace {
+export interface MessageSource {
   readonly length: number;
   at(place: number): ChatMessage | undefined;
   /** The role alone, where that takes less than reading the message. */
   roleAt?(place: number): string | undefined;
 }
 
-/** A request as `recallHistory` reads it. */
+/** A request as `recallConversation` reads it. */
 export interface RecallRequest extends ConversationName {
-  readonly messages: MessagesByPlace;
+  readonly messages: MessageSource;
   /** The hash chain over the messages. Default: that over what `JSON.stringify` makes of them. */
   readonly links?: readonly string[];
 }
@@ -71,7 +71,7 @@ interface Continued {
  * Pure. Cost: O(messages), and O(length of the messages) without `links`. Reads only messages behind the latest known
  * turn.
  */
-export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): RecalledHistory {
+export function recallConversation(request: RecallRequest, turnsAt: TurnLookup): RecalledConversation {
   const { tenant, user, session, messages } = request;
   const links = request.links ?? chainOf(messages);
   const last = links.length - 1;
@@ -94,7 +94,7 @@ export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): Reca
 const NEW: Continued = { turns: [], messages: 0 };
 
 /** Whether the model answered anything behind the known messages beside the last of these. O(messages behind them). */
-function hasUnknownAnswer(messages: MessagesByPlace, sentMessages: number): boolean {
+function hasUnknownAnswer(messages: MessageSource, sentMessages: number): boolean {
   let at = sentMessages;
   // The answer to the latest known turn, which may be several messages long: calls of tools, then words.
   if (at > 0) while (at < messages.length && isAnswer(messages, at)) at++;
@@ -102,12 +102,12 @@ function hasUnknownAnswer(messages: MessagesByPlace, sentMessages: number): bool
   return false;
 }
 
-function isAnswer(messages: MessagesByPlace, place: number): boolean {
+function isAnswer(messages: MessageSource, place: number): boolean {
   const role = messages.roleAt === undefined ? messages.at(place)?.role : messages.roleAt(place);
   return role === 'assistant';
 }
 
-function chainOf(messages: MessagesByPlace): readonly string[] {
+function chainOf(messages: MessageSource): readonly string[] {
   return messageChain(Array.from({ length: messages.length }, (_, place) => [JSON.stringify(messages.at(place))]));
 }
 

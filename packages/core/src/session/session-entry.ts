@@ -24,7 +24,7 @@ export interface SessionFilter {
 }
 
 /** Whether a conversation is among those. O(1). */
-export function isAmong(
+export function matchesFilter(
   {
     tenant,
     user,

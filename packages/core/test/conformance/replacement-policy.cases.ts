@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Replacement, type ReplacementPolicy, type Tier } from '../../src/internal.js';
-import { USE_HALF_LIFE } from '../../src/replacement/policy.js';
+import { USE_HALF_LIFE_REQUESTS } from '../../src/replacement/policy.js';
 import { NaiveReplacement } from '../naive-replacement.js';
 
 const TIERS: readonly Tier[] = ['device', 'host'];
@@ -16,7 +16,7 @@ const step = fc.oneof(
     computedFrom: fc.nat({ max: 4 }),
     costPerToken: fc.integer({ min: 1, max: 9 }),
   }),
-  fc.record({ kind: fc.constantFrom('enter' as const, 'leave', 'offer', 'withdraw'), node, tier }),
+  fc.record({ kind: fc.constantFrom('enter' as const, 'leave', 'allowEviction', 'forbidEviction'), node, tier }),
   fc.record({ kind: fc.constant('evict' as const), tier }),
 );
 
@@ -40,7 +40,7 @@ export function replacementPolicyCases(policy: ReplacementPolicy): void {
             ...first,
             request: first.request + later + 1,
             frequency: first.frequency + 1,
-            recentFrequency: first.recentFrequency * 2 ** (-(later + 1) / USE_HALF_LIFE) + 1,
+            recentFrequency: first.recentFrequency * 2 ** (-(later + 1) / USE_HALF_LIFE_REQUESTS) + 1,
           };
           expect(policy.priority(again, clock + later)).toBeGreaterThanOrEqual(before);
         }),
@@ -88,5 +88,5 @@ function play(
   if (action.kind !== 'enter' && !naive.isHeld(action.node, action.tier)) return;
   replacement[action.kind](action.node, action.tier);
   if (action.kind === 'enter' || action.kind === 'leave') naive[action.kind](action.node, action.tier);
-  else naive.setOffered(action.node, action.tier, action.kind === 'offer');
+  else naive.setEvictable(action.node, action.tier, action.kind === 'allowEviction');
 }

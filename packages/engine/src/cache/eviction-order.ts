@@ -94,8 +94,8 @@ export class EvictionOrder {
   }
 
   /** A node was used so often by a former process. */
-  recall(node: RadixNode, uses: number): void {
-    this.#replacement.recall(this.#handleOf(node), uses);
+  restoreUses(node: RadixNode, uses: number): void {
+    this.#replacement.restoreUses(this.#handleOf(node), uses);
   }
 
   /** Uses of a node that count. */
@@ -138,9 +138,9 @@ export class EvictionOrder {
     }
     for (const tier of this.#tiers) {
       if (node.mayLeave(tier) && !(isSpare && tier === 'host')) {
-        this.#replacement.offer(this.#handleOf(node), tier);
+        this.#replacement.allowEviction(this.#handleOf(node), tier);
       } else if (node.handle !== undefined && node.liesIn(tier)) {
-        this.#replacement.withdraw(node.handle, tier);
+        this.#replacement.forbidEviction(node.handle, tier);
       }
     }
   }

@@ -84,7 +84,7 @@ export class TierStore {
     for (const entry of entries) {
       const node = nodes.get(entry);
       if (node !== undefined) {
-        this.#order.recall(node, entry.uses);
+        this.#order.restoreUses(node, entry.uses);
         this.#order.review(node);
       }
     }

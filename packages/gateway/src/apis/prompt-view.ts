@@ -2,7 +2,7 @@ import { type ChatMessage, WarmpathError } from '@warmpath/core';
 import {
   byteChain,
   estimateTokensOfBytes,
-  type MessagesByPlace,
+  type MessageSource,
   messageSteps,
   type WorkSteps,
 } from '@warmpath/core/internal';
@@ -40,7 +40,7 @@ const NOTHING: ByteSpan = { start: 0, end: 0 };
 /**
  * The messages of a body, each parsed when it is first read: of a long conversation only the new ones are.
  */
-export class PromptView implements MessagesByPlace {
+export class PromptView implements MessageSource {
   readonly body: BodyView;
   readonly api: PromptApi;
   readonly members: ConversationMembers;

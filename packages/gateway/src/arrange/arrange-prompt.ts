@@ -1,5 +1,5 @@
 import type { Arrangement } from '@warmpath/core';
-import { plainTurn, type RecalledHistory } from '@warmpath/core/internal';
+import { plainTurn, type RecalledConversation } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
@@ -94,7 +94,7 @@ function arrangeInserted(
 /** What the summary header, the access log and the metrics say about it. */
 function note(
   { exchange }: FastifyRequest,
-  { decided, history }: { readonly decided: ArrangedInsertion; readonly history: RecalledHistory },
+  { decided, history }: { readonly decided: ArrangedInsertion; readonly history: RecalledConversation },
 ): void {
   const { documents, references, trace } = decided.arrangement;
   exchange.policy = trace.policy;

@@ -1,5 +1,5 @@
 import type { Arrangement, SentTurn } from '@warmpath/core';
-import type { RecalledHistory } from '@warmpath/core/internal';
+import type { RecalledConversation } from '@warmpath/core/internal';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { PromptPrefix } from '../memory/warm-prefixes.js';
@@ -16,7 +16,7 @@ export interface ArrangedPrompt {
   /** The whole prompt, in estimated tokens. */
   readonly estimatedTokens: number;
   /** What is to be remembered of the turn, and behind what; only of named conversations. */
-  readonly turn: { readonly history: RecalledHistory; readonly sent: SentTurn } | undefined;
+  readonly turn: { readonly history: RecalledConversation; readonly sent: SentTurn } | undefined;
   /** The name under which what stands before the documents counts as warm. */
   readonly prefix: PromptPrefix | undefined;
   /** The request, where others may begin like it: kept only to prefill ahead. */

@@ -14,7 +14,7 @@ import {
 import {
   DEFAULT_POLICY,
   NOTHING_VISIBLE,
-  type RecalledHistory,
+  type RecalledConversation,
   repeatedOrder,
   repeatedTurn,
   shownSegments,
@@ -40,7 +40,7 @@ import { type ArrangedInsertion, InsertedPrompts, type InsertedRequest } from '.
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;
 
-const NO_HISTORY: RecalledHistory = {
+const NO_HISTORY: RecalledConversation = {
   tenant: '',
   session: '',
   links: [],
@@ -113,7 +113,7 @@ export class InsertedDocuments {
     parsed: ParsedRequest,
     prompt: PromptView | undefined,
     request: ArrangeRequest,
-    history: RecalledHistory | undefined,
+    history: RecalledConversation | undefined,
   ): InsertedRequest {
     if (prompt === undefined) return this.#asCompletion(parsed, request);
     const { arrange, session } = this.#config;
@@ -208,7 +208,11 @@ export class InsertedDocuments {
   }
 
   /** What stands before the documents. */
-  preamble(request: ScopedRequest, messages: readonly ChatMessage[], history: RecalledHistory = NO_HISTORY): Preamble {
+  preamble(
+    request: ScopedRequest,
+    messages: readonly ChatMessage[],
+    history: RecalledConversation = NO_HISTORY,
+  ): Preamble {
     const scope = promptScope(request);
     const { arrange } = this.#config;
     if (history.turns.length > 0) return turnPreamble(history, messages, scope, arrange);

@@ -1,5 +1,5 @@
 import type { ArrangeRequest } from '@warmpath/core';
-import type { RecalledHistory, WorkSteps } from '@warmpath/core/internal';
+import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { CallReply } from '../answer/held-reply.js';
 import type { Sources } from '../answer/sourced-answer.js';
@@ -50,7 +50,7 @@ export interface PlainPrompt {
   /** Set where a defect is why. */
   readonly fallback?: Fallback;
   /** What is known of the conversation that it is a turn of, if it names one. */
-  readonly history?: RecalledHistory | undefined;
+  readonly history?: RecalledConversation | undefined;
 }
 
 /** A scan looks at so many bytes while other work looks at one. */
@@ -64,7 +64,7 @@ interface Steps {
   readonly asked: ArrangeRequest | undefined;
   readonly prompt: PromptView | undefined;
   /** `undefined` where no conversation is named. */
-  readonly history: RecalledHistory | undefined;
+  readonly history: RecalledConversation | undefined;
   /** How documents in the prompt are looked for; `undefined` where they are not. */
   readonly search: RecogniseRequestOptions | undefined;
 }
@@ -140,7 +140,7 @@ function recall(
   gateway: Gateway,
   { request, tenant }: Call,
   { parsed, prompt }: Pick<Steps, 'parsed' | 'prompt'>,
-): RecalledHistory | undefined | Promise<RecalledHistory | undefined> {
+): RecalledConversation | undefined | Promise<RecalledConversation | undefined> {
   const { exchange } = request;
   if (parsed?.conversation === undefined || prompt === undefined || !gateway.config.session.enabled) return undefined;
   const { conversation } = parsed;
@@ -216,7 +216,11 @@ function lookLater(
   });
 }
 
-function plain({ body }: Call, parsed: ParsedRequest | undefined, history: RecalledHistory | undefined): PlainPrompt {
+function plain(
+  { body }: Call,
+  parsed: ParsedRequest | undefined,
+  history: RecalledConversation | undefined,
+): PlainPrompt {
   return { kind: 'plain', body: parsed === undefined ? body : applyEdits(body, parsed.ownFields), history };
 }
 

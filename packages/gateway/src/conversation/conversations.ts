@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ConversationName, recallHistory, WarmpathError } from '@warmpath/core';
-import type { ConversationStore, RecalledHistory, StoreFailure, TurnLookup } from '@warmpath/core/internal';
+import { type ConversationName, recallConversation, WarmpathError } from '@warmpath/core';
+import type { ConversationStore, RecalledConversation, StoreFailure, TurnLookup } from '@warmpath/core/internal';
 import type { PromptView } from '../apis/prompt-view.js';
 import type { NamedConversation } from '../intake/parse-request.js';
 
@@ -34,7 +34,7 @@ export class Conversations {
    */
   withoutEndUser(prompt: PromptView, { session, forgotten }: NamedConversation): boolean {
     const name = { tenant: '', session };
-    const { isForgotten } = recallHistory({ ...name, messages: prompt, links: prompt.links() }, () => []);
+    const { isForgotten } = recallConversation({ ...name, messages: prompt, links: prompt.links() }, () => []);
     if (isForgotten && forgotten === 'refuse') throw withoutEndUser('WARMPATH_CONVERSATION_FORGOTTEN');
     return isForgotten;
   }
@@ -51,7 +51,7 @@ export class Conversations {
     prompt: PromptView,
     conversation: NamedConversation,
     { tenant, now, missed, failed }: RecallOptions,
-  ): RecalledHistory | Promise<RecalledHistory> {
+  ): RecalledConversation | Promise<RecalledConversation> {
     const name: ConversationName = { tenant, user: conversation.user, session: conversation.session };
     const links = prompt.links();
     let isMissed = false;
@@ -68,8 +68,8 @@ export class Conversations {
           return () => [];
         },
       );
-    const recalled = (turnsAt: TurnLookup) => recallHistory({ ...name, messages: prompt, links }, turnsAt);
-    const unlessRefused = (history: RecalledHistory): RecalledHistory => {
+    const recalled = (turnsAt: TurnLookup) => recallConversation({ ...name, messages: prompt, links }, turnsAt);
+    const unlessRefused = (history: RecalledConversation): RecalledConversation => {
       if (history.isForgotten && conversation.forgotten === 'refuse') throw forgotten(isMissed);
       return history;
     };

@@ -1,5 +1,5 @@
 import { type ArrangeRequest, type Document, type Preamble, type ResidencyView, WarmpathError } from '@warmpath/core';
-import { estimateTokensOfBytes, expectedReuse } from '@warmpath/core/internal';
+import { estimateTokensOfBytes, expectedCachedTokens } from '@warmpath/core/internal';
 import { type EngineFailure, refuse } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
@@ -268,7 +268,7 @@ function routeQuestion(
     if (open === undefined) return undefined;
     const model = prepared.kind === 'found' ? prepared.found.model : prepared.parsed.model;
     const asked: ArrangeRequest = prepared.kind === 'found' ? { ...prepared.switches, ...open } : prepared.request;
-    const reuse: (view: ResidencyView) => number = expectedReuse(asked, now);
+    const reuse: (view: ResidencyView) => number = expectedCachedTokens(asked, now);
     const cachedTokens = (engine: Engine): number => {
       try {
         return reuse(gateway.histories.of(engine, tenant, model).history);

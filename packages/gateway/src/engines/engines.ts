@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
-import { CachePressure, type RouteCandidate } from '@warmpath/core/internal';
+import { EngineRouter, type RouteCandidate } from '@warmpath/core/internal';
 import type { TranslatedApi } from '@warmpath/translate';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
@@ -36,12 +36,12 @@ const NONE: readonly never[] = [];
 
 /**
  * The engines behind the gateway: one or several. Each request goes where it will be answered first, by what each
- * engine holds of it and has to do (core's `CachePressure`), among those that serve its model, are not drained and not
+ * engine holds of it and has to do (core's `EngineRouter`), among those that serve its model, are not drained and not
  * ejected. Where all of these are ejected, they get requests all the same. With one engine nothing is weighed.
  */
 export class Engines {
   readonly #parts: Omit<EngineParts, 'isSpare' | 'quiet'>;
-  readonly #rule = new CachePressure();
+  readonly #rule = new EngineRouter();
   /** In ascending order of their numbers; those that drain among them. */
   #all: readonly Engine[] = NONE;
   #opened = 0;

@@ -78,7 +78,7 @@ export class EngineEvents implements EventSink {
 
   lost(): void {
     const wasExact = this.residency.isExact;
-    this.residency.lose();
+    this.residency.eventsLost();
     if (wasExact) this.#parts.changed('lost');
   }
 }
@@ -143,13 +143,13 @@ export class KvResidency {
 
   /** A request was completed, and its history knows. */
   completed(prompt: CompletedPrompt): void {
-    const isKnown = prompt.arrangements.every((arrangement) => this.events.knows(prompt.history, arrangement));
-    if (isKnown) this.#settle(prompt);
+    const isKnown = prompt.arrangements.every((arrangement) => this.events.knowsTokens(prompt.history, arrangement));
+    if (isKnown) this.#reconcile(prompt);
     else if (this.#hasRoomFor(prompt) && this.#parts.now() >= this.#notBefore) {
       this.#waiting.push(prompt);
       this.#waitingBytes += prompt.bytes;
       if (this.#asked === undefined) this.#askNext();
-    } else this.#giveUp(prompt);
+    } else this.#tokensUnavailable(prompt);
   }
 
   async close(): Promise<void> {
@@ -169,7 +169,7 @@ export class KvResidency {
     this.#waitingBytes -= prompt.bytes;
     const request = prompt.request();
     if (request === undefined) {
-      this.#giveUp(prompt);
+      this.#tokensUnavailable(prompt);
       this.#askNext();
       return;
     }
@@ -189,12 +189,12 @@ export class KvResidency {
         },
         onEnd: () => {
           if (status === 200 && bytes <= MAX_ANSWER_BYTES) this.#learn(prompt, Buffer.concat(chunks));
-          else this.#giveUp(prompt);
+          else this.#tokensUnavailable(prompt);
           if (HAS_NO_TOKENIZER.has(status)) this.#notBefore = this.#parts.now() + AGAIN_MS;
           this.#askNext();
         },
         onError: () => {
-          this.#giveUp(prompt);
+          this.#tokensUnavailable(prompt);
           this.#askNext();
         },
       },
@@ -206,7 +206,7 @@ export class KvResidency {
     const { history, arrangements, salt, model } = prompt;
     const found = readPromptTokens(answer, prompt.texts());
     if (found === undefined) {
-      this.#giveUp(prompt);
+      this.#tokensUnavailable(prompt);
       return;
     }
     let place = 0;
@@ -217,16 +217,16 @@ export class KvResidency {
       this.events.learn(history, arrangement, { tokens: found.tokens, preambleEnd, documentEnds, salt, model });
       preambleEnd = documentEnds.at(-1) ?? preambleEnd;
     }
-    this.#settle(prompt);
+    this.#reconcile(prompt);
   }
 
-  #giveUp(prompt: CompletedPrompt): void {
+  #tokensUnavailable(prompt: CompletedPrompt): void {
     this.#unlearned++;
-    this.#settle(prompt);
-    this.events.giveUp(prompt.history);
+    this.#reconcile(prompt);
+    this.events.tokensUnavailable(prompt.history);
   }
 
-  #settle({ history, arrangements, cachedTokens }: CompletedPrompt): void {
-    for (const arrangement of arrangements) this.events.settle(history, arrangement, cachedTokens);
+  #reconcile({ history, arrangements, cachedTokens }: CompletedPrompt): void {
+    for (const arrangement of arrangements) this.events.reconcile(history, arrangement, cachedTokens);
   }
 }

@@ -1,4 +1,4 @@
-import { byteChain, type MessageBytes } from '@warmpath/core/internal';
+import { type ByteRange, byteChain } from '@warmpath/core/internal';
 import { TenantCache } from './tenant-cache.js';
 
 /**
@@ -45,7 +45,7 @@ export class SentPrefixes {
 
   /** O(body), at most 128 KiB of it: some 60 µs. */
   beginningsOf(tenant: string, body: Buffer): BodyBeginnings {
-    const pieces: MessageBytes[] = [];
+    const pieces: ByteRange[] = [];
     for (const end of LENGTHS) {
       if (end > body.length) break;
       pieces.push({ start: pieces.at(-1)?.end ?? 0, end });

@@ -15,7 +15,7 @@ import {
   chatEdits,
   chatTokens,
   estimateTokensOfBytes,
-  type RecalledHistory,
+  type RecalledConversation,
   recordTurn,
   turnEdits,
 } from '@warmpath/core/internal';
@@ -42,7 +42,7 @@ export interface InsertedRequest {
   readonly viewed: ViewedMessages;
   readonly request: ArrangeRequest & { readonly preamble: Preamble };
   /** What earlier turns were rendered to; of a request without a conversation, nothing. */
-  readonly history: RecalledHistory;
+  readonly history: RecalledConversation;
   /** Whether the turn is to be remembered. */
   readonly isNamed: boolean;
   /**

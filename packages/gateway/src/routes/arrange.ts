@@ -1,5 +1,5 @@
 import { type ArrangeRequest, type Document, observe, renderHint, WarmpathError } from '@warmpath/core';
-import { expectedReuse, type WorkSteps } from '@warmpath/core/internal';
+import { expectedCachedTokens, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
@@ -172,7 +172,7 @@ function engineFor(
     return engine;
   }
   if (engines.only !== undefined) return engines.only;
-  const reuse = expectedReuse(request, now);
+  const reuse = expectedCachedTokens(request, now);
   return engines.route({
     model: () => model,
     promptTokens: request.documents.reduce((sum, { tokens }) => sum + tokens, request.preamble?.tokens ?? 0),

@@ -1,4 +1,4 @@
-import { type HeldPrompt, PromptSlots, type PromptSlotsOptions, takeSpans } from '@warmpath/core/internal';
+import { type HeldPrompt, leadingSpans, PromptSlots, type PromptSlotsOptions } from '@warmpath/core/internal';
 import {
   type Admission,
   allSpans,
@@ -51,7 +51,7 @@ export class LlamaSlots implements PrefixCacheModel {
       enter: (tokens) => {
         if (tokens <= entered) return;
         entered = tokens;
-        use.hold(takeSpans(all, tokens));
+        use.hold(leadingSpans(all, tokens));
       },
       release: () => use.release(),
     };

@@ -51,8 +51,8 @@ export class RadixReplacement implements LeafReplacement {
   review(node: RadixNode): void {
     const handle = this.#handles.get(node);
     if (handle === undefined) return;
-    if (node.locks === 0 && node.children.size === 0) this.#replacement.offer(handle, 'device');
-    else this.#replacement.withdraw(handle, 'device');
+    if (node.locks === 0 && node.children.size === 0) this.#replacement.allowEviction(handle, 'device');
+    else this.#replacement.forbidEviction(handle, 'device');
   }
 
   removed(node: RadixNode): void {

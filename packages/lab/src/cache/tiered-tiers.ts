@@ -56,14 +56,14 @@ export class Tiers {
   pin(node: TieredNode): void {
     if (node.pins++ > 0) return;
     if (node.isOnDevice) this.#pinned += node.tokens;
-    this.replacement.withdraw(node.handle, 'device');
-    this.replacement.withdraw(node.handle, 'host');
+    this.replacement.forbidEviction(node.handle, 'device');
+    this.replacement.forbidEviction(node.handle, 'host');
   }
 
   unpin(node: TieredNode): void {
     if (--node.pins > 0) return;
     if (node.isOnDevice) this.#pinned -= node.tokens;
-    this.#offer(node);
+    this.#allowEviction(node);
   }
 
   /** Sets device room aside for what is not computed yet. There must be as much `available`. */
@@ -95,7 +95,7 @@ export class Tiers {
     const parent = node.parent!;
     parent.deviceChildren--;
     this.replacement.leave(node.handle, 'device');
-    this.#offer(parent);
+    this.#allowEviction(parent);
   }
 
   /** Whether there was room in the host, after its own leaves went. */
@@ -111,9 +111,9 @@ export class Tiers {
     parent.hostChildren++;
     this.#hostUsed += node.tokens;
     this.#copiedToHost += node.tokens;
-    if (parent.isInHost) this.replacement.withdraw(parent.handle, 'host');
+    if (parent.isInHost) this.replacement.forbidEviction(parent.handle, 'host');
     this.replacement.enter(node.handle, 'host');
-    this.#offer(node);
+    this.#allowEviction(node);
     return true;
   }
 
@@ -123,7 +123,7 @@ export class Tiers {
     const parent = node.parent!;
     parent.hostChildren--;
     this.replacement.leave(node.handle, 'host');
-    this.#offer(parent);
+    this.#allowEviction(parent);
   }
 
   /** Drops what stands in the host behind a node that is lost. */
@@ -136,9 +136,9 @@ export class Tiers {
   }
 
   /** Lets a node be evicted wherever it may be now. */
-  #offer(node: TieredNode): void {
+  #allowEviction(node: TieredNode): void {
     if (node.pins > 0 || node.parent === undefined) return;
-    if (node.isOnDevice && node.deviceChildren === 0) this.replacement.offer(node.handle, 'device');
-    if (node.isInHost && node.hostChildren === 0) this.replacement.offer(node.handle, 'host');
+    if (node.isOnDevice && node.deviceChildren === 0) this.replacement.allowEviction(node.handle, 'device');
+    if (node.isInHost && node.hostChildren === 0) this.replacement.allowEviction(node.handle, 'host');
   }
 }

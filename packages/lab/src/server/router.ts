@@ -1,4 +1,4 @@
-import { CachePressure, fingerprint } from '@warmpath/core/internal';
+import { EngineRouter, fingerprint } from '@warmpath/core/internal';
 import { MersenneTwister } from '../workloads/mersenne-twister.js';
 import type { WorkloadRequest } from '../workloads/workload.js';
 
@@ -116,7 +116,7 @@ function leastOf(readsCaches: boolean, burden: (replica: ReplicaLoad, of: Surrou
 
 /** Core's rule, which the gateway has too. */
 function cachePressure(): Router {
-  const rule = new CachePressure();
+  const rule = new EngineRouter();
   return {
     readsCaches: true,
     choose: (replicas, { promptTokens }) => {

@@ -4,7 +4,7 @@ import {
   ConversationLog,
   observe,
   prepareDocuments,
-  recallHistory,
+  recallConversation,
   renderTurn,
   ServedHistory,
   suppliedHash,
@@ -49,7 +49,7 @@ export class ArrangedPrompts implements PromptSource {
     this.#now++;
     const messages = plainMessages(question, system);
     const name = { tenant: system, session: question.conversation?.id ?? question.id };
-    const history = recallHistory({ ...name, messages }, this.#sessions.lookup(name, this.#now));
+    const history = recallConversation({ ...name, messages }, this.#sessions.lookup(name, this.#now));
     const request = {
       ...prepareDocuments(documentsOf(question)),
       preamble: turnPreamble(history, messages, model, RENDER),

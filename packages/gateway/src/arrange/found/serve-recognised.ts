@@ -1,5 +1,5 @@
 import type { Arrangement, ArrangeRequest } from '@warmpath/core';
-import { estimateTokensOfBytes, plainTurn, type RecalledHistory } from '@warmpath/core/internal';
+import { estimateTokensOfBytes, plainTurn, type RecalledConversation } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/expected-reuse.js';
@@ -29,7 +29,7 @@ export interface FoundRequest {
   readonly deduplicate: boolean;
   readonly blocks: boolean;
   /** Of a named conversation. */
-  readonly history: RecalledHistory | undefined;
+  readonly history: RecalledConversation | undefined;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { Decoder } from '@msgpack/msgpack';
-import type { KvEvent, KvTier } from '@warmpath/core/internal';
+import type { KvEvent, Tier } from '@warmpath/core/internal';
 import { hasTrueLengths } from './true-lengths.js';
 
 /** What of the events could not be used. Counts since the start. */
@@ -55,7 +55,7 @@ const STORED_FIELDS = [
 const REMOVED_FIELDS = ['block_hashes', 'medium', 'group_idx'] as const;
 
 /** Engines' names of where blocks lie; what is not known counts as far away. */
-const TIERS: Readonly<Record<string, KvTier>> = { GPU: 'device', CPU: 'host', CPU_PINNED: 'host' };
+const TIERS: Readonly<Record<string, Tier>> = { GPU: 'device', CPU: 'host', CPU_PINNED: 'host' };
 
 const KINDS: ReadonlySet<string> = new Set(['BlockStored', 'BlockRemoved', 'AllBlocksCleared']);
 
@@ -146,14 +146,14 @@ function readEvent(fields: EventFields): KvEvent | undefined {
 function readRemoved(
   { remaining_copy_counts: counts }: EventFields,
   hashes: string[],
-  tier: KvTier,
+  tier: Tier,
 ): KvEvent | undefined {
   if (counts == null) return { kind: 'removed', tier, hashes };
   const copiesLeft = listOf(counts, count);
   return copiesLeft?.length === hashes.length ? { kind: 'removed', tier, hashes, copiesLeft } : undefined;
 }
 
-function readStored(fields: EventFields, hashes: string[], tier: KvTier): KvEvent | undefined {
+function readStored(fields: EventFields, hashes: string[], tier: Tier): KvEvent | undefined {
   const tokens = listOf(fields.token_ids, token);
   const parent = fields.parent_block_hash == null ? undefined : hashOf(fields.parent_block_hash);
   const blockSize = count(fields.block_size);
@@ -247,7 +247,7 @@ function count(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
-function tierOf(medium: string | null | undefined): KvTier {
+function tierOf(medium: string | null | undefined): Tier {
   if (medium == null) return 'device';
   return TIERS[medium.toUpperCase()] ?? 'disk';
 }

@@ -4,7 +4,7 @@ import {
   findPrefixBreak,
   outlinePrompt,
   type PromptOutline,
-  sharedLength,
+  sharedCharacters,
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../../apis/prompt-api.js';
@@ -207,7 +207,7 @@ function nearest(outlines: readonly Outlined[], scope: string, outline: PromptOu
   let best: { readonly earlier: Outlined; readonly shared: number } | undefined;
   for (const earlier of outlines) {
     if (earlier.scope !== scope) continue;
-    const shared = sharedLength(earlier.outline, outline);
+    const shared = sharedCharacters(earlier.outline, outline);
     if (best === undefined || shared >= best.shared) best = { earlier, shared };
   }
   return best?.earlier;

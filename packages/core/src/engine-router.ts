@@ -1,7 +1,7 @@
-import { contextOf, policyOf } from '../arrange.js';
-import type { ArrangeRequest } from '../arrangement.js';
-import { ConstraintRule, isFree } from '../ordering/placement.js';
-import type { ResidencyView } from '../residency/view.js';
+import { contextOf, policyOf } from './arrange.js';
+import type { ArrangeRequest } from './arrangement.js';
+import { ConstraintRule, isFree } from './ordering/placement.js';
+import type { ResidencyView } from './residency/view.js';
 
 /** Policies whose order follows the cached path that saves most, or gives it up for more. */
 const CACHE_AWARE: ReadonlySet<string> = new Set(['exact', 'foresight']);
@@ -14,7 +14,7 @@ const CACHE_AWARE: ReadonlySet<string> = new Set(['exact', 'foresight']);
  *
  * @throws what `arrange` throws for the same request
  */
-export function expectedReuse(request: ArrangeRequest, now: number): (view: ResidencyView) => number {
+export function expectedCachedTokens(request: ArrangeRequest, now: number): (view: ResidencyView) => number {
   const policy = policyOf(request);
   const context = contextOf(request);
   const { documents, preamble } = context;
@@ -57,7 +57,7 @@ const FIRST_CACHED_SHARE = 0.5;
  *
  * It is its own memory of what each engine was given, which `choose` alone changes.
  */
-export class CachePressure {
+export class EngineRouter {
   /** New tokens that each engine was given of late, by its number. */
   readonly #recent = new Map<number, number>();
   #cachedShare = FIRST_CACHED_SHARE;
