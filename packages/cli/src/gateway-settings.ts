@@ -6,8 +6,8 @@ import {
   type GatewayConfigInput,
   type GatewayParts,
   loadConfig,
+  type Report,
   resolveConfig,
-  type ServedRequest,
 } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { tcpPort } from './options.js';
@@ -20,12 +20,26 @@ const MUCH = 0.5;
  * Prints a line for each request that is over: when, status, route, documents, reused tokens, time to the first token.
  * Counts and times alone; what a request says is nobody's business.
  */
-function requestPrinter(terminal: Terminal, now: () => Date = () => new Date()): (request: ServedRequest) => void {
+function requestPrinter(terminal: Terminal, now: () => Date = () => new Date()): (request: Report) => void {
   return (request) => terminal.line(describeRequest(request, terminal.style, now()));
 }
 
+/** What the line of a request tells. */
+type ShownReport = Pick<
+  Report,
+  | 'route'
+  | 'status'
+  | 'durationMs'
+  | 'documents'
+  | 'documentsMoved'
+  | 'promptTokens'
+  | 'cachedTokens'
+  | 'ttftMs'
+  | 'errorCode'
+>;
+
 /** One request in a line of fewer than 100 columns. */
-export function describeRequest(request: ServedRequest, style: Style, at: Date): string {
+export function describeRequest(request: ShownReport, style: Style, at: Date): string {
   const { status, route, documents, ttftMs, durationMs, errorCode } = request;
   const colour = status < 400 ? style.green : status < 500 ? style.yellow : style.red;
   const parts = [style.dim(clock(at)), colour(String(status)), nameOf(route).padEnd(16)];
@@ -42,7 +56,7 @@ function nameOf(route: string): string {
   return route === '/v1/*' ? 'passed on' : route.replace(/^\/v1\//, '');
 }
 
-function reusedTokens({ promptTokens, cachedTokens }: ServedRequest, style: Style): string | undefined {
+function reusedTokens({ promptTokens, cachedTokens }: ShownReport, style: Style): string | undefined {
   if (promptTokens === undefined) return undefined;
   const all = promptTokens.toLocaleString('en-US');
   if (cachedTokens === undefined) return style.dim(`${all} tokens, reuse not reported`);

@@ -2,10 +2,10 @@
 // after a build.
 import { arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../dist/apis/prompt-apis.js';
-import { arrangeInPlace, rememberOrders } from '../dist/arrange/found/arrange-in-place.js';
-import { recogniseRequest } from '../dist/arrange/found/recognised-request.js';
-import { SentOrders } from '../dist/arrange/found/sent-orders.js';
 import { RequestLog } from '../dist/operate/explain/request-log.js';
+import { arrangeInPlace, rememberOrders } from '../dist/prompt/arrange-in-place.js';
+import { recogniseRequest } from '../dist/prompt/find-documents.js';
+import { SentOrders } from '../dist/prompt/sent-orders.js';
 import { draws, prose } from './draw.js';
 
 const TENANT = 'bench';

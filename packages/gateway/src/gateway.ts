@@ -1,10 +1,8 @@
 import type { ServerResponse } from 'node:http';
-import type { SentOrders } from './arrange/found/sent-orders.js';
-import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
-import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
+import type { Lifecycle } from './dispatch/forward.js';
 import type { Engines } from './engines/engines.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/browser-requests.js';
@@ -19,12 +17,15 @@ import type { WarmPrefixes } from './memory/warm-prefixes.js';
 import type { Log } from './observe/log.js';
 import type { Metrics } from './observe/metrics.js';
 import type { PeerGateways } from './observe/peer-gateways.js';
-import type { ServedRequest } from './observe/served-request.js';
 import type { Tracing } from './observe/tracing.js';
 import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
-import type { CacheSalts } from './render/cache-salts.js';
+import type { CacheSalts } from './prompt/cache-salts.js';
+import type { InsertedDocuments } from './prompt/insert-slot.js';
+import type { SentOrders } from './prompt/sent-orders.js';
+import type { PromptServer } from './serve-prompt.js';
+import type { Report } from './shapes.js';
 import type { Warmups } from './warm/warmups.js';
 
 /** What every route works with. */
@@ -75,12 +76,8 @@ export interface Gateway {
   readonly viewers: Set<ServerResponse>;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** Only where somebody wants to hear why documents in prompts stay as they are. */
-  readonly unrecognised: UnrecognisedPrompts | undefined;
+  readonly prompts: PromptServer;
   /** Hears of every request that is over. */
-  readonly onRequest: ((request: ServedRequest) => void) | undefined;
-  /** True once shutdown has begun: not ready, and connections end with their answers. */
-  leaving: boolean;
-  /** True once requests are refused because of it, `server.drainDelayMs` later. */
-  draining: boolean;
+  readonly onRequest: ((request: Report) => void) | undefined;
+  readonly lifecycle: Lifecycle;
 }

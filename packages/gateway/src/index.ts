@@ -1,6 +1,4 @@
 export { API_NAMES, type ApiName } from './apis/prompt-api.js';
-export { InPlacePrompts, type PlacedPrompt } from './arrange/found/in-place-prompts.js';
-export { describeNotice, type RecognitionNotice } from './arrange/found/unrecognised-prompts.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
 export {
   type ConfigCheck,
@@ -33,7 +31,6 @@ export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { canHearKvEvents } from './engines/kv-events/zmq-subscriber.js';
 export { readPromptTokens, TOKENS_WITH_TEXTS } from './engines/prompt-tokens.js';
 export { describeMetrics, type MetricDescription } from './observe/metrics.js';
-export type { ServedRequest } from './observe/served-request.js';
 export { SUMMARY_FIELDS } from './observe/summary-header.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {
@@ -43,5 +40,8 @@ export {
   type Explanation,
   explainRequest,
 } from './operate/explain/explain-request.js';
+export { InPlacePrompts, type PlacedPrompt } from './prompt/in-place-prompts.js';
+export { describeNotice, type RecognitionNotice } from './prompt/unrecognised-prompts.js';
 export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
+export type { Report } from './shapes.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './start-gateway.js';

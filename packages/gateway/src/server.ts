@@ -9,14 +9,12 @@ import type { GatewayConfig } from './config/schema.js';
 import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { clientError } from './intake/client-error.js';
-import { RESPONSE_HEADERS, retryAfter } from './intake/headers.js';
-import { checkHops } from './intake/hops.js';
+import { checkHops, RESPONSE_HEADERS, retryAfter } from './intake/headers.js';
 import { CLIENT_TIMEOUTS, OpenRequests } from './intake/open-requests.js';
 import { RequestBodies } from './intake/request-body.js';
 import { withPlace } from './json/json-scanner.js';
-import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
-import { servedRequest } from './observe/served-request.js';
+import { ReportBuilder } from './observe/report.js';
 import { summaryHeader } from './observe/summary-header.js';
 import { recordOf } from './operate/explain/request-log.js';
 import { arrangeRoute } from './routes/arrange.js';
@@ -33,11 +31,12 @@ import {
 } from './routes/operator.js';
 import { passthroughRoute } from './routes/passthrough.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
+import type { Report } from './shapes.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set for every request before anything else happens. */
-    exchange: Exchange;
+    exchange: ReportBuilder;
   }
 }
 
@@ -117,12 +116,12 @@ export function buildServer(gateway: Gateway): FastifyInstance {
     begin(app, gateway, { request, reply, ended: () => open.ended(number) });
     const loop = checkHops(request.headers, gateway.hopName);
     if (loop !== undefined) done(loop);
-    else if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+    else if (gateway.lifecycle.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
     else admit(gateway, request, reply, done);
   });
   // Relayed answers are written past this, and decide at their head likewise.
   app.addHook('onSend', ({ raw }, reply, _payload, done) => {
-    if (gateway.leaving) reply.header('connection', 'close');
+    if (gateway.lifecycle.leaving) reply.header('connection', 'close');
     const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
     if (!isRefused || raw.complete || isLarge(raw)) {
       done();
@@ -185,7 +184,7 @@ function begin(
     ended,
   }: { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly ended?: () => void },
 ): void {
-  const exchange = new Exchange(request.headers, gateway.now());
+  const exchange = new ReportBuilder(request.headers, gateway.now());
   request.exchange = exchange;
   const route = request.routeOptions.url ?? 'unmatched';
   if (!QUIET_ROUTES.has(route)) {
@@ -205,74 +204,32 @@ function begin(
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of gateway.engines.all) engine.look();
-    gateway.metrics.ended(route, status, exchange);
-    const { tenant } = exchange;
     const now = gateway.now();
+    const report = exchange.end({ method: request.method, route, status, now });
+    gateway.metrics.ended(report);
+    const { tenant } = report;
     if (tenant !== undefined || REQUESTS.hasSubscribers) {
-      const record = recordOf(exchange, { route, status, now });
+      const record = recordOf(report);
       if (tenant !== undefined) {
-        gateway.traffic.add(exchange, status, now);
-        gateway.requests.add(tenant, record, exchange.arrivedAt);
+        gateway.traffic.add(report, now);
+        gateway.requests.add(tenant, record, report.arrivedAt);
       }
-      if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: request.method });
+      if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: report.method });
     }
-    exchange.trace?.ended(exchange, { status, at: now });
-    const durationMs = round(now - exchange.arrivedAt);
-    logAccess(gateway, request, { route, status, durationMs });
-    if (!QUIET_ROUTES.has(route)) gateway.onRequest?.(servedRequest(exchange, { route, status, durationMs }));
-    if (gateway.draining) app.server.closeIdleConnections();
+    exchange.trace?.ended(report, now);
+    logAccess(gateway, report);
+    if (!QUIET_ROUTES.has(route)) gateway.onRequest?.(report);
+    if (gateway.lifecycle.draining) app.server.closeIdleConnections();
   });
 }
 
 /** One line per request: counts and times, no body, no prompt, no key, no query string. */
-function logAccess(
-  gateway: Gateway,
-  { exchange, method }: FastifyRequest,
-  line: { readonly route: string; readonly status: number; readonly durationMs: number },
-): void {
-  const { route } = line;
-  const level = QUIET_ROUTES.has(route) ? 'debug' : 'info';
-  if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
-  const { status, durationMs } = line;
-  // Neither the tenant, which is a digest of a key or a name that is nobody else's business, nor its end user.
-  const written = {
-    requestId: exchange.requestId,
-    traceId: exchange.trace?.traceId,
-    method,
-    route,
-    status,
-    durationMs,
-    overheadMs: exchange.overheadMs,
-    queuedMs: exchange.queuedMs,
-    retrieval: exchange.retrieval,
-    retrievalWarnings: exchange.retrievalWarnings,
-    failedOpen: exchange.failedOpen,
-    fallback: exchange.fallback,
-    engine: exchange.engine,
-    policy: exchange.policy,
-    conversation: exchange.conversation,
-    warnings: exchange.warnings,
-    errorCode: exchange.errorCode,
-    errorSource: exchange.errorSource,
-    documents: exchange.documents,
-    recognised: exchange.recognised,
-    documentsMoved: exchange.documentsMoved,
-    references: exchange.references,
-    shortened: exchange.shortened,
-    deduplicatedTokens: exchange.deduplicatedTokens,
-    replayedTurns: exchange.replayedTurns,
-    blocks: exchange.blocks,
-    prefix: exchange.prefix,
-    predictedCachedTokens: exchange.predictedCachedTokens,
-    promptTokens: exchange.promptTokens,
-    cachedTokens: exchange.cachedTokens,
-    ttftMs: exchange.ttftMs,
-  };
-  gateway.log[level](written, 'request');
-}
-
-function round(ms: number): number {
-  return Math.round(ms * 1_000) / 1_000;
+function logAccess({ log, config }: Pick<Gateway, 'log' | 'config'>, report: Report): void {
+  const level = QUIET_ROUTES.has(report.route) ? 'debug' : 'info';
+  if (LEVELS.indexOf(level) < LEVELS.indexOf(config.log.level)) return;
+  // The tenant is a digest of a key, or a name that is private.
+  const { tenant: _tenant, arrivedAt: _arrivedAt, ...line } = report;
+  log[level](line, 'request');
 }
 
 function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: WarmpathError): void {
@@ -286,7 +243,7 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
   reply
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
-    .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
+    .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange.soFar()));
   reply.headers(retryAfter(error));
   if (UNREAD.has(error.code) && !request.raw.complete && (error.code !== 'WARMPATH_OVERLOADED' || isLarge(request.raw)))
     reply.header('connection', 'close');

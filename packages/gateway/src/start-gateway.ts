@@ -3,14 +3,13 @@ import type { ServerResponse } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import type { ConversationStore } from '@warmpath/core/internal';
 import type { FastifyInstance } from 'fastify';
-import { SentOrders } from './arrange/found/sent-orders.js';
-import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
-import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
 import { OpenCollections } from './collections/open-collections.js';
 import { resolveConfig } from './config/load.js';
 import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
 import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
+import { PromptDispatcher } from './dispatch/dispatch-prompt.js';
+import { PromptSender } from './dispatch/send-prompt.js';
 import type { Engine } from './engines/engine.js';
 import type { HealthSettings } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
@@ -18,7 +17,7 @@ import { Engines } from './engines/engines.js';
 import type { Gateway } from './gateway.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/browser-requests.js';
-import { newHopName } from './intake/hops.js';
+import { newHopName } from './intake/headers.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
 import { EventLoopBudget } from './limits/event-loop-budget.js';
@@ -28,19 +27,30 @@ import { OpenArrangements } from './memory/open-arrangements.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories } from './memory/served-histories.js';
 import { WarmPrefixes } from './memory/warm-prefixes.js';
+import { failOpenTo } from './observe/fail-open.js';
+import { Learning } from './observe/learn.js';
 import { type Log, logChange, logDestination, logReport, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
 import { PeerGateways } from './observe/peer-gateways.js';
-import type { ServedRequest } from './observe/served-request.js';
 import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog } from './operate/explain/request-log.js';
 import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
 import { PlanJobs } from './plan/plan-jobs.js';
-import { CacheSalts } from './render/cache-salts.js';
+import { PromptArranger } from './prompt/arrange-prompt.js';
+import { CacheSalts } from './prompt/cache-salts.js';
+import { PromptDecider } from './prompt/decide.js';
+import { type Arrange, InsertedDocuments } from './prompt/insert-slot.js';
+import { PromptParser } from './prompt/parse-prompt.js';
+import { PromptRenderer } from './prompt/render.js';
+import { SentOrders } from './prompt/sent-orders.js';
+import { type RecognitionNotice, UnrecognisedPrompts } from './prompt/unrecognised-prompts.js';
+import { PromptServer } from './serve-prompt.js';
 import { buildServer } from './server.js';
+import type { Report } from './shapes.js';
 import { Prewarmer } from './warm/prewarmer.js';
+import { warmDuringSearch } from './warm/warm-preamble.js';
 import { Warmups } from './warm/warmups.js';
 
 /** What becomes of engines, as `{engine, kind, reason}`, for whoever lives in the same process. */
@@ -80,6 +90,8 @@ export interface GatewayParts {
   readonly sessions?: ConversationStore;
   /** How the server of `session.store.url` is used. */
   readonly sharedStore?: SharedStoreSettings;
+  /** When one of several engines gets no requests; `HEALTH_SETTINGS` by default. */
+  readonly health?: HealthSettings;
   /**
    * Hears what is at the engine's address: at the start, and whenever that changes. Without it, nobody asks and nothing
    * of it is logged.
@@ -88,9 +100,7 @@ export interface GatewayParts {
   /** Hears once for each shape of prompts why documents in them stay as they are. Without it, nobody looks. */
   readonly onUnrecognised?: (notice: RecognitionNotice) => void;
   /** Hears of every request of a client that is over. */
-  readonly onRequest?: (request: ServedRequest) => void;
-  /** When one of several engines gets no requests; `HEALTH_SETTINGS` by default. */
-  readonly health?: HealthSettings;
+  readonly onRequest?: (request: Report) => void;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -201,6 +211,7 @@ async function assemble(
   const histories = new ServedHistories(bytesOf('histories'));
   const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
+  const renderer = new PromptRenderer(config, documents.cache);
   const { sessions } = parts;
   const conversations = new Conversations(sessions);
   const metrics = new Metrics({
@@ -245,14 +256,14 @@ async function assemble(
   const createPrewarmer = ({ upstream }: Engine): Prewarmer | undefined => {
     if (config.prewarm.tokensPerMinute === 0) return undefined;
     const bytes = Math.floor(bytesOf('prewarm') / listed.length);
-    return new Prewarmer(config.prewarm, bytes, { upstream, documents, cacheSalts, metrics, now });
+    return new Prewarmer(config.prewarm, bytes, { upstream, renderer, cacheSalts, metrics, now });
   };
   const engines = await Engines.open(
     listed,
     {
       config,
-      health: parts.health,
       hopName,
+      health: parts.health,
       now,
       createPrewarmer,
       waited: (ms) => metrics.waited(ms),
@@ -280,7 +291,57 @@ async function assemble(
     refused: (reason) => metrics.shed(reason),
   });
   const cors = new Cors(config.server.cors ?? []);
+  const { collections } = parts;
+  const lifecycle = { leaving: false, draining: false };
+  const failOpen = failOpenTo({ metrics, log });
+  const decider = new PromptDecider({ config, documents, histories, sentOrders, now });
+  const learning = new Learning({ store: sessions, sentOrders, cache: documents.cache, prefixes, metrics, peers, now });
+  const unrecognised = parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now);
+  const dispatcher = new PromptDispatcher({
+    engines,
+    sentPrefixes,
+    histories,
+    decider,
+    arranger: new PromptArranger({ decider, renderer, failOpen, now }),
+    sender: new PromptSender({
+      learning,
+      cacheSalts,
+      compared: config.explain.prompts === 'off' ? undefined : requests,
+      rateLimits,
+      lifecycle,
+      now,
+    }),
+    lifecycle,
+    now,
+  });
+  const prompts = new PromptServer({
+    config,
+    engines,
+    eventLoopBudget,
+    parser: new PromptParser({
+      config,
+      documents,
+      conversations,
+      sentOrders,
+      eventLoopBudget,
+      failOpen,
+      unrecognised,
+      now,
+    }),
+    dispatcher,
+    stagedAnswers: collections && {
+      collections,
+      engines,
+      metrics,
+      warm: (coming) => warmDuringSearch(gateway!, coming),
+      now,
+    },
+    hasCacheSalts: cacheSalts !== undefined,
+    now,
+  });
   const state = {
+    lifecycle,
+    prompts,
     authenticator,
     rateLimits,
     overload,
@@ -312,20 +373,17 @@ async function assemble(
     tracing: parts.tracing,
     log,
     now,
-    unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
     onRequest: parts.onRequest,
-    leaving: false,
-    draining: false,
   };
   return gateway;
 }
 
 async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServer | undefined): Promise<void> {
-  gateway.leaving = true;
+  gateway.lifecycle.leaving = true;
   const { drainDelayMs } = gateway.config.server;
   // Whoever chooses among gateways learns that this one goes while it still answers.
   if (drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
-  gateway.draining = true;
+  gateway.lifecycle.draining = true;
   gateway.overload.close();
   gateway.warmups.close();
   gateway.peers?.close();

@@ -239,14 +239,14 @@ describe('the tree', () => {
 });
 
 describe('the series', () => {
-  const exchange = (fields: object) => fields as Parameters<TrafficSeries['add']>[0];
+  const report = (status: number, fields: object) => ({ status, ...fields }) as Parameters<TrafficSeries['add']>[0];
 
   it('keeps a quarter of an hour, and tells quantiles to 5 %', () => {
     const series = new TrafficSeries();
-    series.add(exchange({ promptTokens: 100, cachedTokens: 50, predictedCachedTokens: 70, ttftMs: 200 }), 200, 10_000);
-    series.add(exchange({ promptTokens: 100, cachedTokens: 49, predictedCachedTokens: 170, ttftMs: 800 }), 200, 10_001);
-    series.add(exchange({}), 503, 10_002);
-    series.add(exchange({}), 499, 10_003);
+    series.add(report(200, { promptTokens: 100, cachedTokens: 50, predictedCachedTokens: 70, ttftMs: 200 }), 10_000);
+    series.add(report(200, { promptTokens: 100, cachedTokens: 49, predictedCachedTokens: 170, ttftMs: 800 }), 10_001);
+    series.add(report(503, {}), 10_002);
+    series.add(report(499, {}), 10_003);
     const [slot, ...others] = series.since(0, 12_000);
     expect(others).toEqual([]);
     expect(slot).toMatchObject({ slot: 2, requests: 4, errors: 1, reported: 2, promptTokens: 200, cachedTokens: 99 });
@@ -256,7 +256,7 @@ describe('the series', () => {
     // The place of slot 2 is taken a quarter of an hour later, and only then.
     expect(series.since(0, 10_000 + 179 * 5_000)).toHaveLength(1);
     expect(series.since(0, 10_000 + 180 * 5_000)).toEqual([]);
-    series.add(exchange({}), 200, 10_000 + 180 * 5_000);
+    series.add(report(200, {}), 10_000 + 180 * 5_000);
     expect(series.since(0, 10_000 + 180 * 5_000)).toMatchObject([{ slot: 182, requests: 1, promptTokens: 0 }]);
   });
 });

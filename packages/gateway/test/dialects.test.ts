@@ -12,7 +12,7 @@ import {
 } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/memory/engine-counts.js';
 import { ServedHistories } from '../src/memory/served-histories.js';
-import { breakpointRule } from '../src/render/cache-breakpoints.js';
+import { breakpointRule } from '../src/prompt/cache-breakpoints.js';
 import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, DOCUMENTS, labelsIn, send, told } from './harness.js';

@@ -5,9 +5,9 @@ import { describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../test/suite.js';
 import type { PromptApi } from '../src/apis/prompt-api.js';
 import { messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
-import { arrangeInPlace } from '../src/arrange/found/arrange-in-place.js';
-import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
-import { SentOrders } from '../src/arrange/found/sent-orders.js';
+import { arrangeInPlace, permuted } from '../src/prompt/arrange-in-place.js';
+import { recogniseRequest } from '../src/prompt/find-documents.js';
+import { SentOrders } from '../src/prompt/sent-orders.js';
 import { answerAsAsked } from './fake-engine.js';
 import { send, stand, told } from './harness.js';
 
@@ -35,7 +35,11 @@ function sorted(
     orderHint: undefined,
   });
   const references = placed.blocks.reduce((sum, block) => sum + block.references.length, 0);
-  return { body: placed.body.toString(), decided: placed.blocks.map(({ decided }) => decided), references };
+  return {
+    body: permuted(recognised, placed.changes).toString(),
+    decided: placed.blocks.map(({ decided }) => decided),
+    references,
+  };
 }
 
 const result = (source: string, text: string, more = '') =>

@@ -1,7 +1,7 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import { SentOrders } from '../src/arrange/found/sent-orders.js';
-import type { Arrange } from '../src/arrange/inserted-documents.js';
+import type { Arrange } from '../src/prompt/insert-slot.js';
+import { SentOrders } from '../src/prompt/sent-orders.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 

@@ -18,7 +18,7 @@ import { chatApi, messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
 import { PromptView, type ViewedMessages } from '../src/apis/prompt-view.js';
 import { BodyView } from '../src/json/body-view.js';
 import { applyEdits, type ByteEdit, escaped } from '../src/json/json-scanner.js';
-import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from '../src/render/insert-documents.js';
+import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from '../src/prompt/insert-documents.js';
 
 const SEED = { seed: 20261122 };
 const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);

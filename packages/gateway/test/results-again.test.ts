@@ -4,10 +4,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
 import { chatApi } from '../src/apis/prompt-apis.js';
-import { arrangeInPlace, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
-import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
-import { SentOrders } from '../src/arrange/found/sent-orders.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
+import { arrangeInPlace, permuted, rememberOrders } from '../src/prompt/arrange-in-place.js';
+import { recogniseRequest } from '../src/prompt/find-documents.js';
+import { SentOrders } from '../src/prompt/sent-orders.js';
 import { type Message, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
 import { type StandConfig, send, stand, told } from './harness.js';
@@ -94,7 +94,9 @@ class InProcess {
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }
-    const { messages: sent } = JSON.parse(placed.body.toString()) as { messages: readonly Message[] };
+    const { messages: sent } = JSON.parse(permuted(recognised, placed.changes).toString()) as {
+      messages: readonly Message[];
+    };
     const references = placed.blocks.flatMap((each) => each.references);
     return {
       sent,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { recognise, rewriteText } from '@warmpath/core';
 import { RECOGNITION_MODES, suggestTemplate } from '@warmpath/core/internal';
-import { lookAt } from '../../../packages/gateway/dist/arrange/found/recognised-request.js';
+import { lookAt } from '../../../packages/gateway/dist/prompt/find-documents.js';
 import { APIS, refusable } from './requests.js';
 
 const TEXTS = [

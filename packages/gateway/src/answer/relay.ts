@@ -23,7 +23,7 @@ export interface RelayResult {
   readonly complete: boolean;
   readonly sniffer: SniffedAnswer;
   /** Whether the request went on to another engine, before the client got anything of this one. */
-  readonly movedOn: boolean;
+  readonly isRetriedElsewhere: boolean;
 }
 
 /** How an engine failed before it answered: by an error, which may have come before anything was sent, or a status. */
@@ -62,7 +62,7 @@ export interface RelayOptions {
    * Asked once, where the engine failed before its client got anything: whether another engine gets the request. If so,
    * the client hears nothing of this one.
    */
-  readonly movesOn?: ((failure: EngineFailure) => boolean) | undefined;
+  readonly canRetryElsewhere?: ((failure: EngineFailure) => boolean) | undefined;
   /** Called once, when the first part of the answer's body has come. Must not throw. */
   readonly onFirstData?: (() => void) | undefined;
   /**
@@ -108,7 +108,7 @@ class Relay implements UpstreamListener {
   #isEventStream = false;
   #hasData = false;
   #hasContent = false;
-  #movedOn = false;
+  #isRetriedElsewhere = false;
   /** Whether the client has to take what was written before more is. */
   #isWaiting = false;
 
@@ -126,15 +126,15 @@ class Relay implements UpstreamListener {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     });
     // Where another engine may take it, that is tried before this one is tried again.
-    this.#call = upstream.start(request, this, { retries: this.#options.movesOn === undefined });
+    this.#call = upstream.start(request, this, { retries: this.#options.canRetryElsewhere === undefined });
     if (this.#client.destroyed) this.#call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   }
 
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
-    const { movesOn } = this.#options;
-    if (ELSEWHERE_WELL.has(status) && movesOn?.({ status }) === true) {
-      this.#movedOn = true;
+    const { canRetryElsewhere } = this.#options;
+    if (ELSEWHERE_WELL.has(status) && canRetryElsewhere?.({ status }) === true) {
+      this.#isRetriedElsewhere = true;
       this.#call!.abort(new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `status ${status}` }));
       return;
     }
@@ -184,10 +184,14 @@ class Relay implements UpstreamListener {
   }
 
   onError(error: WarmpathError): void {
-    if (this.#status === undefined && this.#isEngineFailure(error) && this.#options.movesOn?.({ error }) === true) {
-      this.#movedOn = true;
+    if (
+      this.#status === undefined &&
+      this.#isEngineFailure(error) &&
+      this.#options.canRetryElsewhere?.({ error }) === true
+    ) {
+      this.#isRetriedElsewhere = true;
     }
-    if (this.#movedOn) {
+    if (this.#isRetriedElsewhere) {
       this.#settle(false);
       return;
     }
@@ -242,7 +246,7 @@ class Relay implements UpstreamListener {
 
   #settle(complete: boolean): void {
     const sniffer = this.#sniffer ?? NOTHING_READ;
-    this.#options.onSettled({ status: this.#status, complete, sniffer, movedOn: this.#movedOn });
+    this.#options.onSettled({ status: this.#status, complete, sniffer, isRetriedElsewhere: this.#isRetriedElsewhere });
   }
 }
 

@@ -2,11 +2,11 @@ import { WarmpathError } from '@warmpath/core';
 import { estimateTokensOfBytes, SpeculativePipeline } from '@warmpath/core/internal';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import { HeldReply } from '../answer/held-reply.js';
-import type { Call } from '../arrange/prepare-prompt.js';
-import type { Gateway } from '../gateway.js';
+import type { Engines } from '../engines/engines.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
+import type { Metrics } from '../observe/metrics.js';
 import { summaryHeader } from '../observe/summary-header.js';
-import { warmDuringSearch } from '../warm/warm-preamble.js';
+import { type Call, NOTHING_DONE } from '../shapes.js';
 import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';
 
@@ -17,12 +17,17 @@ import type { RetrievalCall } from './retrieve-documents.js';
  */
 const MAX_PREFILLING = 1;
 
-/** How a call gets to an engine. */
-export interface Way {
-  /** May throw. */
-  serve(call: Call): void | Promise<void>;
-  /** Whether the engine gets it in another API. */
-  readonly isTranslated: boolean;
+/** Sends a call on its way to an engine. May throw. */
+export type ServeCall = (call: Call) => void | Promise<void>;
+
+export interface StagedAnswerParts {
+  readonly collections: OpenCollections;
+  readonly engines: Engines;
+  readonly metrics: Metrics;
+  /** Warms the preamble of a call that is still without documents, until `end`. */
+  readonly warm: (coming: () => Call) => { end(): void };
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
 }
 
 /** A generation on the candidates of a stage, whose answer is held. */
@@ -42,23 +47,22 @@ interface Generation {
  * @throws WarmpathError those of the search, and of `serve`
  */
 export async function answerInStages(
-  gateway: Gateway,
-  collections: OpenCollections,
+  { collections, engines, metrics, warm, now: clock }: StagedAnswerParts,
   retrieval: RetrievalCall,
-  { serve, isTranslated }: Way,
+  { serve, isTranslated }: { readonly serve: ServeCall; readonly isTranslated: boolean },
 ): Promise<void> {
   const { call, gate } = retrieval;
   const { exchange } = call.request;
-  const startedAt = gateway.now();
+  const startedAt = clock();
   const abort = new AbortController();
   const leave = (): void => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   call.reply.raw.once('close', leave);
   const pipeline = new SpeculativePipeline({
-    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING * gateway.engines.all.length,
+    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING * engines.all.length,
     agreement: 'set',
-    isWorthTrying: (stage) => mayWaste(gateway, collections) && gate.mayStart(stage),
+    isWorthTrying: (stage) => mayWaste(engines, collections) && gate.mayStart(stage),
   });
-  const warming = isTranslated ? undefined : warmDuringSearch(gateway, () => retrieval.withDocuments([]));
+  const warming = isTranslated ? undefined : warm(() => retrieval.withDocuments([]));
   const stages: (readonly string[])[] = [];
   let live: Generation | undefined;
   let wastedTokens = 0;
@@ -73,7 +77,7 @@ export async function answerInStages(
     for await (const { candidates, final, warnings } of retrieval.search(abort.signal)) {
       const documents = candidates.map(({ id }) => id);
       stages.push(documents);
-      const now = gateway.now();
+      const now = clock();
       exchange.trace?.stage('retrieval', startedAt + (exchange.retrieval?.ms ?? 0), now);
       exchange.retrieval = {
         ms: now - startedAt,
@@ -84,7 +88,7 @@ export async function answerInStages(
       };
       // Its own prompt is ended before another one goes out.
       const own = live?.reply.sent && !live.reply.isAnswering && !live.reply.hasFailed ? 1 : 0;
-      for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling - own)) {
+      for (const action of pipeline.stage({ documents, isFinal: final }, engines.prefilling - own)) {
         if (action.kind === 'end') end();
         else if (action.kind === 'start' && action.isSpeculative) {
           warming?.end();
@@ -99,14 +103,14 @@ export async function answerInStages(
       if (live !== undefined && !live.reply.hasFailed) {
         exchange.retrieval = { ...exchange.retrieval, speculation: 'confirmed', aheadMs: now - live.startedAt };
         Object.assign(live.call.sources!, { passages: candidates, clientWarnings });
-        live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange) }));
+        live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange.soFar()) }));
       } else {
         end();
         if (wasSpeculated) exchange.retrieval = { ...exchange.retrieval, speculation: 'wrong' };
         Object.assign(answer.sources!, { clientWarnings });
         await serve(answer);
       }
-      if (wasSpeculated) gateway.metrics.speculated(exchange.retrieval.speculation!, wastedTokens);
+      if (wasSpeculated) metrics.speculated(exchange.retrieval.speculation!, wastedTokens);
       const agreed = stages.slice(0, -1).map((earlier) => isSameSet(earlier, documents));
       gate.observe({ agreed, promptTokens: estimateTokensOfBytes(answer.body), wastedTokens });
       live = undefined;
@@ -124,7 +128,7 @@ export async function answerInStages(
  * Whether prompts may go out that are perhaps not the final ones: where the operator says how many, and on engines of
  * one's own. Others may be paid for by the token.
  */
-function mayWaste({ engines }: Gateway, { settings }: OpenCollections): boolean {
+function mayWaste(engines: Engines, { settings }: OpenCollections): boolean {
   return settings.wastedShare !== undefined || engines.all.every(({ dialect }) => dialect.owners.length > 0);
 }
 
@@ -132,7 +136,7 @@ function mayWaste({ engines }: Gateway, { settings }: OpenCollections): boolean 
 function start(
   retrieval: RetrievalCall,
   candidates: readonly ScoredDocument[],
-  serve: Way['serve'],
+  serve: ServeCall,
 ): Omit<Generation, 'startedAt'> {
   const reply = new HeldReply();
   const call = { ...retrieval.withDocuments(candidates), reply };
@@ -144,7 +148,8 @@ function start(
 function forget({ request: { exchange } }: Call): void {
   exchange.errorCode = undefined;
   exchange.errorSource = undefined;
-  exchange.warnings = [];
+  exchange.translationWarnings = [];
+  exchange.decision = NOTHING_DONE;
   exchange.queuedMs = undefined;
   exchange.ttftMs = undefined;
   exchange.promptTokens = undefined;

@@ -3,12 +3,12 @@ import type { SpeculationGate } from '@warmpath/core/internal';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
 import { invalid } from '../apis/prompt-view.js';
-import type { Call } from '../arrange/prepare-prompt.js';
-import type { Gateway } from '../gateway.js';
+import type { GatewayConfig } from '../config/schema.js';
 import { SESSION_HEADER } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
 import { applyEdits, type ByteEdit } from '../json/json-scanner.js';
+import type { Call } from '../shapes.js';
 import { collectionTenant, type OpenCollections, readStages } from './open-collections.js';
 
 /** A call whose documents are to be looked for. */
@@ -53,7 +53,11 @@ const SIGN = Buffer.from('"retrieval"');
  *
  * @throws WarmpathError WARMPATH_INVALID_REQUEST with a path; those of collections.
  */
-export function readRetrievalCall(gateway: Gateway, collections: OpenCollections, call: Call): Call | RetrievalCall {
+export function readRetrievalCall(
+  config: GatewayConfig,
+  collections: OpenCollections,
+  call: Call,
+): Call | RetrievalCall {
   const { models } = collections.settings;
   const isNamed = Object.keys(models).length > 0;
   const { api } = call;
@@ -73,7 +77,7 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
   }
   // Who asks a model of a collection with documents of its own wants an answer from those.
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
-  const asked = readRetrieval(gateway, collections, call, { given: given ?? {}, model });
+  const asked = readRetrieval(config, collections, call, { given: given ?? {}, model });
   const query = asked.query ?? lastQuestion(api, body);
   const { tenant, collection, k, stages } = asked;
   return {
@@ -113,7 +117,7 @@ function readSwitches(body: BodyView): Record<string, unknown> {
 }
 
 function readRetrieval(
-  { config }: Gateway,
+  config: GatewayConfig,
   { settings }: OpenCollections,
   { request }: Call,
   {

@@ -1,21 +1,22 @@
-import { type ArrangeRequest, type Document, type Preamble, type ResidencyView, WarmpathError } from '@warmpath/core';
+import { type ResidencyView, WarmpathError } from '@warmpath/core';
 import { estimateTokensOfBytes, expectedCachedTokens } from '@warmpath/core/internal';
 import { type EngineFailure, refuse } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/error-shape.js';
-import { arrangePrompt } from '../arrange/arrange-prompt.js';
-import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
-import { openDocuments } from '../arrange/found/serve-recognised.js';
-import { type Call, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
+import type { Engines } from '../engines/engines.js';
 import { type ColdPrefix, coldPrefix } from '../engines/leading-prompts.js';
 import type { Dispatch, EnginePlace, Waiting, WaitingContext } from '../engines/tenant-queue.js';
-import type { Gateway } from '../gateway.js';
 import { clientTimeoutMs } from '../intake/headers.js';
 import { KeySign } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
-import type { Exchange } from '../observe/exchange.js';
-import { ownHeaders } from './forward.js';
-import { type SentPromptListener, sendPrompt } from './send-prompt.js';
+import type { SentPrefixes } from '../memory/sent-prefixes.js';
+import type { ServedHistories } from '../memory/served-histories.js';
+import type { ArrangedPrompt, PromptArranger } from '../prompt/arrange-prompt.js';
+import type { PromptDecider } from '../prompt/decide.js';
+import { modelIn } from '../prompt/parse-prompt.js';
+import type { Call, Prompt } from '../shapes.js';
+import { type Lifecycle, ownHeaders } from './forward.js';
+import type { PromptSender, SentPromptListener } from './send-prompt.js';
 
 const NONE: readonly never[] = [];
 
@@ -24,23 +25,158 @@ const MAX_TRIES = 3;
 /** The same where they may have: a prompt that ends engines must not end many. */
 const MAX_BEGUN = 2;
 
+export interface PromptDispatcherParts {
+  readonly engines: Engines;
+  readonly sentPrefixes: SentPrefixes;
+  readonly histories: ServedHistories;
+  readonly decider: PromptDecider;
+  readonly arranger: PromptArranger;
+  readonly sender: PromptSender;
+  readonly lifecycle: Lifecycle;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /** One prompt, from the time it is ready until an engine answers it. */
-interface PromptUnderWay {
-  readonly gateway: Gateway;
+interface DispatchedPrompt {
   readonly call: Call;
-  readonly prepared: PreparedPrompt;
+  readonly prompt: Prompt;
   /** Engines that failed to answer it, and how many of them may have begun. */
   readonly tried: readonly Engine[];
   readonly begun: number;
 }
 
-/** The prompt goes to an engine, and waits for it if it must. */
-export function dispatchPrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
-  enter({ gateway, call, prepared, tried: NONE, begun: 0 });
+/** Where a prompt goes, and what it adds there to the work to be done. */
+interface Destination {
+  readonly engine: Engine;
+  /** Tokens that the engine has more to compute until the prefill is over, or will not be. */
+  readonly pendingTokens: number;
 }
 
-function enter(prompt: PromptUnderWay): void {
-  if (!prompt.call.reply.raw.destroyed) new EngineAttempt(prompt).enter();
+/** Routes prompts to engines, lets them wait there, and tries another engine before the client got a byte. */
+export class PromptDispatcher {
+  readonly parts: PromptDispatcherParts;
+
+  constructor(parts: PromptDispatcherParts) {
+    this.parts = parts;
+  }
+
+  dispatch(call: Call, prompt: Prompt): void {
+    this.#enter({ call, prompt, tried: NONE, begun: 0 });
+  }
+
+  /** The prompt moves to another engine after this one failed, or goes away. */
+  retry(prompt: DispatchedPrompt, engine: Engine, failure: EngineFailure): void {
+    engine.requests.movedOn++;
+    const tried = [...prompt.tried, engine];
+    try {
+      this.#enter({ ...prompt, tried, begun: prompt.begun + Number(hasBegun(failure)) });
+    } catch (error) {
+      this.fail(prompt.call, tried, error);
+    }
+  }
+
+  /** The queue of its engine closed before its turn. */
+  reroute(prompt: DispatchedPrompt): void {
+    try {
+      this.#enter(prompt);
+    } catch (error) {
+      this.fail(prompt.call, prompt.tried, error);
+    }
+  }
+
+  /** No engine answers it. */
+  fail({ request, reply }: Call, tried: readonly Engine[], error: unknown): void {
+    if (tried.length === 0) {
+      reply.send(error);
+      return;
+    }
+    // The reply is past Fastify's reach since the first try.
+    const known = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+    refuse({ raw: reply.raw, exchange: request.exchange }, known, {
+      headers: ownHeaders(this.parts.lifecycle, request.exchange),
+      errors: errorShapeOf(request.url),
+    });
+  }
+
+  /** Whether another engine gets the prompt if this one fails; `undefined` where there is none to go to. */
+  canRetryElsewhere(
+    { call, tried, begun }: DispatchedPrompt,
+    engine: Engine,
+  ): ((failure: EngineFailure) => boolean) | undefined {
+    const { engines, lifecycle } = this.parts;
+    if (engines.only !== undefined || tried.length + 1 >= MAX_TRIES) return undefined;
+    return (failure) => {
+      if (hasBegun(failure) && begun + 1 >= MAX_BEGUN) return false;
+      // One that did not answer in time may be computing still, and so would the next one.
+      if ('error' in failure && failure.error.code === 'WARMPATH_UPSTREAM_TIMEOUT' && hasBegun(failure)) return false;
+      return !lifecycle.draining && engines.hasOther(() => modelIn(call), [...tried, engine], !hasBegun(failure));
+    };
+  }
+
+  /** What the queue may know of a prompt; `undefined` for one without documents whose order is open. */
+  waitingContext({ call, prompt }: DispatchedPrompt, engine: Engine): WaitingContext | undefined {
+    const { decider, histories } = this.parts;
+    const open = decider.openDocuments(prompt, call.tenant);
+    if (open === undefined) return undefined;
+    const { documents, preamble, model } = open;
+    return {
+      documents,
+      preamble,
+      reuse: () => {
+        const { history } = histories.of(engine, call.tenant, model);
+        const { tokens } = history.bestPath(documents, preamble, undefined);
+        const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
+        // The question is computed in any case.
+        return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
+      },
+    };
+  }
+
+  #enter(prompt: DispatchedPrompt): void {
+    if (!prompt.call.reply.raw.destroyed) new EngineAttempt(this, prompt, this.#route(prompt)).enter();
+  }
+
+  #route({ call, prompt, tried }: DispatchedPrompt): Destination {
+    const { engines, sentPrefixes, histories } = this.parts;
+    const { only } = engines;
+    const { tenant, body } = call;
+    if (only !== undefined) return { engine: only, pendingTokens: 0 };
+    const beginnings = sentPrefixes.beginningsOf(tenant, body);
+    const sharedBytes = sentPrefixes.sharedBytes(beginnings);
+    const { model, reuse } = this.#reuseOf(prompt, tenant);
+    const promptTokens = estimateTokensOfBytes(body);
+    const tokensPerByte = promptTokens / Math.max(1, body.length);
+    const documentTokens = (engine: Engine): number => {
+      if (model === undefined) return 0;
+      try {
+        return reuse(histories.of(engine, tenant, model).history);
+      } catch {
+        return 0;
+      }
+    };
+    const { engine, route } = engines.route({
+      model: () => model ?? modelIn(call),
+      promptTokens,
+      cachedTokens: (engine) => Math.max(documentTokens(engine), tokensPerByte * sharedBytes(engine.number)),
+      tried,
+    });
+    sentPrefixes.sent(beginnings, engine.number);
+    call.request.exchange.engine = route;
+    engine.pendingTokens += route.newTokens;
+    return { engine, pendingTokens: route.newTokens };
+  }
+
+  /** What an engine would reuse of the documents of a prompt; no model for one without any that may be ordered. */
+  #reuseOf(prompt: Prompt, tenant: string): { model?: string; reuse: (view: ResidencyView) => number } {
+    try {
+      const open = this.parts.decider.openDocuments(prompt, tenant);
+      if (open !== undefined) return { model: open.model, reuse: expectedCachedTokens(open.request, this.parts.now()) };
+    } catch {
+      // Bad input is refused, and a defect counted, where the order is decided.
+    }
+    return { reuse: () => 0 };
+  }
 }
 
 /**
@@ -50,32 +186,32 @@ function enter(prompt: PromptUnderWay): void {
 class EngineAttempt implements Dispatch, SentPromptListener {
   readonly tenant: string;
   readonly deadline: number | undefined;
-  readonly movesOn: SentPromptListener['movesOn'];
+  readonly canRetryElsewhere: SentPromptListener['canRetryElsewhere'];
   isAwaited = false;
-  readonly #gateway: Gateway;
+  readonly #dispatcher: PromptDispatcher;
   readonly #call: Call;
-  readonly #place: Place;
+  readonly #destination: Destination;
   /** `undefined` once no other engine can get it any more. */
-  #prompt: PromptUnderWay | undefined;
+  #prompt: DispatchedPrompt | undefined;
   #context: WaitingContext | undefined | 'unread' = 'unread';
   #beginnings: readonly string[] | undefined;
   #room: EnginePlace | undefined;
   #isComputed = false;
 
-  constructor(prompt: PromptUnderWay) {
-    const { gateway, call } = prompt;
-    this.#gateway = gateway;
+  constructor(dispatcher: PromptDispatcher, prompt: DispatchedPrompt, destination: Destination) {
+    const { call } = prompt;
+    this.#dispatcher = dispatcher;
     this.#call = call;
     this.#prompt = prompt;
-    this.#place = placeOf(prompt);
+    this.#destination = destination;
     this.tenant = call.tenant;
     this.deadline = deadlineOf(call);
-    this.movesOn = movesOn(prompt, this.#place.engine);
+    this.canRetryElsewhere = dispatcher.canRetryElsewhere(prompt, destination.engine);
   }
 
   /** Starts it, or lets it wait. Throws: the engine has no room, and no place to wait. */
   enter(): void {
-    const { engine } = this.#place;
+    const { engine } = this.#destination;
     let waiting: Waiting | undefined;
     try {
       waiting = engine.queue.enter(this);
@@ -91,41 +227,40 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   }
 
   urgency(): number {
-    return urgencyOf(this.#call, this.#place.engine);
+    return urgencyOf(this.#call, this.#destination.engine);
   }
 
   context(): WaitingContext | undefined {
     if (this.#context === 'unread') {
-      const { engine } = this.#place;
-      this.#context = waitingContext(this.#gateway, engine, this.tenant, this.#prompt!.prepared);
+      this.#context = this.#dispatcher.waitingContext(this.#prompt!, this.#destination.engine);
     }
     return this.#context;
   }
 
   beginnings(): readonly string[] {
-    const { prepared } = this.#prompt!;
-    this.#beginnings ??=
-      prepared.kind === 'plain' ? this.#gateway.sentPrefixes.beginningsOf(this.tenant, prepared.body).hashes : NONE;
+    const { prompt } = this.#prompt!;
+    const { sentPrefixes } = this.#dispatcher.parts;
+    this.#beginnings ??= prompt.slots === undefined ? sentPrefixes.beginningsOf(this.tenant, prompt.body).hashes : NONE;
     return this.#beginnings;
   }
 
   start(queuedMs: number, room: EnginePlace): void {
-    const { engine } = this.#place;
-    const { prepared, tried } = this.#prompt!;
-    if (queuedMs > 0) waited(this.#gateway, this.#call.request.exchange, queuedMs);
+    const { engine } = this.#destination;
+    const { arranger, sender } = this.#dispatcher.parts;
+    if (queuedMs > 0) this.#noteWait(queuedMs);
     engine.prefilling++;
     this.#room = room;
     try {
-      if (tried.length > 0) forgetFirstTry(this.#call);
-      const arranged = arrangePrompt(this.#gateway, engine, this.#call, prepared);
+      const arranged = arranger.arrange(this.#call, this.#prompt!.prompt, engine);
+      this.#call.request.exchange.decision = arranged.decision.summary;
       if (engine.dialect.needsLeader) this.#lead(arranged, room);
-      sendPrompt(this.#gateway, engine, this.#call, arranged, this);
+      sender.send(engine, this.#call, arranged, this);
     } catch (error) {
       this.released(false);
       this.#fail(error);
       return;
     }
-    if (this.movesOn === undefined) this.#forget();
+    if (this.canRetryElsewhere === undefined) this.#forget();
   }
 
   refuse(error: WarmpathError): void {
@@ -135,15 +270,11 @@ class EngineAttempt implements Dispatch, SentPromptListener {
 
   moved(): void {
     this.#endPrefill();
-    try {
-      enter(this.#prompt!);
-    } catch (error) {
-      this.#fail(error);
-    }
+    this.#dispatcher.reroute(this.#prompt!);
   }
 
-  movedOn(failure: EngineFailure): void {
-    enterAgain(this.#prompt!, this.#place.engine, failure);
+  retryElsewhere(failure: EngineFailure): void {
+    this.#dispatcher.retry(this.#prompt!, this.#destination.engine, failure);
   }
 
   computed(): void {
@@ -160,8 +291,15 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     this.#room!.release(isComputed);
   }
 
-  #lead(arranged: ArrangedPrompt, room: EnginePlace): void {
-    const lead = leadOf(arranged);
+  #noteWait(queuedMs: number): void {
+    const { exchange } = this.#call.request;
+    const now = this.#dispatcher.parts.now();
+    exchange.queuedMs = (exchange.queuedMs ?? 0) + queuedMs;
+    exchange.trace?.stage('queue', now - queuedMs, now);
+  }
+
+  #lead({ decision }: ArrangedPrompt, room: EnginePlace): void {
+    const lead = leadOf(decision);
     if (lead !== undefined) room.leads(lead);
     this.isAwaited = room.leadsBytes(this.beginnings());
   }
@@ -170,13 +308,13 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   #endPrefill(): void {
     if (this.#isComputed) return;
     this.#isComputed = true;
-    const { engine, pendingTokens } = this.#place;
+    const { engine, pendingTokens } = this.#destination;
     engine.pendingTokens -= pendingTokens;
     if (this.#room !== undefined) engine.prefilling--;
   }
 
   #fail(error: unknown): void {
-    fail(this.#gateway, this.#call, this.#prompt?.tried ?? NONE, error);
+    this.#dispatcher.fail(this.#call, this.#prompt?.tried ?? NONE, error);
   }
 
   /** No other engine can get it any more, so what was read of the prompt is needed no longer. */
@@ -185,11 +323,6 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     this.#context = undefined;
     this.#beginnings = undefined;
   }
-}
-
-function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {
-  exchange.queuedMs = (exchange.queuedMs ?? 0) + queuedMs;
-  exchange.trace?.stage('queue', now() - queuedMs, now());
 }
 
 const PRIORITY_SIGN = new KeySign('priority');
@@ -213,89 +346,10 @@ function urgencyOf({ body }: Call, { dialect: { priority: direction } }: Engine)
 }
 
 /** What a prompt is the first to compute of what others may begin with. */
-function leadOf({ arrangements }: ArrangedPrompt): ColdPrefix | undefined {
+function leadOf({ arrangements }: ArrangedPrompt['decision']): ColdPrefix | undefined {
   const [first] = arrangements;
   if (first?.preamble === undefined) return undefined;
   return coldPrefix({ preamble: first.preamble, documents: first.documents }, first.predictedCachedTokens);
-}
-
-/** Where a prompt goes, and what it adds there to the work to be done. */
-interface Place {
-  readonly engine: Engine;
-  /** Tokens that the engine has more to compute until the prefill is over, or will not be. */
-  readonly pendingTokens: number;
-}
-
-function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
-  const { engines, sentPrefixes, now } = gateway;
-  const { only } = engines;
-  const { tenant, body } = call;
-  if (only !== undefined) return { engine: only, pendingTokens: 0 };
-  const beginnings = sentPrefixes.beginningsOf(tenant, body);
-  const sharedBytes = sentPrefixes.sharedBytes(beginnings);
-  const question = routeQuestion(gateway, tenant, prepared, now());
-  const promptTokens = estimateTokensOfBytes(body);
-  const tokensPerByte = promptTokens / Math.max(1, body.length);
-  const beginningTokens = (engine: Engine): number => tokensPerByte * sharedBytes(engine.number);
-  const { engine, route } = engines.route({
-    model: () => question?.model ?? modelIn(call),
-    promptTokens,
-    cachedTokens: (engine) => Math.max(question?.cachedTokens(engine) ?? 0, beginningTokens(engine)),
-    tried,
-  });
-  sentPrefixes.sent(beginnings, engine.number);
-  call.request.exchange.engine = route;
-  engine.pendingTokens += route.newTokens;
-  return { engine, pendingTokens: route.newTokens };
-}
-
-/** What the gateway believes that engines hold of a prompt. */
-interface RouteQuestion {
-  readonly model: string;
-  readonly cachedTokens: (engine: Engine) => number;
-}
-
-/** What each engine holds of the documents of a prompt; `undefined` for one without any that may be ordered. */
-function routeQuestion(
-  gateway: Gateway,
-  tenant: string,
-  prepared: PreparedPrompt,
-  now: number,
-): RouteQuestion | undefined {
-  if (prepared.kind === 'plain') return undefined;
-  try {
-    const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : prepared.request;
-    if (open === undefined) return undefined;
-    const model = prepared.kind === 'found' ? prepared.found.model : prepared.parsed.model;
-    const asked: ArrangeRequest = prepared.kind === 'found' ? { ...prepared.switches, ...open } : prepared.request;
-    const reuse: (view: ResidencyView) => number = expectedCachedTokens(asked, now);
-    const cachedTokens = (engine: Engine): number => {
-      try {
-        return reuse(gateway.histories.of(engine, tenant, model).history);
-      } catch {
-        return 0;
-      }
-    };
-    return { model, cachedTokens };
-  } catch {
-    // Bad input is refused, and a defect counted, where the order is decided.
-    return undefined;
-  }
-}
-
-/** Whether the prompt goes to another engine if this one fails; `undefined` where there is none to go to. */
-function movesOn(
-  { gateway, call, tried, begun }: PromptUnderWay,
-  engine: Engine,
-): ((failure: EngineFailure) => boolean) | undefined {
-  const { engines } = gateway;
-  if (engines.only !== undefined || tried.length + 1 >= MAX_TRIES) return undefined;
-  return (failure) => {
-    if (hasBegun(failure) && begun + 1 >= MAX_BEGUN) return false;
-    // One that did not answer in time may be computing still, and so would the next one.
-    if ('error' in failure && failure.error.code === 'WARMPATH_UPSTREAM_TIMEOUT' && hasBegun(failure)) return false;
-    return !gateway.draining && engines.hasOther(() => modelIn(call), [...tried, engine], !hasBegun(failure));
-  };
 }
 
 /** Whether the engine may have begun with the prompt: it had got it. */
@@ -304,67 +358,4 @@ function hasBegun(failure: EngineFailure): boolean {
   const { code, cause } = failure.error;
   const isUnsent = (cause as NodeJS.ErrnoException | undefined)?.code === 'UND_ERR_CONNECT_TIMEOUT';
   return code !== 'WARMPATH_UPSTREAM_UNREACHABLE' && !isUnsent;
-}
-
-function enterAgain(prompt: PromptUnderWay, engine: Engine, failure: EngineFailure): void {
-  engine.requests.movedOn++;
-  try {
-    enter({ ...prompt, tried: [...prompt.tried, engine], begun: prompt.begun + Number(hasBegun(failure)) });
-  } catch (error) {
-    fail(prompt.gateway, prompt.call, [...prompt.tried, engine], error);
-  }
-}
-
-/** What the first try noted is noted anew. */
-function forgetFirstTry({ request: { exchange }, translation }: Call): void {
-  exchange.warnings = translation?.warnings ?? [];
-}
-
-/** No engine answers it. */
-function fail(gateway: Gateway, { request, reply }: Call, tried: readonly Engine[], error: unknown): void {
-  if (tried.length === 0) {
-    reply.send(error);
-    return;
-  }
-  // The reply is past Fastify's reach since the first try.
-  const known = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
-  refuse({ raw: reply.raw, exchange: request.exchange }, known, {
-    headers: ownHeaders(gateway, request.exchange),
-    errors: errorShapeOf(request.url),
-  });
-}
-
-/**
- * What the queue may know of a request: enough for policies, and to be weighed against others. `undefined`
- * for one without documents whose order is open. O(1); where documents stand in the prompt, O(text up to the end of the
- * first).
- */
-function waitingContext(
-  gateway: Gateway,
-  engine: Engine,
-  tenant: string,
-  prepared: PreparedPrompt,
-): WaitingContext | undefined {
-  if (prepared.kind === 'inserted') return contextOf(gateway, engine, tenant, prepared.parsed.model, prepared.request);
-  const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : undefined;
-  return open && contextOf(gateway, engine, tenant, open.model, open);
-}
-
-function contextOf(
-  { histories }: Gateway,
-  engine: Engine,
-  tenant: string,
-  model: string,
-  { documents, preamble }: { readonly documents: readonly Document[]; readonly preamble: Preamble },
-): WaitingContext {
-  return {
-    documents,
-    preamble,
-    reuse: () => {
-      const { tokens } = histories.of(engine, tenant, model).history.bestPath(documents, preamble, undefined);
-      const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
-      // The question is computed in any case.
-      return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
-    },
-  };
 }

@@ -4,13 +4,13 @@ import type { CallReply } from '../answer/held-reply.js';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
-import type { Call } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
-import type { Gateway } from '../gateway.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, translatedHeaders } from '../intake/headers.js';
-import type { Exchange } from '../observe/exchange.js';
+import type { RateLimits } from '../intake/rate-limits.js';
+import type { ReportBuilder } from '../observe/report.js';
 import { summaryHeader } from '../observe/summary-header.js';
+import type { Call } from '../shapes.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
@@ -26,14 +26,30 @@ export interface ForwardOptions {
   /** See `RelayOptions`. */
   readonly onFirstData?: () => void;
   readonly onFirstContent?: () => void;
-  readonly movesOn?: RelayOptions['movesOn'];
+  readonly canRetryElsewhere?: RelayOptions['canRetryElsewhere'];
   /** Called once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
 
+/** What forwarding works with. */
+export interface ForwardParts {
+  readonly rateLimits: RateLimits;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  readonly lifecycle: Lifecycle;
+}
+
+/** Whether the gateway stops. */
+export interface Lifecycle {
+  /** Not ready any more: connections end with their answers. */
+  leaving: boolean;
+  /** Requests are refused, `server.drainDelayMs` later. */
+  draining: boolean;
+}
+
 /** Sends a request to an engine, at the same path if no other is given, and relays the answer. */
 export function forward(
-  gateway: Gateway,
+  parts: ForwardParts,
   engine: Engine,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: CallReply },
   body: Buffer | null,
@@ -43,7 +59,7 @@ export function forward(
   const errors = errorShapeOf(request.url);
   const charged = chargedKey(request);
   reply.hijack();
-  exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrieval?.ms ?? 0);
+  exchange.overheadMs = parts.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrieval?.ms ?? 0);
   const sent = {
     method: request.method,
     path: options.path ?? originForm(request.raw.url!),
@@ -59,21 +75,21 @@ export function forward(
   const relayed: RelayOptions = {
     // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
     // closes.
-    headers: ownHeaders(gateway, exchange),
+    headers: ownHeaders(parts.lifecycle, exchange),
     body: options.body ?? new UntouchedBody(errors),
     errors,
-    now: gateway.now,
+    now: parts.now,
     reads: readsOf(options, charged),
     onAccepted: options.onAccepted ?? ignored,
     onFirstData: options.onFirstData,
     onFirstContent: options.onFirstContent,
-    movesOn: options.movesOn,
+    canRetryElsewhere: options.canRetryElsewhere,
     onSettled:
       charged === undefined
         ? (options.onSettled ?? ignored)
         : (result) => {
-            if (!result.movedOn && reply.isSuperseded !== true)
-              gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
+            if (!result.isRetriedElsewhere && reply.isSuperseded !== true)
+              parts.rateLimits.charge(charged, usedTokens(exchange, body, result));
             options.onSettled?.(result);
           },
   };
@@ -81,13 +97,13 @@ export function forward(
 }
 
 /** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */
-export function ownHeaders(gateway: Gateway, exchange: Exchange): RelayOptions['headers'] {
+export function ownHeaders(lifecycle: Lifecycle, exchange: ReportBuilder): RelayOptions['headers'] {
   return () => {
     const own = {
       [RESPONSE_HEADERS.requestId]: exchange.requestId,
-      [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
+      [RESPONSE_HEADERS.summary]: summaryHeader(exchange.soFar()),
     };
-    return gateway.leaving ? { ...own, connection: 'close' } : own;
+    return lifecycle.leaving ? { ...own, connection: 'close' } : own;
   };
 }
 
@@ -109,7 +125,7 @@ function chargedKey({ method, exchange: { caller } }: FastifyRequest): ClientKey
  * token, so a 0 is no count. Nothing for what it refused or never saw. Cost of an estimate: O(body).
  */
 function usedTokens(
-  { errorSource, tenant }: Exchange,
+  { errorSource, tenant }: ReportBuilder,
   body: Buffer | string | null,
   { status, sniffer }: RelayResult,
 ): number {

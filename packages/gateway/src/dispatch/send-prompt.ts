@@ -3,16 +3,16 @@ import { SourcedAnswer } from '../answer/sourced-answer.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { chatApi } from '../apis/prompt-apis.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
-import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
-import { type Call, modelIn } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
-import type { Gateway } from '../gateway.js';
-import { withoutTexts } from '../memory/open-arrangements.js';
-import type { Exchange } from '../observe/exchange.js';
-import { guard } from '../observe/fail-open.js';
-import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
+import type { Learning, LearningPrompt } from '../observe/learn.js';
+import type { ReportBuilder } from '../observe/report.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
-import { forward, IDENTITY, promptHeaders } from './forward.js';
+import type { RequestLog } from '../operate/explain/request-log.js';
+import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
+import type { CacheSalts } from '../prompt/cache-salts.js';
+import { modelIn } from '../prompt/parse-prompt.js';
+import type { Call } from '../shapes.js';
+import { type ForwardParts, forward, IDENTITY, promptHeaders } from './forward.js';
 
 /** What becomes of a prompt that was sent. None of it may throw. */
 export interface SentPromptListener {
@@ -24,88 +24,95 @@ export interface SentPromptListener {
   readonly isAwaited: boolean;
   /** The engine is done with it; `isComputed`: it has computed the prompt. */
   released(isComputed: boolean): void;
-  /** Whether another engine gets it, if this one fails before its client hears of it; `undefined` where none can. */
-  readonly movesOn: ((failure: EngineFailure) => boolean) | undefined;
-  /** After `released`, where `movesOn` said so: another engine is to get it. */
-  movedOn(failure: EngineFailure): void;
+  /**
+   * Whether another engine gets it, if this one fails before its client hears of it; `undefined` where none can.
+   */
+  readonly canRetryElsewhere: ((failure: EngineFailure) => boolean) | undefined;
+  /** After `released`, where `canRetryElsewhere` said so: another engine is to get it. */
+  retryElsewhere(failure: EngineFailure): void;
 }
 
-/** Sends a prompt to an engine, with the tenant's salt where one is configured, and learns from its answer. */
-export function sendPrompt(
-  gateway: Gateway,
-  engine: Engine,
-  call: Call,
-  arranged: ArrangedPrompt,
-  listener: SentPromptListener,
-): void {
-  let failure: EngineFailure | undefined;
-  const { movesOn } = listener;
-  const dispatchedAt = gateway.now();
-  const { exchange } = call.request;
-  const { dialect, name, upstream } = engine;
-  const trace = exchange.trace?.dispatched(
-    { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
-    dispatchedAt,
-  );
-  const number = ++engine.sentPrompts;
-  let isAlone = engine.queue.underWay <= 1;
-  const prompt = withoutReadTexts(engine, arranged);
-  const isRead = prompt.state !== undefined || readsAnswer(prompt) || listener.isAwaited;
-  observeDispatch(gateway, prompt, arranged.keepFound);
-  const body = gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body;
-  forward(gateway, engine, call, body, {
-    path: call.translation && chatApi.path,
-    body: wayBack(call, prompt),
-    requestHeaders: [
-      promptHeaders(engine, call),
-      isRead || call.sources !== undefined ? IDENTITY : undefined,
-      trace?.headers,
-    ],
-    reads: readsAnswer(prompt) ? 'answer' : isRead || trace !== undefined ? 'usage' : 'nothing',
-    onAccepted: () => observeAccepted(gateway, prompt),
-    onFirstData: () => {
-      isAlone &&= engine.sentPrompts === number;
-      listener.computed();
-    },
-    onFirstContent: () => listener.began(),
-    movesOn:
-      movesOn &&
-      ((failed) => {
-        failure = failed;
-        return movesOn(failed);
-      }),
-    onSettled: (result) => {
-      const isOver = gateway.now();
-      traced(gateway, exchange, 'observe', () =>
-        observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, isAlone, result }),
-      );
-      trace?.ended(tracedAnswer(exchange, result), isOver);
-      // Whoever is next is arranged with what was learned.
-      listener.released(result.status !== undefined && result.status < 300);
-      if (result.movedOn) listener.movedOn(failure!);
-    },
-  });
-  comparePrefix(gateway, call, body);
+export interface PromptSenderParts extends ForwardParts {
+  readonly learning: Learning;
+  /** Only where a key is configured. */
+  readonly cacheSalts: CacheSalts | undefined;
+  /** Where prompts are compared with earlier ones; `undefined` where they are not. */
+  readonly compared: RequestLog | undefined;
 }
 
-/**
- * What is known of a prompt until its answer is over, which may take minutes: what was read of its text is not, but
- * where the engine's events are compared with it.
- */
-function withoutReadTexts({ kvResidency }: Engine, arranged: ArrangedPrompt): ArrangedPrompt {
-  const needsTexts = arranged.isInserted || kvResidency !== undefined;
-  if (arranged.keepFound === undefined && (needsTexts || arranged.arrangements.length === 0)) return arranged;
-  return {
-    ...arranged,
-    arrangements: needsTexts
-      ? arranged.arrangements
-      : arranged.arrangements.map((arrangement) => ({ ...arrangement, ...withoutTexts(arrangement) })),
-    keepFound: undefined,
-  };
+/** Sends prompts to engines, with the tenant's salt where one is configured, and learns from their answers. */
+export class PromptSender {
+  readonly #parts: PromptSenderParts;
+
+  constructor(parts: PromptSenderParts) {
+    this.#parts = parts;
+  }
+
+  send(engine: Engine, call: Call, arranged: ArrangedPrompt, listener: SentPromptListener): void {
+    const { learning, cacheSalts, now } = this.#parts;
+    let failure: EngineFailure | undefined;
+    const { canRetryElsewhere } = listener;
+    const dispatchedAt = now();
+    const { exchange } = call.request;
+    const { dialect, name, upstream } = engine;
+    const trace = exchange.trace?.dispatched(
+      { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
+      dispatchedAt,
+    );
+    const number = ++engine.sentPrompts;
+    let isAlone = engine.queue.underWay <= 1;
+    const prompt = learning.keep(arranged, call.tenant, engine);
+    const readsAnswer = mustReadAnswer(prompt);
+    const isRead = prompt.state !== undefined || readsAnswer || listener.isAwaited;
+    learning.dispatched(arranged, prompt, call.tenant);
+    const body = cacheSalts?.salted(arranged.sent.body, call.tenant) ?? arranged.sent.body;
+    forward(this.#parts, engine, call, body, {
+      path: call.translation && chatApi.path,
+      body: wayBack(call, prompt),
+      requestHeaders: [
+        promptHeaders(engine, call),
+        isRead || call.sources !== undefined ? IDENTITY : undefined,
+        trace?.headers,
+      ],
+      reads: readsAnswer ? 'answer' : isRead || trace !== undefined ? 'usage' : 'nothing',
+      onAccepted: () => learning.accepted(prompt),
+      onFirstData: () => {
+        isAlone &&= engine.sentPrompts === number;
+        listener.computed();
+      },
+      onFirstContent: () => listener.began(),
+      canRetryElsewhere:
+        canRetryElsewhere &&
+        ((failed) => {
+          failure = failed;
+          return canRetryElsewhere(failed);
+        }),
+      onSettled: (result) => {
+        const isOver = now();
+        traced(this.#parts, exchange, 'observe', () =>
+          learning.ended({ engine, call, prompt, sent: body, dispatchedAt, isAlone, result }),
+        );
+        trace?.ended(tracedAnswer(exchange, result), isOver);
+        // The next prompt is arranged with what was learned.
+        listener.released(result.status !== undefined && result.status < 300);
+        if (result.isRetriedElsewhere) listener.retryElsewhere(failure!);
+      },
+    });
+    this.#compare(call, body);
+  }
+
+  /** Says where this prompt parts from an earlier one. Behind the dispatch: the client does not wait for it. */
+  #compare({ request: { exchange }, api, tenant }: Call, body: Buffer): void {
+    const { compared, learning } = this.#parts;
+    if (compared === undefined) return;
+    learning.guarded(() => {
+      exchange.prefix = compared.compare(tenant, exchange.requestId, { body: body.toString(), api });
+    });
+  }
 }
 
 function tracedAnswer(
-  { errorCode, cachedTokens, predictedCachedTokens }: Exchange,
+  { errorCode, cachedTokens, decision }: ReportBuilder,
   { status, sniffer }: RelayResult,
 ): TracedAnswer {
   const { usage, completionTokens, firstContentAt } = sniffer;
@@ -114,7 +121,7 @@ function tracedAnswer(
     errorCode,
     promptTokens: usage?.promptTokens,
     cachedTokens: cachedTokens ?? usage?.cachedTokens,
-    predictedCachedTokens,
+    predictedCachedTokens: decision.predictedCachedTokens,
     completionTokens,
     firstContentAt,
   };
@@ -123,7 +130,7 @@ function tracedAnswer(
 /** The answer to a translation goes back through it; to an answer from retrieved passages, its sources are added. */
 function wayBack(
   { request, translation, sources, route }: Call,
-  { arrangements }: ArrangedPrompt,
+  { arrangements }: LearningPrompt,
 ): ResponseBody | undefined {
   if (sources === undefined) return translation?.answer;
   const answer = translation?.answer ?? new UntouchedBody(errorShapeOf(request.url));
@@ -131,21 +138,9 @@ function wayBack(
 }
 
 /**
- * Whether the answer is to be known again: where other documents went out for the very same messages before, whoever
- * goes on continues one of the two.
+ * Whether the answer is to be known again. Where other documents went out for the very same messages before, the next
+ * request continues one of the two.
  */
-function readsAnswer({ turn }: ArrangedPrompt): boolean {
+function mustReadAnswer({ turn }: LearningPrompt): boolean {
   return turn?.history.siblings.some(({ id }) => id !== turn.sent.id) === true;
-}
-
-/**
- * Where prompts are compared, says where this one parts from an earlier one. Behind the dispatch: the client does not
- * wait for it.
- */
-function comparePrefix(gateway: Gateway, { request, api, tenant }: Call, body: Buffer): void {
-  if (gateway.config.explain.prompts === 'off') return;
-  const { exchange } = request;
-  guard(gateway, () => {
-    exchange.prefix = gateway.requests.compare(tenant, exchange.requestId, { body: body.toString(), api });
-  });
 }

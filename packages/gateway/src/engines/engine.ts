@@ -5,10 +5,10 @@ import {
   engineCredentials,
   forwardsClientKey,
   type HeaderOverrides,
+  HOPS_HEADER,
   RESPONSE_HEADERS,
   requestHeaders,
 } from '../intake/headers.js';
-import { HOPS_HEADER } from '../intake/hops.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';

@@ -4,6 +4,7 @@ import { EngineRouter, type RouteCandidate } from '@warmpath/core/internal';
 import type { TranslatedApi } from '@warmpath/translate';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
+import type { ChosenEngine } from '../shapes.js';
 import { Engine, type EngineParts } from './engine.js';
 import type { Way } from './engine-apis.js';
 import type { EngineReport } from './engine-probe.js';
@@ -18,18 +19,6 @@ export interface RoutedRequest {
   readonly cachedTokens: (engine: Engine) => number;
   /** Engines that failed to answer it. */
   readonly tried: readonly Engine[];
-}
-
-/** Which engine got a request, and why. Tokens are estimates. */
-export interface ChosenEngine {
-  readonly name: string;
-  /** Engines that could have got it. */
-  readonly candidates: number;
-  /** Tokens to compute: of this request, and before it. */
-  readonly newTokens: number;
-  readonly pendingTokens: number;
-  /** Engines that failed to answer it before. */
-  readonly tried: number;
 }
 
 const NONE: readonly never[] = [];

@@ -4,9 +4,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { type Caller, OPERATOR } from './authenticate.js';
+import { checkCodings, checkMediaType } from './body-type.js';
 import { checkHost, checkOrigin } from './browser-requests.js';
-import { checkCodings } from './content-coding.js';
-import { checkMediaType } from './media-type.js';
 
 /** Open to all: load balancers have no key, and the page of the dashboard holds nothing until it has one. */
 const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '/readyz', '/ui']);

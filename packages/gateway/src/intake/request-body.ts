@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import { type BodySource, bodySource } from './content-coding.js';
+import { type BodySource, bodySource } from './body-type.js';
 
 /** A tenant on its own may fill all of the memory for bodies but this part, so that another one finds room at once. */
 const NEWCOMERS_PART = 1 / 8;

@@ -1,23 +1,19 @@
 import { WarmpathError } from '@warmpath/core';
-import type { FastifyRequest } from 'fastify';
-import type { Gateway } from '../gateway.js';
-import type { Fallback } from './exchange.js';
-
-/** Learning is never worth an answer: a defect in it is counted, and the request goes its way. */
-export function guard(gateway: Gateway, step: () => void): void {
-  try {
-    step();
-  } catch {
-    gateway.metrics.error('WARMPATH_INTERNAL', 'gateway');
-  }
-}
+import type { Fallback } from '../shapes.js';
+import type { Log } from './log.js';
+import type { Metrics } from './metrics.js';
+import type { ReportBuilder } from './report.js';
 
 /** Counts, records and logs a defect that cost an order, not an answer. */
-export function failOpen(gateway: Gateway, request: FastifyRequest, fallback: Fallback, defect: unknown): void {
-  gateway.metrics.failedOpen(fallback);
-  const reason = WarmpathError.isInstance(defect) ? defect.code : describeDefect(defect).name;
-  request.exchange.wentWithout({ fallback, reason });
-  gateway.log.error({ requestId: request.exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
+export type FailOpen = (exchange: ReportBuilder, fallback: Fallback, defect: unknown) => void;
+
+export function failOpenTo({ metrics, log }: { readonly metrics: Metrics; readonly log: Log }): FailOpen {
+  return (exchange, fallback, defect) => {
+    metrics.failedOpen(fallback);
+    const reason = WarmpathError.isInstance(defect) ? defect.code : describeDefect(defect).name;
+    exchange.wentWithout({ fallback, reason });
+    log.error({ requestId: exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
+  };
 }
 
 /** Where a defect is, without its message, which may quote the request. */

@@ -3,7 +3,7 @@ import type { StoreFailure, StoreOperation } from '@warmpath/core/internal';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../limits/memory-budget.js';
 import type { OverloadReason, ProcessLoad } from '../limits/overload.js';
-import type { Exchange, Fallback } from './exchange.js';
+import type { Fallback, Report } from '../shapes.js';
 
 /** What the gauges read when someone asks. */
 export interface GaugeSources {
@@ -201,25 +201,25 @@ export class Metrics {
     this.#inFlight.inc();
   }
 
-  /** The client has its answer, or has gone. `status` is what was sent, 499 for a client that left before. */
-  ended(route: string, status: number, exchange: Exchange): void {
+  /** The client has its answer, or has gone. */
+  ended(report: Report): void {
     this.#inFlight.dec();
-    this.#answered(route, status).inc();
-    if (exchange.overheadMs !== undefined) this.#overhead.observe(exchange.overheadMs / 1_000);
-    if (exchange.ttftMs !== undefined) this.#ttft.observe(exchange.ttftMs / 1_000);
-    if (exchange.documents !== undefined) this.#documents.inc(exchange.documents);
-    if (exchange.recognised !== undefined) this.#recognised.inc(exchange.recognised);
-    if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
-    if (exchange.references > 0) this.#references.inc(exchange.references);
-    this.#shortened.inc(exchange.shortened);
-    if (exchange.deduplicatedTokens > 0) this.#spared.inc(exchange.deduplicatedTokens);
-    if (exchange.conversation === 'forgotten') this.#forgotten.inc();
-    if (exchange.replayedTurns > 0) this.#replayed.inc(exchange.replayedTurns);
-    if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
-    if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);
-    if (exchange.cachedTokens !== undefined) this.#cached.inc(exchange.cachedTokens);
-    if (exchange.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
-    else if (exchange.errorCode !== undefined) this.error(exchange.errorCode, exchange.errorSource ?? 'gateway');
+    this.#answered(report.route, report.status).inc();
+    if (report.overheadMs !== undefined) this.#overhead.observe(report.overheadMs / 1_000);
+    if (report.ttftMs !== undefined) this.#ttft.observe(report.ttftMs / 1_000);
+    this.#documents.inc(report.documents ?? 0);
+    this.#recognised.inc(report.recognised ?? 0);
+    this.#moved.inc(report.documentsMoved ?? 0);
+    this.#references.inc(report.references);
+    this.#shortened.inc(report.shortened);
+    this.#spared.inc(Math.max(0, report.deduplicatedTokens));
+    if (report.conversation === 'forgotten') this.#forgotten.inc();
+    this.#replayed.inc(report.replayedTurns);
+    this.#predicted.inc(report.predictedCachedTokens ?? 0);
+    this.#prompt.inc(report.promptTokens ?? 0);
+    this.#cached.inc(report.cachedTokens ?? 0);
+    if (report.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
+    else if (report.errorCode !== undefined) this.error(report.errorCode, report.errorSource ?? 'gateway');
   }
 
   /**

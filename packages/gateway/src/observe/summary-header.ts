@@ -1,4 +1,4 @@
-import type { ErrorSource, Exchange } from './exchange.js';
+import type { ErrorSource, ReportSoFar } from '../shapes.js';
 
 /** Every key of the `x-warmpath` header, in the order in which they are written: on which answers, and what it says. */
 export const SUMMARY_FIELDS = {
@@ -41,33 +41,33 @@ const WARNINGS_SHOWN = 8;
  * What became of a request, in one header: for instance `overhead=0.412, policy=foresight, documents=20, moved=7,
  * predicted=3012`. Keys without anything to say are left out. `GET /v1/requests/{id}` tells the rest.
  */
-export function summaryHeader(exchange: Exchange): string {
-  const { errorSource, overheadMs, policy, documents, recognised, documentsMoved, blocks } = exchange;
+export function summaryHeader(report: ReportSoFar): string {
+  const { retrieval, engine, recognised, slots } = report;
   let fields = '';
   const add = (key: keyof typeof SUMMARY_FIELDS, value: number | string | undefined): void => {
     if (value !== undefined) fields += fields === '' ? `${key}=${value}` : `, ${key}=${value}`;
   };
-  add('overhead', overheadMs?.toFixed(3));
-  add('retrieval', exchange.retrieval?.ms.toFixed(3));
-  add('speculation', exchange.retrieval?.speculation ?? undefined);
-  add('engine', exchange.engine && quoted(exchange.engine.name));
-  add('policy', policy);
-  add('documents', documents);
-  if (recognised !== undefined) add('recognised', quoted(recognisedBlocks(blocks)));
-  add('moved', documentsMoved);
-  add('predicted', exchange.predictedCachedTokens);
-  add('conversation', exchange.conversation);
-  add('replayed', exchange.replayedTurns || undefined);
-  add('references', exchange.references || undefined);
-  add('shortened', exchange.shortened || undefined);
-  add('saved', exchange.deduplicatedTokens || undefined);
-  add('fallback', exchange.fallback);
-  if (exchange.retrievalWarnings.length + exchange.warnings.length > 0) {
-    const warnings = [...exchange.retrievalWarnings, ...exchange.warnings];
+  add('overhead', report.overheadMs?.toFixed(3));
+  add('retrieval', retrieval?.ms.toFixed(3));
+  add('speculation', retrieval?.speculation ?? undefined);
+  add('engine', engine && quoted(engine.name));
+  add('policy', report.policy);
+  add('documents', report.documents);
+  if (recognised !== undefined) add('recognised', quoted(recognisedSlots(slots)));
+  add('moved', report.documentsMoved);
+  add('predicted', report.predictedCachedTokens);
+  add('conversation', report.conversation);
+  add('replayed', report.replayedTurns || undefined);
+  add('references', report.references || undefined);
+  add('shortened', report.shortened || undefined);
+  add('saved', report.deduplicatedTokens || undefined);
+  add('fallback', report.fallback);
+  const warnings = [...report.retrievalWarnings, ...report.warnings];
+  if (warnings.length > 0) {
     add('warnings', `(${warningsShown(warnings)})`);
     if (warnings.length > WARNINGS_SHOWN) add('hidden', warnings.length - WARNINGS_SHOWN);
   }
-  return withError(errorSource, fields);
+  return withError(report.errorSource, fields);
 }
 
 /** A summary that says who failed, if somebody did. */
@@ -76,11 +76,11 @@ function withError(source: ErrorSource | undefined, summary: string): string {
   return summary === '' ? `error=${source}` : `error=${source}, ${summary}`;
 }
 
-function recognisedBlocks(blocks: Exchange['blocks']): string {
-  return blocks.map(({ format, documents, decided }) => `${format} ${documents} ${decided}`).join(', ');
+function recognisedSlots(slots: ReportSoFar['slots']): string {
+  return slots.map(({ format, documents, decided }) => `${format} ${documents} ${decided}`).join(', ');
 }
 
-function warningsShown(warnings: Exchange['warnings']): string {
+function warningsShown(warnings: ReportSoFar['warnings']): string {
   return warnings
     .slice(0, WARNINGS_SHOWN)
     .map(({ code, path }) => quoted(`${code} ${path}`))

@@ -3,6 +3,7 @@ import type { Attributes, Context, Span, TextMapSetter } from '@opentelemetry/ap
 import type { ErrorCode } from '@warmpath/core';
 import type { ApiName } from '../apis/prompt-api.js';
 import type { DialectName } from '../engines/dialects/dialects.js';
+import type { Report } from '../shapes.js';
 
 /**
  * The parts of a request's way that have a span of their own. `intake`: until its body is there. `retrieval`: one stage
@@ -34,20 +35,7 @@ export interface RequestTrace {
   /** A prompt goes to an engine. */
   dispatched(call: TracedCall, at: number): CallTrace;
   /** The answer is over, or its client gone. */
-  ended(request: EndedRequest, end: { readonly status: number; readonly at: number }): void;
-}
-
-/** What is said of a request that is over: the part of `Exchange` that spans tell. */
-interface EndedRequest {
-  readonly requestId: string;
-  readonly errorCode: ErrorCode | undefined;
-  readonly policy: string | undefined;
-  readonly documents: number | undefined;
-  readonly documentsMoved: number | undefined;
-  readonly references: number;
-  readonly deduplicatedTokens: number;
-  readonly retrieval: { readonly speculation: string | null } | undefined;
-  readonly fallback: string | undefined;
+  ended(report: Report, at: number): void;
 }
 
 /** What is said of a prompt when it goes out. */
@@ -230,20 +218,20 @@ class TracedRequest implements RequestTrace {
     };
   }
 
-  ended(request: EndedRequest, { status, at }: Parameters<RequestTrace['ended']>[1]): void {
-    const { errorCode, requestId } = request;
+  ended(report: Report, at: number): void {
+    const { errorCode, requestId, status } = report;
     this.#span.setAttributes({
       'http.response.status_code': status,
       'warmpath.request_id': requestId,
       ...stated({
         'error.type': errorCode ?? (status >= 500 ? String(status) : undefined),
-        'warmpath.policy': request.policy,
-        'warmpath.documents': request.documents,
-        'warmpath.documents_moved': request.documentsMoved,
-        'warmpath.references': request.references || undefined,
-        'warmpath.deduplicated_tokens': request.deduplicatedTokens || undefined,
-        'warmpath.speculation': request.retrieval?.speculation ?? undefined,
-        'warmpath.fallback': request.fallback,
+        'warmpath.policy': report.policy,
+        'warmpath.documents': report.documents,
+        'warmpath.documents_moved': report.documentsMoved,
+        'warmpath.references': report.references || undefined,
+        'warmpath.deduplicated_tokens': report.deduplicatedTokens || undefined,
+        'warmpath.speculation': report.retrieval?.speculation ?? undefined,
+        'warmpath.fallback': report.fallback,
       }),
     });
     // What the client did wrong, or that it left, is no error of this server's.

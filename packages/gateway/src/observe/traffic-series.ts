@@ -1,5 +1,5 @@
 import type { TrafficSlot } from '@warmpath/dashboard';
-import type { Exchange } from './exchange.js';
+import type { Report } from '../shapes.js';
 
 /** Milliseconds of one slot, and slots that are kept: a quarter of an hour. */
 export const SLOT_MS = 5_000;
@@ -40,7 +40,7 @@ export class TrafficSeries {
   readonly #slots = new Int32Array(SLOTS).fill(-1);
 
   /** A prompt's answer is over. `now` on the gateway's clock, in milliseconds. */
-  add({ promptTokens, cachedTokens, predictedCachedTokens, ttftMs }: Exchange, status: number, now: number): void {
+  add({ promptTokens, cachedTokens, predictedCachedTokens, ttftMs, status }: Report, now: number): void {
     const at = this.#open(slotOf(now));
     const values = this.#values;
     values[at + REQUESTS]! += 1;

@@ -98,7 +98,7 @@ export async function reloadConfig(gateway: Gateway, next: GatewayConfig): Promi
   const { log } = gateway;
   const { config, changed, needRestart } = changesOf(gateway.config, next);
   const authenticator = await Authenticator.open(config.server);
-  if (gateway.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+  if (gateway.lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
   await gateway.engines.reload(engineSettings(config));
   adopt(gateway.config, config);
   const { keys = [], cors = [] } = config.server;

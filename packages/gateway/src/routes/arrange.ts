@@ -10,6 +10,7 @@ import { BodyView } from '../json/body-view.js';
 import { escaped } from '../json/json-scanner.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
 import { summaryHeader } from '../observe/summary-header.js';
+import { NOTHING_DONE } from '../shapes.js';
 
 const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
@@ -40,7 +41,7 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
     exchange.overheadMs = gateway.now() - exchange.bodyAt;
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .header(RESPONSE_HEADERS.summary, summaryHeader(exchange))
+      .header(RESPONSE_HEADERS.summary, summaryHeader(exchange.soFar()))
       .type('application/json; charset=utf-8')
       .send(answer);
   });
@@ -134,9 +135,13 @@ function arrangeOnly(
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   gateway.peers?.dispatched(state, served);
-  exchange.documents = arrangement.documents.length;
-  exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
-  exchange.predictedCachedTokens = predictedTokens(state, arrangement);
+  const predictedCachedTokens = predictedTokens(state, arrangement);
+  exchange.decision = {
+    ...NOTHING_DONE,
+    documents: arrangement.documents.length,
+    documentsMoved: arrangement.trace.moves.filter((places) => places !== 0).length,
+    predictedCachedTokens,
+  };
   const { template, wording } = config.arrange;
   const { hint } = arrangement;
   const before = {
@@ -149,7 +154,7 @@ function arrangeOnly(
     order: arrangement.order,
     hint: hint === undefined ? null : { labels: hint.labels, text: renderHint(arrangement, template) },
   };
-  const behind = { predictedCachedTokens: exchange.predictedCachedTokens, trace: arrangement.trace };
+  const behind = { predictedCachedTokens, trace: arrangement.trace };
   // The documents are known as JSON already, and may be long.
   return Buffer.concat([
     Buffer.from(`${JSON.stringify(before).slice(0, -1)},"text":"`),

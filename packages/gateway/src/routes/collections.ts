@@ -5,9 +5,9 @@ import { errorShapeOf } from '../apis/error-shape.js';
 import { invalid } from '../apis/prompt-view.js';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
 import type { Gateway } from '../gateway.js';
+import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/body-type.js';
 import { clientError } from '../intake/client-error.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
-import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/media-type.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readLines, readObject } from '../json/json-body.js';
 

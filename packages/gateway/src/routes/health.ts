@@ -11,7 +11,7 @@ import type { Gateway } from '../gateway.js';
 export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
-    if (gateway.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+    if (gateway.lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
     const { requestId } = request.exchange;
     const engines = await Promise.all(
       gateway.engines.all.filter((engine) => !engine.isRemoved).map((engine) => healthOf(engine, requestId)),

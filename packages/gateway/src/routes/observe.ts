@@ -5,7 +5,7 @@ import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readObject } from '../json/json-body.js';
 import type { OpenArrangement } from '../memory/open-arrangements.js';
-import type { Exchange } from '../observe/exchange.js';
+import type { ReportBuilder } from '../observe/report.js';
 
 const FIELDS = ['id', 'outcome', 'promptTokens', 'cachedTokens'];
 const OUTCOMES = ['completed', 'failed'] as const;
@@ -47,7 +47,11 @@ function learn({ arrangement, state }: OpenArrangement, report: Report, now: num
 }
 
 /** What the engine counted shows in the metrics, as it does for prompts that go through the gateway. */
-function note(exchange: Exchange, { state }: OpenArrangement, { outcome, promptTokens, cachedTokens }: Report): void {
+function note(
+  exchange: ReportBuilder,
+  { state }: OpenArrangement,
+  { outcome, promptTokens, cachedTokens }: Report,
+): void {
   if (outcome === 'failed' || promptTokens === undefined) return;
   exchange.promptTokens = promptTokens;
   exchange.cachedTokens = state.counts.cachedTokens({ promptTokens, cachedTokens });

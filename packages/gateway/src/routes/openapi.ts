@@ -2,8 +2,8 @@ import { POLICY_NAMES } from '@warmpath/core';
 import { RECOGNITION_MODES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
+import { JSON_LINES } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
-import { JSON_LINES } from '../intake/media-type.js';
 import { FILE_FORMATS, LONGEST_ID } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 

@@ -1,13 +1,13 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
-import { modelIn } from '../arrange/prepare-prompt.js';
 import { engineHeaders, forward } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 import { checkEnginePath } from '../intake/engine-paths.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
+import { modelIn } from '../prompt/parse-prompt.js';
 
 /**
  * A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients.

@@ -3,14 +3,13 @@ import { estimateTokensOfBytes, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
 import { translateRequest } from '../apis/translate-request.js';
-import { modelIn } from '../arrange/prepare-prompt.js';
 import { forward } from '../dispatch/forward.js';
 import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { parseRequest } from '../intake/parse-request.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readObject } from '../json/json-body.js';
-import { servePrompt, serveTranslatable } from '../serve-prompt.js';
+import { modelIn } from '../prompt/parse-prompt.js';
 import { engineToWarm, readPreamble, warmPreamble } from '../warm/warm-preamble.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
@@ -117,8 +116,8 @@ export function planRoute(app: FastifyInstance, gateway: Gateway): void {
  * that does not speak them.
  */
 export function promptRoutes(app: FastifyInstance, gateway: Gateway): void {
-  app.post(chatApi.path, servePrompt(gateway, chatApi));
-  app.post(completionsApi.path, servePrompt(gateway, completionsApi));
-  app.post(messagesApi.path, serveTranslatable(gateway, messagesApi));
-  app.post(responsesApi.path, serveTranslatable(gateway, responsesApi));
+  app.post(chatApi.path, gateway.prompts.handler(chatApi));
+  app.post(completionsApi.path, gateway.prompts.handler(completionsApi));
+  app.post(messagesApi.path, gateway.prompts.translatingHandler(messagesApi));
+  app.post(responsesApi.path, gateway.prompts.translatingHandler(responsesApi));
 }

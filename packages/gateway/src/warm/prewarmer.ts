@@ -1,13 +1,13 @@
 import { observe, WarmpathError } from '@warmpath/core';
 import { type PrewarmPath, planPrewarm, type ServedRequest } from '@warmpath/core/internal';
 import { ResponseSniffer } from '../answer/response-sniffer.js';
-import type { InsertedDocuments } from '../arrange/inserted-documents.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { EnginePrewarmer, ServedPrompt } from '../engines/engine.js';
 import type { ActivityWatcher, Upstream, UpstreamCall } from '../engines/upstream.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
-import type { CacheSalts } from '../render/cache-salts.js';
+import type { CacheSalts } from '../prompt/cache-salts.js';
+import type { PromptRenderer } from '../prompt/render.js';
 
 /** Requests remembered for planning, of all tenants and models together. */
 const MAX_REMEMBERED = 1_000;
@@ -26,7 +26,7 @@ interface Remembered {
 /** What the prewarmer works with. */
 export interface PrewarmerParts {
   readonly upstream: Upstream;
-  readonly documents: InsertedDocuments;
+  readonly renderer: PromptRenderer;
   readonly cacheSalts: CacheSalts | undefined;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
@@ -137,10 +137,10 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
   }
 
   #prefill(last: ServedPrompt, path: PrewarmPath): void {
-    const { upstream, documents, cacheSalts, now } = this.#parts;
+    const { upstream, renderer, cacheSalts, now } = this.#parts;
     const { parsed, state, headers } = last;
     const sniffer = new ResponseSniffer(now);
-    const body = documents.prefill(parsed, path.documents, state);
+    const body = renderer.prefill(parsed, path.documents, state);
     // Spent even if the prefill is cut short.
     this.#budget -= path.newTokens;
     let status = 0;

@@ -15,11 +15,12 @@ import {
 import type { ApiName, PromptApi } from '../../apis/prompt-api.js';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/prompt-apis.js';
 import { pathName } from '../../apis/request-texts.js';
-import { isReported, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
-import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
-import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
 import type { GatewayConfig } from '../../config/schema.js';
 import { isObject, type JsonObject, parseObject } from '../../json/json-scanner.js';
+import { isReported } from '../../prompt/arrange-in-place.js';
+import { type RecognisedRequest, recogniseRequest } from '../../prompt/find-documents.js';
+import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../prompt/in-place-prompts.js';
+import type { PlacedBlock } from '../../shapes.js';
 import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 

@@ -8,16 +8,16 @@ import {
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../../apis/prompt-api.js';
-import type { ChosenEngine } from '../../engines/engines.js';
 import { readObject } from '../../json/json-body.js';
 import { TenantCache } from '../../memory/tenant-cache.js';
 import type {
-  Exchange,
-  RecordedBlock,
+  ChosenEngine,
+  DecidedSlot,
   RecordedFallback,
   RecordedPrefix,
   RecordedRetrieval,
-} from '../../observe/exchange.js';
+  Report,
+} from '../../shapes.js';
 import { promptPieces } from './prompt-pieces.js';
 
 /** Counts and times of a request, without a word of its text. */
@@ -42,7 +42,7 @@ export interface RequestRecord {
   readonly predictedCachedTokens: number | null;
   /** Documents that it brought, or that stood in its prompt; `null` where nothing was arranged. */
   readonly documents: number | null;
-  readonly blocks: readonly RecordedBlock[];
+  readonly blocks: readonly DecidedSlot[];
   /** Documents referred to and not repeated, those of which parts were, and the tokens that both spared, estimated. */
   readonly references: number;
   readonly shortened: number;
@@ -213,34 +213,31 @@ function nearest(outlines: readonly Outlined[], scope: string, outline: PromptOu
   return best?.earlier;
 }
 
-/** What is kept of a request when it is over, at `now`. */
-export function recordOf(
-  exchange: Exchange,
-  { route, status, now }: { readonly route: string; readonly status: number; readonly now: number },
-): RequestRecord {
+/** What is kept of a request when it is over. */
+export function recordOf(report: Report): RequestRecord {
   return {
     object: 'request',
-    id: exchange.requestId,
-    route,
-    status,
-    error: exchange.errorCode ?? null,
-    durationMs: now - exchange.arrivedAt,
-    receivedMs: exchange.bodyAt - exchange.arrivedAt,
-    overheadMs: exchange.overheadMs ?? null,
-    engine: exchange.engine ?? null,
-    queuedMs: exchange.queuedMs ?? null,
-    retrieval: exchange.retrieval ?? null,
-    ttftMs: exchange.ttftMs ?? null,
-    promptTokens: exchange.promptTokens ?? null,
-    cachedTokens: exchange.cachedTokens ?? null,
-    predictedCachedTokens: exchange.predictedCachedTokens ?? null,
-    documents: exchange.documents ?? null,
-    blocks: exchange.blocks,
-    references: exchange.references,
-    shortened: exchange.shortened,
-    deduplicatedTokens: exchange.deduplicatedTokens,
-    failedOpen: exchange.failedOpen,
-    prefix: exchange.prefix ?? null,
+    id: report.requestId,
+    route: report.route,
+    status: report.status,
+    error: report.errorCode ?? null,
+    durationMs: report.durationMs,
+    receivedMs: report.receivedMs,
+    overheadMs: report.overheadMs ?? null,
+    engine: report.engine ?? null,
+    queuedMs: report.queuedMs ?? null,
+    retrieval: report.retrieval ?? null,
+    ttftMs: report.ttftMs ?? null,
+    promptTokens: report.promptTokens ?? null,
+    cachedTokens: report.cachedTokens ?? null,
+    predictedCachedTokens: report.predictedCachedTokens ?? null,
+    documents: report.documents ?? null,
+    blocks: report.slots,
+    references: report.references,
+    shortened: report.shortened,
+    deduplicatedTokens: report.deduplicatedTokens,
+    failedOpen: report.failedOpen,
+    prefix: report.prefix ?? null,
   };
 }
 

@@ -1,8 +1,9 @@
 import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
 import { DEFAULT_HINT_WORDING } from '@warmpath/core/internal';
-import { chatApi } from '../../apis/prompt-apis.js';
-import { arrangeInPlace, type InPlaceOptions, type PlacedBlock, rememberOrders } from './arrange-in-place.js';
-import { type RecognisedRequest, recogniseRequest } from './recognised-request.js';
+import { chatApi } from '../apis/prompt-apis.js';
+import type { PlacedBlock } from '../shapes.js';
+import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
+import { type RecognisedRequest, recogniseRequest } from './find-documents.js';
 import { SentOrders } from './sent-orders.js';
 
 /** A prompt with its documents in their places. */
@@ -58,7 +59,7 @@ export class InPlacePrompts {
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }
-    return { body: placed.body.toString(), blocks: placed.blocks };
+    return { body: permuted(recognised, placed.changes).toString(), blocks: placed.blocks };
   }
 
   #arrange(block: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>, now: number): Arrangement {

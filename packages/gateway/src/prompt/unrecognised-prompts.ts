@@ -1,9 +1,9 @@
 import { recognise } from '@warmpath/core';
 import { type FormatName, fingerprint, type RecognitionMode, suggestTemplate } from '@warmpath/core/internal';
-import type { PromptApi } from '../../apis/prompt-api.js';
-import { pathName } from '../../apis/request-texts.js';
-import { isWorthReading } from '../../json/json-body.js';
-import type { JsonObject } from '../../json/json-scanner.js';
+import type { PromptApi } from '../apis/prompt-api.js';
+import { pathName } from '../apis/request-texts.js';
+import { isWorthReading } from '../json/json-body.js';
+import type { JsonObject } from '../json/json-scanner.js';
 
 /** Why documents that stand in prompts stay as they are, without a word of these. */
 export interface RecognitionNotice {

@@ -5,7 +5,6 @@ import {
   type ChatMessage,
   chatPreamble,
   completionPreamble,
-  type Document,
   type Preamble,
   suppliedHash,
   turnPreamble,
@@ -35,7 +34,7 @@ import type { ParsedRequest } from '../intake/parse-request.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
-import { type ArrangedInsertion, InsertedPrompts, type InsertedRequest } from '../render/inserted-prompts.js';
+import type { InsertSlot } from '../shapes.js';
 
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;
@@ -57,23 +56,18 @@ function sharedTokens({ preamble, documents }: ArrangeRequest): number {
   return documents.reduce((sum, { tokens }) => sum + tokens, preamble?.tokens ?? 0);
 }
 
-/**
- * Documents that a request brings beside its messages: reads them, decides their order and has them put into the
- * prompt. Pure but for the policy's view and `now`.
- */
+/** Documents that a request brings beside its messages: reads them, and makes the slot that they are inserted at. */
 export class InsertedDocuments {
   /** Core's `arrange`, or what stands in for it. */
   readonly #arrange: Arrange;
   readonly cache: DocumentCache;
   readonly #config: GatewayConfig;
-  readonly #prompts: InsertedPrompts;
 
   constructor(config: GatewayConfig, cacheBytes: number, arrange: Arrange = arrangeByPolicy) {
     this.#config = config;
     this.#arrange = arrange;
     const { limits } = config;
     this.cache = new DocumentCache({ maxBytes: cacheBytes, template: config.arrange.template, limits });
-    this.#prompts = new InsertedPrompts(config, this.cache);
   }
 
   /**
@@ -109,22 +103,22 @@ export class InsertedDocuments {
    *
    * @throws WarmpathError `WARMPATH_INVALID_REQUEST` where there is nothing that documents could be put before.
    */
-  asTurn(
+  slotOf(
     parsed: ParsedRequest,
-    prompt: PromptView | undefined,
+    view: PromptView | undefined,
     request: ArrangeRequest,
     history: RecalledConversation | undefined,
-  ): InsertedRequest {
-    if (prompt === undefined) return this.#asCompletion(parsed, request);
+  ): InsertSlot {
+    if (view === undefined) return this.#slotOfCompletion(parsed, request);
     const { arrange, session } = this.#config;
-    const viewed = prompt.view(history?.sentMessages ?? 0);
+    const viewed = view.view(history?.sentMessages ?? 0);
     const { messages } = viewed;
     const known = { ...(history ?? NO_HISTORY), sentMessages: viewed.sentMessages };
     const deduplicate = parsed.deduplicate ?? session.deduplicate;
     // A part is replaced by a hint, or not at all.
     const looksAtParts =
       deduplicate && request.documents.length > 0 && request.hints !== false && (parsed.blocks ?? session.blocks);
-    const shown = looksAtParts ? shownSegments(known, prompt.view(0).messages, arrange) : undefined;
+    const shown = looksAtParts ? shownSegments(known, view.view(0).messages, arrange) : undefined;
     const { documents, warnings, policy, maxShift, shiftPrice, pin, hints } = request;
     const asked = {
       documents,
@@ -142,13 +136,12 @@ export class InsertedDocuments {
     const supplied = history === undefined ? '' : suppliedHash(asked, arrange, promptScope(parsed));
     const repeated = history === undefined ? undefined : repeatedTurn(known, supplied);
     return {
-      kind: 'inserted',
+      kind: 'insert',
       parsed,
-      prompt,
+      view,
       viewed,
       request: repeated === undefined ? asked : { ...asked, policy: repeatedOrder(repeated, nameOf(policy)) },
       history: known,
-      isNamed: history !== undefined,
       supplied,
       repeated,
     };
@@ -168,29 +161,6 @@ export class InsertedDocuments {
   ): Arrangement {
     const isWorthwhile = mayBeReused(state, promptTokens);
     return this.#arrange(isWorthwhile ? request : { ...request, policy: 'retrieval' }, state.history, now);
-  }
-
-  /**
-   * Decides the order and what changes in the body. A defect in between costs the order, not the answer: the documents
-   * go out in retrieval order. Should that fail as well, or the input be bad, this throws.
-   */
-  decide(
-    asked: InsertedRequest,
-    request: InsertedRequest['request'],
-    state: TenantModel,
-    now: number,
-  ): ArrangedInsertion {
-    try {
-      return this.#prompts.render(asked, this.arrange(request, state, now), state);
-    } catch (error) {
-      if (isBadInput(error)) throw error;
-      const anew = { ...asked, repeated: undefined };
-      return {
-        ...this.#prompts.render(anew, inOrder(request, state), state),
-        fallback: 'retrieval' as const,
-        defect: error,
-      };
-    }
   }
 
   /**
@@ -230,12 +200,7 @@ export class InsertedDocuments {
     return chatPreamble(messages, modelScope(model), this.#config.arrange);
   }
 
-  /** The body that prefills a path of documents behind a served request's preamble (`InsertedPrompts.prefill`). */
-  prefill(parsed: ParsedRequest, path: readonly Document[], state: TenantModel): Buffer {
-    return this.#prompts.prefill(parsed, inOrder({ documents: path }, state), state);
-  }
-
-  #asCompletion(parsed: ParsedRequest, request: ArrangeRequest): InsertedRequest {
+  #slotOfCompletion(parsed: ParsedRequest, request: ArrangeRequest): InsertSlot {
     const prompt = parsed.body.value('prompt');
     if (parsed.api.conversation !== undefined) {
       throw invalid(parsed.api.conversation.messages, 'an array of messages was expected');
@@ -248,13 +213,12 @@ export class InsertedDocuments {
     }
     const preamble = completionPreamble(promptScope(parsed), this.#config.arrange);
     return {
-      kind: 'inserted',
+      kind: 'insert',
       parsed,
-      prompt: undefined,
+      view: undefined,
       viewed: NO_MESSAGES,
       request: { ...request, preamble },
       history: NO_HISTORY,
-      isNamed: false,
       supplied: '',
       repeated: undefined,
     };
@@ -268,30 +232,4 @@ export function isBadInput(error: unknown): error is WarmpathError {
 
 function nameOf(policy: ArrangeRequest['policy']): string {
   return (typeof policy === 'object' ? policy.name : policy) ?? DEFAULT_POLICY;
-}
-
-/** The documents as they come, by the shortest path: no policy, no hint, no prediction. */
-function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
-  const { documents, preamble, maxShift, shiftPrice = 0, warnings = [] } = request;
-  return {
-    documents,
-    order: documents.map((_, rank) => rank),
-    references: [],
-    hint: undefined,
-    locationHint: false,
-    preamble,
-    predictedCachedTokens: 0,
-    trace: {
-      policy: 'retrieval',
-      residency: state.history.state,
-      moves: documents.map(() => 0),
-      cachedDocuments: 0,
-      maxShift,
-      shiftPrice,
-      pinned: [],
-      warnings,
-      cutShort: undefined,
-      fellBack: 'WARMPATH_INTERNAL',
-    },
-  };
 }

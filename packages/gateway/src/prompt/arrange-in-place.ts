@@ -10,34 +10,27 @@ import {
   withReferences,
 } from '@warmpath/core';
 import { type BlockRewrite, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
-import { type TextChange, textEdits } from '../../apis/request-texts.js';
-import { applyEdits } from '../../json/json-scanner.js';
-import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './recognised-request.js';
-import { PromptSoFar, type SentOrder, type SentOrders } from './sent-orders.js';
+import { type TextChange, textEdits } from '../apis/request-texts.js';
+import { applyEdits } from '../json/json-scanner.js';
+import type { DecidedSlot, InPlace, PlacedBlock, SentOrder } from '../shapes.js';
+import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './find-documents.js';
+import { PromptSoFar, type SentOrders } from './sent-orders.js';
 
-/** A block of a request, and what became of its documents. */
-export interface PlacedBlock {
-  /** As the client wrote it. */
-  readonly block: DocumentBlock;
-  readonly sent: SentOrder;
-  /** Its documents that stand farther up in full, or in part, and are referred to. */
-  readonly references: readonly RepeatedDocument[];
-  /**
-   * `replayed`: sent before, sent the same. `fixed`: the prompt forbids it, or it is one result. `history`: no longer
-   * new, and never seen.
-   */
-  readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
-  /** For arranged ones. */
-  readonly arrangement: Arrangement | undefined;
+/** What is told of a block. */
+export function slotOf({ block, decided, sent, references }: PlacedBlock): DecidedSlot {
+  return {
+    format: block.format,
+    documents: block.documents.length,
+    decided,
+    order: sent.order,
+    labels: block.labels,
+    references: ranksOf(references, false),
+    shortened: ranksOf(references, true),
+  };
 }
 
-/** A request with its documents in their places. */
-export interface InPlace {
-  readonly body: Buffer;
-  /** Results of tools among them, whether anything became of them or not (`isReported`). */
-  readonly blocks: readonly PlacedBlock[];
-  /** The whole prompt's texts, in estimated tokens. */
-  readonly estimatedTokens: number;
+function ranksOf(references: PlacedBlock['references'], partly: boolean): readonly number[] {
+  return references.filter((reference) => reference.partly === partly).map(({ rank }) => rank);
 }
 
 /** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
@@ -66,8 +59,7 @@ export interface InPlaceOptions {
 /**
  * Refers to documents that the prompt shows already, and orders the others where they stand, one block after the other
  * in the order of the prompt, because what stands before a block decides which of its documents are cached. A message
- * that was sent before is sent the same. Only texts in which something changes are written anew; if nothing does, the
- * body is the very same. O(body).
+ * that was sent before is sent the same. O(body).
  *
  * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served
  * it, the record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
@@ -114,10 +106,15 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
     prompt.add(text, rewrites);
   }
   return {
-    body: applyEdits(request.view.bytes, textEdits(request.view, changes)),
+    changes,
     blocks: placed,
     estimatedTokens: prompt.tokens,
   };
+}
+
+/** The body with these changes; the very same where there are none. O(body). */
+export function permuted({ view }: RecognisedRequest, changes: readonly TextChange[]): Buffer {
+  return applyEdits(view.bytes, textEdits(view, changes));
 }
 
 /**
@@ -150,7 +147,9 @@ export function replayInPlace(
   const arrange = () => {
     throw new Error('Nothing is arranged in history.');
   };
-  return arrangeInPlace({ ...request, messages }, { ...options, arrange, deduplicate: false, blocks: false }).body;
+  const replayed = { ...request, messages };
+  const { changes } = arrangeInPlace(replayed, { ...options, arrange, deduplicate: false, blocks: false });
+  return permuted(replayed, changes);
 }
 
 /**
@@ -303,12 +302,11 @@ function decide(
 }
 
 function sentInOrder({ documents }: DocumentBlock, references: readonly RepeatedDocument[]): SentOrder {
-  const ranksOf = (isPart: boolean) => references.filter(({ partly }) => partly === isPart).map(({ rank }) => rank);
   return {
     order: documents.map((_, rank) => rank),
     relabelled: false,
-    references: ranksOf(false),
-    shortened: ranksOf(true),
+    references: ranksOf(references, false),
+    shortened: ranksOf(references, true),
   };
 }
 

@@ -1,68 +1,28 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
-import type { BlockFormat, LabelRule, PrefixBreak } from '@warmpath/core/internal';
-import type { ChosenEngine } from '../engines/engines.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
+import {
+  type ChosenEngine,
+  type DecisionSummary,
+  type ErrorSource,
+  type Fallback,
+  NOTHING_DONE,
+  type RecordedFallback,
+  type RecordedPrefix,
+  type RecordedRetrieval,
+  type Report,
+  type ReportSoFar,
+} from '../shapes.js';
 import type { RequestTrace } from './tracing.js';
-
-/** What the gateway did instead, when a defect of its own kept it from arranging. */
-export type Fallback = 'retrieval' | 'original' | 'conversation';
-
-/** What became of documents that stand side by side. */
-export interface RecordedBlock {
-  /** `documents`: those of the request's own field. */
-  readonly format: BlockFormat | 'documents';
-  readonly documents: number;
-  readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
-  /** `order[place]` is the rank of the document that stood there. */
-  readonly order: readonly number[];
-  readonly labels: LabelRule;
-  /** Ranks of the documents that stand farther up in full, and were referred to. */
-  readonly references: readonly number[];
-  /** Ranks of the documents of which parts stand farther up, and were referred to. */
-  readonly shortened: readonly number[];
-}
-
-/** Where a prompt parted from the earlier one that it shares most with. */
-export interface RecordedPrefix {
-  /** The earlier request's id; `null` if there was none to compare with. */
-  readonly comparedWith: string | null;
-  readonly break: (PrefixBreak & { readonly remedy: string }) | null;
-}
-
-/** What a request went without, and why. */
-export interface RecordedFallback {
-  readonly fallback: Fallback;
-  /**
-   * The name of an error or its code, or what became of the store of conversations; never its message, which may quote
-   * the request.
-   */
-  readonly reason: string;
-}
-
-/** How the passages of a request were looked for. */
-export interface RecordedRetrieval {
-  /** Milliseconds until the last stage that came. */
-  readonly ms: number;
-  readonly stages: number;
-  readonly passages: number;
-  /** Whether a generation that started before the search was over was the right one; `null` where none did. */
-  readonly speculation: 'confirmed' | 'wrong' | null;
-  /** Milliseconds by which the generation that was answered began before the end of the search. */
-  readonly aheadMs: number;
-}
-
-/** Who failed: the gateway, which refused or broke, or the engine behind it. */
-export type ErrorSource = 'gateway' | 'upstream';
 
 const NONE: readonly never[] = [];
 
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
-/** One client request on its way through the gateway: what the access log and the metrics say about it in the end. */
-export class Exchange {
+/** What the steps of one request have told so far. Each step sets its own field; its report is made of them. */
+export class ReportBuilder {
   /** The client's `x-request-id` if it is a plain token of at most 128 characters, else a new UUID. */
   readonly requestId: string;
   /** When the request's headers had come, in milliseconds of the monotonic clock. */
@@ -88,34 +48,18 @@ export class Exchange {
   fallback: Fallback | undefined;
   /** Which of several engines got it, and what was weighed. */
   engine: ChosenEngine | undefined;
-  /** The ordering policy that decided. */
-  policy: string | undefined;
   /** What is known of the conversation that the request names. `ignored`: the request lacks an end user. */
-  conversation: 'new' | 'known' | 'forgotten' | 'ignored' | undefined;
-  /** What was left out or mended. */
-  warnings: readonly Warning[] = NONE;
+  conversation: ReportSoFar['conversation'];
+  /** What a translation into another API left out. */
+  translationWarnings: readonly Warning[] = NONE;
+  /** What was decided about the documents; of several tries, the latest. */
+  decision: DecisionSummary = NOTHING_DONE;
   errorCode: ErrorCode | undefined;
   errorSource: ErrorSource | undefined;
-  documents: number | undefined;
-  /** Of these, found where they stand in the prompt. */
-  recognised: number | undefined;
-  documentsMoved: number | undefined;
-  /**
-   * Documents that the conversation shows already, those of which it shows parts, and tokens of both that were not sent
-   * again.
-   */
-  references = 0;
-  shortened = 0;
-  deduplicatedTokens = 0;
-  /** Earlier turns of the conversation that were sent as they had been rendered. */
-  replayedTurns = 0;
-  /** What became of documents that stand side by side. */
-  blocks: readonly RecordedBlock[] = NONE;
   /** Set for prompts that are compared with earlier ones. */
   prefix: RecordedPrefix | undefined;
   /** Set for prompts. */
   tenant: string | undefined;
-  predictedCachedTokens: number | undefined;
   promptTokens: number | undefined;
   cachedTokens: number | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
@@ -158,4 +102,47 @@ export class Exchange {
     this.errorCode = code;
     this.errorSource = source;
   }
+
+  /** What is known by now, as the response header tells it. */
+  soFar(): ReportSoFar {
+    const { decision, translationWarnings } = this;
+    return {
+      requestId: this.requestId,
+      traceId: this.trace?.traceId,
+      arrivedAt: this.arrivedAt,
+      tenant: this.tenant,
+      receivedMs: this.bodyAt - this.arrivedAt,
+      overheadMs: this.overheadMs,
+      queuedMs: this.queuedMs,
+      retrieval: this.retrieval,
+      retrievalWarnings: this.retrievalWarnings,
+      failedOpen: this.failedOpen,
+      fallback: this.fallback,
+      engine: this.engine,
+      conversation: this.conversation,
+      errorCode: this.errorCode,
+      errorSource: this.errorSource,
+      ...decision,
+      warnings: [...translationWarnings, ...decision.warnings],
+      prefix: this.prefix,
+      promptTokens: this.promptTokens,
+      cachedTokens: this.cachedTokens,
+      ttftMs: this.ttftMs,
+    };
+  }
+
+  /** The request is over. */
+  end({ method, route, status, now }: RequestEnd): Report {
+    return { ...this.soFar(), method, route, status, durationMs: now - this.arrivedAt };
+  }
+}
+
+/** How a request ended. */
+interface RequestEnd {
+  readonly method: string;
+  /** The path as the gateway knows it, for instance `/v1/chat/completions`; never the client's own. */
+  readonly route: string;
+  /** What was sent; 499 for a client that left before. */
+  readonly status: number;
+  readonly now: number;
 }

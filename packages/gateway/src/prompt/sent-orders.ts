@@ -1,19 +1,8 @@
 import { type DocumentBlock, estimateTokens, type Preamble, rewriteText } from '@warmpath/core';
 import { type BlockRewrite, fingerprint } from '@warmpath/core/internal';
-import { TenantCache } from '../../memory/tenant-cache.js';
-import { isOrdered, type RecognisedMessage } from './recognised-request.js';
-
-/** How the documents of one block were sent. */
-export interface SentOrder {
-  /** `order[place]` is the rank of the document that stood there. */
-  readonly order: readonly number[];
-  /** Whether labels were counted anew. */
-  readonly relabelled: boolean;
-  /** Ranks of the documents that a reference stood for. */
-  readonly references: readonly number[];
-  /** Ranks of the documents of which parts were references. */
-  readonly shortened: readonly number[];
-}
+import { TenantCache } from '../memory/tenant-cache.js';
+import type { SentOrder } from '../shapes.js';
+import { isOrdered, type RecognisedMessage } from './find-documents.js';
 
 /** How a message was sent, and where that is remembered. */
 export interface SentMessage {

@@ -5,70 +5,33 @@ import {
   type Document,
   estimateTokens,
   type LayoutName,
-  type Preamble,
   renderHint,
   type SentTurn,
-  WarmpathError,
 } from '@warmpath/core';
 import {
   type ChatEdit,
   chatEdits,
   chatTokens,
   estimateTokensOfBytes,
-  type RecalledConversation,
+  plainTurn,
   recordTurn,
   turnEdits,
 } from '@warmpath/core/internal';
+import type { PromptApi } from '../apis/prompt-api.js';
 import { PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
+import { BodyView } from '../json/body-view.js';
 import { applyEdits, type ByteEdit, escaped } from '../json/json-scanner.js';
 import type { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
-import type { Fallback } from '../observe/exchange.js';
+import type { Decision, InsertSlot, Prompt, Sent } from '../shapes.js';
+import { permuted } from './arrange-in-place.js';
 import { type BreakpointPlaces, breakpointRoom, breakpointRule, placeBreakpoints } from './cache-breakpoints.js';
 import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from './insert-documents.js';
-import { prefillBody } from './prefill.js';
 
-/**
- * A request whose documents are put into its prompt, or that continues a conversation with such documents, before its
- * order is decided.
- */
-export interface InsertedRequest {
-  readonly kind: 'inserted';
-  readonly parsed: ParsedRequest;
-  /** `undefined` for a plain completion. */
-  readonly prompt: PromptView | undefined;
-  readonly viewed: ViewedMessages;
-  readonly request: ArrangeRequest & { readonly preamble: Preamble };
-  /** What earlier turns were rendered to; of a request without a conversation, nothing. */
-  readonly history: RecalledConversation;
-  /** Whether the turn is to be remembered. */
-  readonly isNamed: boolean;
-  /**
-   * What is asked (core's `suppliedHash`), and the same turn, where it was sent before: it goes out as it did then.
-   */
-  readonly supplied: string;
-  readonly repeated: SentTurn | undefined;
-  /** As a plain prompt has it. */
-  readonly keepFound?: (() => void) | undefined;
-}
-
-/** A prompt whose order is decided: what changes in the client's bytes, and what is remembered of it. */
-export interface ArrangedInsertion {
-  readonly edits: readonly ByteEdit[];
-  readonly arrangement: Arrangement;
-  /** `undefined` where no conversation is named. */
-  readonly turn: SentTurn | undefined;
-  /** The whole prompt, in estimated tokens. */
-  readonly estimatedTokens: number;
-  readonly fallback: Fallback | undefined;
-  /** What went wrong, if something did. */
-  readonly defect: unknown;
-}
-
-/** Puts documents into prompts, in the order that was decided. */
-export class InsertedPrompts {
+/** Writes the body for the engine: edits of the client's bytes, where documents stand in the order that was decided. */
+export class PromptRenderer {
   readonly #config: GatewayConfig;
   readonly #cache: DocumentCache;
 
@@ -77,24 +40,21 @@ export class InsertedPrompts {
     this.#cache = cache;
   }
 
-  /** What changes in the body where documents stand in this order, and what is to be remembered of that. O(prompt). */
-  render(asked: InsertedRequest, arrangement: Arrangement, state: TenantModel): ArrangedInsertion {
-    const { fellBack } = arrangement.trace;
-    const { edits, turn, estimatedTokens } =
-      asked.prompt === undefined
-        ? this.#renderCompletion(asked, arrangement)
-        : this.#renderChat(asked, asked.prompt, arrangement, state);
-    const fallback = fellBack && ('retrieval' as const);
-    const defect = fellBack && new WarmpathError(fellBack);
-    return { edits, arrangement, turn, estimatedTokens, fallback, defect };
+  /** O(prompt). */
+  render({ history, slots }: Prompt, { state, arrangements, placed }: Decision): Sent {
+    if (slots?.kind === 'insert') return this.#insert(slots, history !== undefined, arrangements[0]!, state!);
+    const { changes, estimatedTokens } = placed!;
+    const turn = history && { history, sent: plainTurn(history) };
+    return { body: permuted(slots!.found, changes), estimatedTokens, turn };
   }
 
   /**
    * The body that prefills these documents behind a served request's preamble, with an empty question. It is a prefix
    * of every prompt that begins with these documents, up to what the chat template writes behind the user's text.
    */
-  prefill(parsed: ParsedRequest, arrangement: Arrangement, state: TenantModel): Buffer {
+  prefill(parsed: ParsedRequest, path: readonly Document[], state: TenantModel): Buffer {
     const { arrange } = this.#config;
+    const arrangement = inRetrievalOrder({ documents: path }, state);
     const body = prefillBody(parsed.body, parsed.api, arrange.layout);
     const prompt = PromptView.of(body, parsed.api);
     if (prompt === undefined) {
@@ -107,11 +67,32 @@ export class InsertedPrompts {
     return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text, places?.marks));
   }
 
+  #insert(slot: InsertSlot, isNamed: boolean, arrangement: Arrangement, state: TenantModel): Sent {
+    const { parsed, view, history } = slot;
+    const { edits, turn, estimatedTokens } =
+      view === undefined
+        ? this.#renderCompletion(slot, arrangement)
+        : this.#renderChat(slot, { view, isNamed, arrangement, state });
+    return {
+      body: applyEdits(parsed.body.bytes, [...parsed.ownFields, ...edits]),
+      estimatedTokens,
+      turn: turn && { history, sent: turn },
+    };
+  }
+
   #renderChat(
-    { parsed, viewed, history, isNamed, supplied, repeated }: InsertedRequest,
-    prompt: PromptView,
-    arrangement: Arrangement,
-    state: TenantModel,
+    { parsed, viewed, history, supplied, repeated }: InsertSlot,
+    {
+      view,
+      isNamed,
+      arrangement,
+      state,
+    }: {
+      readonly view: PromptView;
+      readonly isNamed: boolean;
+      readonly arrangement: Arrangement;
+      readonly state: TenantModel;
+    },
   ) {
     const { arrange } = this.#config;
     const { layout, template, wording } = arrange;
@@ -120,7 +101,7 @@ export class InsertedPrompts {
     const own = turnEdits(history, messages, arrangement, options);
     const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
     const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
-    const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: isNamed, state });
+    const places = this.#breakpoints({ parsed, prompt: view, viewed }, arrangement, { isTurn: isNamed, state });
     const text = this.#documentsText(parsed, arrangement.documents, { isTurn: isNamed, places });
     const turn = !isNamed
       ? undefined
@@ -131,7 +112,7 @@ export class InsertedPrompts {
           arrange,
         ));
     return {
-      edits: insertDocuments(prompt, viewed, edits, text, places?.marks),
+      edits: insertDocuments(view, viewed, edits, text, places?.marks),
       turn,
       estimatedTokens:
         turn === undefined
@@ -140,7 +121,7 @@ export class InsertedPrompts {
     };
   }
 
-  #renderCompletion({ parsed }: Pick<InsertedRequest, 'parsed'>, arrangement: Arrangement) {
+  #renderCompletion({ parsed }: Pick<InsertSlot, 'parsed'>, arrangement: Arrangement) {
     const { arrange, upstream } = this.#config;
     const { scan } = parsed.body;
     const prompt = parsed.body.value('prompt')!;
@@ -243,4 +224,77 @@ function documentEnds(rendered: readonly Buffer[]): readonly number[] {
     end += (JSON.parse(`"${json.toString()}"`) as string).length;
     return end;
   });
+}
+
+/**
+ * What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave
+ * out.
+ */
+const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
+  'documents',
+  'warmpath',
+  'stream',
+  'stream_options',
+  'background',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'max_output_tokens',
+  'min_tokens',
+]);
+
+const EMPTY_QUESTION = '{"role":"user","content":""}';
+
+/**
+ * The body that prefills what stands before a question: the messages up to there, a user's message that has just begun,
+ * and the least answer that every engine gives. O(body), native.
+ */
+export function prefillBody(body: BodyView, api: PromptApi, layout: LayoutName): BodyView {
+  const { field, least } = api.answerLimit;
+  const prompt = PromptView.of(body, api);
+  const left = new Set(NO_MORE_THAN_PREFILL);
+  left.delete(field);
+  const edits = [...body.without(left), body.with(field, String(least))];
+  if (prompt === undefined) edits.push(body.with('prompt', '""'));
+  else {
+    const span = body.value(prompt.members.messages)!;
+    edits.push({ ...span, pieces: ['[', ...beforeQuestion(prompt, layout), EMPTY_QUESTION, ']'] });
+  }
+  return new BodyView(applyEdits(body.bytes, edits));
+}
+
+/** JSON of the messages before the last question; up to the system prompt, where documents stand behind that. */
+function beforeQuestion(prompt: PromptView, layout: LayoutName): readonly (Buffer | string)[] {
+  const { elements, body } = prompt;
+  const roles = elements.map((_, place) => prompt.roleAt(place));
+  const system = roles.findIndex((role) => role === 'system' || role === 'developer');
+  const question = roles.lastIndexOf('user');
+  const end = layout === 'system' ? system + 1 : question < 0 ? elements.length : question;
+  return end === 0 ? [] : [body.bytes.subarray(elements[0]!.start, elements[end - 1]!.end), ','];
+}
+
+/** The documents as they come: no policy, no hint, no prediction. */
+export function inRetrievalOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
+  const { documents, preamble, maxShift, shiftPrice = 0, warnings = [] } = request;
+  return {
+    documents,
+    order: documents.map((_, rank) => rank),
+    references: [],
+    hint: undefined,
+    locationHint: false,
+    preamble,
+    predictedCachedTokens: 0,
+    trace: {
+      policy: 'retrieval',
+      residency: state.history.state,
+      moves: documents.map(() => 0),
+      cachedDocuments: 0,
+      maxShift,
+      shiftPrice,
+      pinned: [],
+      warnings,
+      cutShort: undefined,
+      fellBack: 'WARMPATH_INTERNAL',
+    },
+  };
 }

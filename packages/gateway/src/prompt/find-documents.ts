@@ -1,10 +1,10 @@
-import { createHmac, randomBytes } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import { type DocumentBlock, type RecogniseOptions, recognise } from '@warmpath/core';
 import { hasRepeatedResult, messageChain, withResults } from '@warmpath/core/internal';
-import type { PromptApi } from '../../apis/prompt-api.js';
-import type { RequestMessage, RequestText } from '../../apis/request-texts.js';
-import { BodyView } from '../../json/body-view.js';
-import type { JsonObject } from '../../json/json-scanner.js';
+import type { PromptApi } from '../apis/prompt-api.js';
+import type { RequestMessage, RequestText } from '../apis/request-texts.js';
+import { BodyView } from '../json/body-view.js';
+import type { JsonObject } from '../json/json-scanner.js';
 
 /** The blocks of one message, and when the message was said. */
 export interface RecognisedMessage {
@@ -45,6 +45,8 @@ export interface RecogniseRequestOptions extends RecogniseOptions {
   readonly maxDocuments: number;
   /** Whether parts of documents are referred to, so that a result may be shortened that never came before. */
   readonly blocks: boolean;
+  /** What ids of external-content markers depend on beside the text. Default: nothing. */
+  readonly markerKey?: string | undefined;
 }
 
 /**
@@ -73,7 +75,10 @@ export function recogniseRequest(
   const { view, object } = read;
   const messages = api.messages(object);
   const given = messages.flatMap((message) => message.texts);
-  const texts = options.mode === 'conservative' && hasExternalMarkers(body) ? given.map(stable) : given;
+  const texts =
+    options.mode === 'conservative' && hasExternalMarkers(body)
+      ? given.map((text) => stable(text, options.markerKey ?? ''))
+      : given;
   const blocks = blocksOf(texts, options);
   if (blocks.length === 0 && texts.every((each, i) => each === given[i])) return undefined;
   return {
@@ -105,8 +110,8 @@ function readBody(body: Buffer): { readonly view: BodyView; readonly object: Jso
   }
 }
 
-function stable(text: RequestText): RequestText {
-  const written = withStableIds(text.text);
+function stable(text: RequestText, key: string): RequestText {
+  const written = withStableIds(text.text, key);
   return written === text.text ? text : { ...text, text: written };
 }
 
@@ -173,20 +178,18 @@ const OPEN = new RegExp(`<<<${NAME} id="([\\w-]{4,64})">>>`, 'g');
 /** Hexadecimal digits of an id. */
 const ID_LENGTH = 16;
 
-/** Known to this process alone, so that an id can still not be foreseen. */
-const SECRET = randomBytes(32);
-
 /** Whether a body may hold such markers. */
 function hasExternalMarkers(body: Buffer): boolean {
   return body.includes(NAME);
 }
 
 /**
- * The text with ids of external-content markers that depend on what stands between them: the same content gets the same
- * id in every request, where the client drew a new one each time and broke the prefix there. A marker that is not
+ * The text with ids of external-content markers that follow from `key` and from what stands between them. The same
+ * content gets the same id in every request and in every gateway. A client that draws a new id each time would break
+ * the prefix there. Who wrote the content cannot foresee the id, since it is a hash of all of it. A marker that is not
  * closed by its own id stays. O(text).
  */
-function withStableIds(text: string): string {
+function withStableIds(text: string, key: string): string {
   const parts: string[] = [];
   let copied = 0;
   OPEN.lastIndex = 0;
@@ -196,7 +199,7 @@ function withStableIds(text: string): string {
     if (next < 0) break;
     if (!text.startsWith(closing, next)) continue;
     const content = text.slice(OPEN.lastIndex, next);
-    const id = createHmac('sha256', SECRET).update(content).digest('hex').slice(0, ID_LENGTH);
+    const id = createHmac('sha256', key).update(content).digest('hex').slice(0, ID_LENGTH);
     parts.push(text.slice(copied, match.index), `<<<${NAME} id="${id}">>>${content}<<<END_${NAME} id="${id}">>>`);
     copied = next + closing.length;
     OPEN.lastIndex = copied;

@@ -1,0 +1,242 @@
+import { type Arrangement, type Document, observe } from '@warmpath/core';
+import type { ConversationStore } from '@warmpath/core/internal';
+import type { RelayResult } from '../answer/relay.js';
+import { engineHeaders, IDENTITY, promptHeaders } from '../dispatch/forward.js';
+import type { Engine } from '../engines/engine.js';
+import type { KvResidency } from '../engines/kv-residency.js';
+import { tokenizeBody } from '../engines/prompt-tokens.js';
+import type { UpstreamRequest } from '../engines/upstream.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
+import { BodyView } from '../json/body-view.js';
+import type { DocumentCache } from '../memory/document-cache.js';
+import { withoutTexts } from '../memory/open-arrangements.js';
+import type { TenantModel } from '../memory/served-histories.js';
+import { type PromptPrefix, prefixOf, type WarmPrefixes } from '../memory/warm-prefixes.js';
+import { rememberOrders } from '../prompt/arrange-in-place.js';
+import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
+import type { SentOrders } from '../prompt/sent-orders.js';
+import type { Call, Sent } from '../shapes.js';
+import type { Metrics } from './metrics.js';
+import type { PeerGateways } from './peer-gateways.js';
+
+/** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
+const TOKENIZER = '/tokenize';
+
+/** What is kept of a prompt until its answer is over. */
+export interface LearningPrompt {
+  /** `undefined` for a prompt in which nothing was arranged. */
+  readonly state: TenantModel | undefined;
+  readonly arrangements: readonly Arrangement[];
+  readonly estimatedTokens: number;
+  readonly turn: Sent['turn'];
+  /** Whether the documents were put into the prompt, not found there. */
+  readonly isInserted: boolean;
+  /** The name under which what stands before the documents counts as warm. */
+  readonly prefix: PromptPrefix | undefined;
+  /** The request, where others may begin like it: kept only to prefill ahead. */
+  readonly parsed: ParsedRequest | undefined;
+}
+
+/** One prompt at one engine, from the moment it goes out. */
+export interface PromptOutcome {
+  readonly engine: Engine;
+  readonly call: Call;
+  readonly prompt: LearningPrompt;
+  /** The body that went out. */
+  readonly sent: Buffer;
+  /** Milliseconds of the gateway's clock. */
+  readonly dispatchedAt: number;
+  /** Whether the engine had no other prompt from then until the answer began, as far as this gateway knows. */
+  readonly isAlone: boolean;
+  /** How the exchange with the engine ended. */
+  readonly result: RelayResult;
+}
+
+export interface LearningParts {
+  readonly store: ConversationStore;
+  readonly sentOrders: SentOrders;
+  readonly cache: DocumentCache;
+  readonly prefixes: WarmPrefixes;
+  readonly metrics: Metrics;
+  /** Only where the store of conversations is shared. */
+  readonly peers: PeerGateways | undefined;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
+/**
+ * All that shared state is changed by: a prompt goes out, the engine takes it, its answer is over. A defect here is
+ * counted and costs no answer.
+ */
+export class Learning {
+  readonly #parts: LearningParts;
+
+  constructor(parts: LearningParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * The prompt goes to the engine: its paths count as resident from now on, so that concurrent requests follow each
+   * other.
+   */
+  dispatched(
+    { prompt: { slots }, decision }: ArrangedPrompt,
+    { state, arrangements }: LearningPrompt,
+    tenant: string,
+  ): void {
+    const { sentOrders, peers, now } = this.#parts;
+    this.guarded(() => {
+      if (state === undefined) return;
+      if (slots?.kind === 'permute')
+        rememberOrders(slots.found, { tenant, orders: sentOrders, blocks: decision.placed!.blocks });
+      for (const arrangement of arrangements) {
+        observe({ kind: 'dispatched', arrangement, now: now() }, state.history);
+        peers?.dispatched(state, arrangement);
+      }
+    });
+  }
+
+  /**
+   * What is kept until the answer is over, which may take minutes: of the texts nothing, but where the engine's events
+   * are compared with them. The history knows an arrangement by its object: the same ones are dispatched and completed.
+   */
+  keep({ prompt, decision, sent }: ArrangedPrompt, tenant: string, { kvResidency, prewarmer }: Engine): LearningPrompt {
+    const { slots, history } = prompt;
+    const { state, arrangements } = decision;
+    const insert = slots?.kind === 'insert' ? slots : undefined;
+    // What stands before a later turn is one conversation's own: nobody else will ask for it.
+    const isShared = history === undefined || insert?.history.turns.length === 0;
+    return {
+      state,
+      arrangements:
+        insert !== undefined || kvResidency !== undefined ? arrangements : arrangements.map(withoutItsTexts),
+      estimatedTokens: sent.estimatedTokens,
+      turn: sent.turn,
+      isInserted: insert !== undefined,
+      prefix: insert && prefixOf(tenant, insert.parsed.model, insert.request.preamble.key),
+      parsed: prewarmer === undefined || !isShared ? undefined : insert?.parsed,
+    };
+  }
+
+  /** The engine has taken the prompt: the turn is remembered, so that the next one of its conversation continues it. */
+  accepted({ turn }: LearningPrompt): void {
+    if (turn === undefined) return;
+    const { store, now } = this.#parts;
+    this.guarded(() => store.sent(turn.history, turn.sent, now()));
+  }
+
+  /** The exchange with the engine is over. */
+  ended(outcome: PromptOutcome): void {
+    this.guarded(() => this.#learnAnswer(outcome));
+    this.guarded(() => this.#rememberAnswers(outcome));
+  }
+
+  /** Learning is never worth an answer: a defect in it is counted, and the request goes its way. */
+  guarded(step: () => void): void {
+    try {
+      step();
+    } catch {
+      this.#parts.metrics.error('WARMPATH_INTERNAL', 'gateway');
+    }
+  }
+
+  #learnAnswer(outcome: PromptOutcome): void {
+    const { engine, call, prompt, dispatchedAt, isAlone, result } = outcome;
+    const { state, arrangements, prefix } = prompt;
+    if (state === undefined) return;
+    const now = this.#parts.now();
+    const { exchange } = call.request;
+    const { counts, history } = state;
+    if (!isPrefilled(result)) {
+      for (const arrangement of arrangements) observe({ kind: 'failed', arrangement, now }, history);
+      return;
+    }
+    const { firstContentAt, usage, completionTokens } = result.sniffer;
+    if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
+    if (usage !== undefined) {
+      counts.observe(prompt.estimatedTokens, usage);
+      exchange.promptTokens = usage.promptTokens;
+      exchange.cachedTokens = counts.cachedTokens(usage);
+    }
+    // The counts are of the whole prompt: they belong to the path that goes farthest into it.
+    const { promptTokens, cachedTokens, answerTokens } = counts.outcome({
+      promptTokens: exchange.promptTokens,
+      cachedTokens: exchange.cachedTokens,
+      answerTokens: completionTokens,
+    });
+    // Beside others, or behind them, a time says nothing of what was cached.
+    const ttftMs = isAlone ? exchange.ttftMs : undefined;
+    for (const [place, arrangement] of arrangements.entries()) {
+      const isLast = place === arrangements.length - 1;
+      const counted = isLast ? { promptTokens, cachedTokens, answerTokens, ttftMs } : {};
+      observe({ kind: 'completed', arrangement, now, ...counted }, history);
+    }
+    if (engine.kvResidency !== undefined) this.#followTokens(engine.kvResidency, outcome, state);
+    if (prefix !== undefined) this.#parts.prefixes.touch(prefix, now);
+    this.#rememberForPrewarming(outcome, state);
+  }
+
+  /** What the engine's events say of this prompt can be read once its tokens are known. */
+  #followTokens(residency: KvResidency, { engine, call, prompt, sent }: PromptOutcome, { history }: TenantModel): void {
+    const body = viewOf(sent);
+    const { arrangements, isInserted } = prompt;
+    const textOf = (document: Document) =>
+      isInserted ? (JSON.parse(`"${this.#parts.cache.rendered(document)}"`) as string) : document.content;
+    residency.completed({
+      history,
+      arrangements,
+      texts: () => arrangements.flatMap(({ documents }) => documents.map(textOf)),
+      request: () => body && tokensRequest(engine, call, body),
+      salt: body?.string('cache_salt'),
+      model: body?.string('model'),
+      cachedTokens: call.request.exchange.cachedTokens,
+      bytes: call.body.length + sent.length,
+    });
+  }
+
+  #rememberForPrewarming({ engine, call, prompt, sent }: PromptOutcome, state: TenantModel): void {
+    const { parsed, arrangements } = prompt;
+    const [served] = arrangements;
+    if (engine.prewarmer === undefined || parsed === undefined || served === undefined) return;
+    const headers = engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY);
+    engine.prewarmer.served({ parsed, served, state, headers, bytes: 2 * sent.length });
+  }
+
+  #rememberAnswers({ prompt: { turn }, result }: PromptOutcome): void {
+    if (turn === undefined || !result.complete) return;
+    const { store, now } = this.#parts;
+    for (const answer of result.sniffer.answers) store.answered(turn.history, turn.sent, answer, now());
+  }
+}
+
+function withoutItsTexts(arrangement: Arrangement): Arrangement {
+  return { ...arrangement, ...withoutTexts(arrangement) };
+}
+
+/** Asks an engine which tokens a prompt becomes; `undefined` for one that it cannot be asked about. */
+function tokensRequest(
+  engine: Engine,
+  call: Call,
+  sent: BodyView,
+): (UpstreamRequest & { readonly body: Buffer }) | undefined {
+  const body = tokenizeBody(sent);
+  if (body === undefined) return undefined;
+  const headers = engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY);
+  return { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body };
+}
+
+function viewOf(bytes: Buffer): BodyView | undefined {
+  try {
+    return new BodyView(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Whether the engine has the prompt's KV now. A client that left after the first content left a prompt that is
+ * prefilled.
+ */
+function isPrefilled({ status, complete, sniffer }: RelayResult): boolean {
+  return status !== undefined && status < 300 && (complete || sniffer.prefilled);
+}

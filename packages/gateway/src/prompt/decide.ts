@@ -1,0 +1,204 @@
+import type { Arrangement, ArrangeRequest, Document, Preamble } from '@warmpath/core';
+import { estimateTokensOfBytes } from '@warmpath/core/internal';
+import type { GatewayConfig } from '../config/schema.js';
+import type { Engine } from '../engines/engine.js';
+import { predictedTokens } from '../engines/expected-reuse.js';
+import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
+import {
+  type DecidedSlot,
+  type Decision,
+  type DecisionSummary,
+  type InsertSlot,
+  NOTHING_DONE,
+  type PermuteSlots,
+  type PlacedBlock,
+  type Prompt,
+} from '../shapes.js';
+import { arrangeInPlace, firstOpenDocuments, type InPlaceOptions, isReported, slotOf } from './arrange-in-place.js';
+import type { InsertedDocuments } from './insert-slot.js';
+import { inRetrievalOrder } from './render.js';
+import type { SentOrders } from './sent-orders.js';
+
+/** What a decision follows from, beside the prompt. */
+export interface PromptDeciderParts {
+  readonly config: GatewayConfig;
+  readonly documents: InsertedDocuments;
+  readonly histories: ServedHistories;
+  readonly sentOrders: SentOrders;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
+/** Documents whose order is open, and what stands before them. */
+export interface OpenDocuments {
+  readonly model: string;
+  readonly documents: readonly Document[];
+  readonly preamble: Preamble;
+  /** The same as a policy is asked. */
+  readonly request: ArrangeRequest;
+}
+
+/** Every engine caches prompts of so many bytes. */
+const LONG_PROMPT_BYTES = 65_536;
+
+/**
+ * Decides the order of the documents of a prompt, and which of them become references. Pure: what is believed of the
+ * engine, what was sent before and what waits are read and not changed.
+ */
+export class PromptDecider {
+  readonly #parts: PromptDeciderParts;
+
+  constructor(parts: PromptDeciderParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * For an engine that has room: what waits for it, and what it was served meanwhile, count.
+   *
+   * @throws WarmpathError bad input that only the arrangement brings to light.
+   */
+  decide(slots: InsertSlot | PermuteSlots, tenant: string, engine: Engine): Decision {
+    return slots.kind === 'insert'
+      ? this.#decideInsert(slots, tenant, engine)
+      : this.#decidePermute(slots, tenant, engine);
+  }
+
+  /** The documents of a slot in the order in which they came. */
+  inRetrievalOrder(slot: InsertSlot, tenant: string, engine: Engine): Decision {
+    const state = this.#parts.histories.of(engine, tenant, slot.parsed.model);
+    return insertDecision(slot, inRetrievalOrder(slot.request, state), state);
+  }
+
+  /**
+   * The documents that others may know of while the prompt waits; `undefined` without any whose order is open, or after
+   * a defect, which shows again at dispatch. O(1); where documents stand in the prompt, O(text up to the end of the
+   * first).
+   */
+  openDocuments({ slots }: Prompt, tenant: string): OpenDocuments | undefined {
+    if (slots === undefined) return undefined;
+    if (slots.kind === 'insert') {
+      const { request, parsed } = slots;
+      return { model: parsed.model, documents: request.documents, preamble: request.preamble, request };
+    }
+    try {
+      const open = firstOpenDocuments(slots.found, this.#inPlaceOptions(slots, tenant));
+      return open && { ...open, model: slots.found.model, request: { ...slots.switches, ...open } };
+    } catch {
+      return undefined;
+    }
+  }
+
+  #decideInsert(slot: InsertSlot, tenant: string, engine: Engine): Decision {
+    const { documents, histories, now } = this.#parts;
+    const { request, parsed } = slot;
+    const state = histories.of(engine, tenant, parsed.model);
+    const waiting = engine.queue.waitingBehind(request.preamble, tenant);
+    const asked = waiting.length === 0 ? request : { ...request, waiting };
+    return insertDecision(slot, documents.arrange(asked, state, now()), state);
+  }
+
+  #decidePermute(slots: PermuteSlots, tenant: string, engine: Engine): Decision {
+    const { documents, histories, now: clock } = this.#parts;
+    const { found, switches } = slots;
+    const now = clock();
+    const state = histories.of(engine, tenant, found.model);
+    const promptTokens = () => estimateTokensOfBytes(found.view.bytes.subarray(0, LONG_PROMPT_BYTES));
+    const placed = arrangeInPlace(found, {
+      ...this.#inPlaceOptions(slots, tenant),
+      arrange: ({ documents: open, preamble, policy }) => {
+        const waiting = preamble === undefined ? [] : engine.queue.waitingBehind(preamble, tenant);
+        const request: ArrangeRequest = {
+          documents: open,
+          preamble,
+          policy: policy ?? switches.policy,
+          maxShift: switches.maxShift,
+          shiftPrice: switches.shiftPrice,
+          pin: switches.pin,
+          hints: false,
+          waiting: waiting.length === 0 ? undefined : waiting,
+          warnings: switches.warnings,
+        };
+        return documents.arrange(request, state, now, promptTokens);
+      },
+    });
+    const arrangements = placed.blocks.flatMap(({ arrangement }) => arrangement ?? []);
+    return { state, arrangements, placed, summary: permuteSummary(placed.blocks.filter(isReported), state) };
+  }
+
+  #inPlaceOptions({ deduplicate, blocks }: PermuteSlots, tenant: string): Omit<InPlaceOptions, 'arrange'> {
+    const { config, sentOrders } = this.#parts;
+    const { wording } = config.arrange;
+    return {
+      tenant,
+      deduplicate,
+      blocks,
+      location: wording.location,
+      orderHint: config.recognise.hints ? wording.order : undefined,
+      orders: sentOrders,
+    };
+  }
+}
+
+function insertDecision({ history }: InsertSlot, arrangement: Arrangement, state: TenantModel): Decision {
+  const { documents, references, trace } = arrangement;
+  const shortened = documents.filter(({ whole }) => whole !== undefined);
+  return {
+    state,
+    arrangements: [arrangement],
+    placed: undefined,
+    summary: {
+      policy: trace.policy,
+      documents: documents.length + references.length,
+      recognised: undefined,
+      documentsMoved: movedBy(arrangement),
+      references: references.length,
+      shortened: shortened.length,
+      deduplicatedTokens:
+        references.reduce((sum, { document }) => sum + document.tokens, 0) +
+        shortened.reduce((sum, { whole, tokens }) => sum + whole!.tokens - tokens, 0),
+      replayedTurns: history.turns.length,
+      slots: documents.length === 0 ? [] : [insertedSlot(arrangement)],
+      predictedCachedTokens: predictedTokens(state, arrangement),
+      warnings: trace.warnings,
+    },
+  };
+}
+
+/** The documents that the request brought itself and that were sent. */
+function insertedSlot({ documents, order }: Arrangement): DecidedSlot {
+  return {
+    format: 'documents',
+    documents: order.length,
+    decided: 'arranged',
+    order,
+    labels: 'none',
+    references: [],
+    shortened: order.filter((_, place) => documents[place]!.whole !== undefined).sort((a, b) => a - b),
+  };
+}
+
+function movedBy({ trace }: Arrangement): number {
+  return trace.moves.filter((places) => places !== 0).length;
+}
+
+function permuteSummary(blocks: readonly PlacedBlock[], state: TenantModel): DecisionSummary {
+  if (blocks.length === 0) return NOTHING_DONE;
+  const references = blocks.flatMap(({ references: own }) => own);
+  const shortened = references.filter(({ partly }) => partly).length;
+  const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
+  // The path of the last slot goes farthest into the prompt.
+  const last = blocks.findLast(({ arrangement }) => arrangement !== undefined)?.arrangement;
+  return {
+    policy: last?.trace.policy,
+    documents,
+    recognised: documents,
+    documentsMoved: blocks.reduce((sum, { arrangement }) => sum + (arrangement ? movedBy(arrangement) : 0), 0),
+    references: references.length - shortened,
+    shortened,
+    deduplicatedTokens: references.reduce((sum, { savedTokens }) => sum + savedTokens, 0),
+    replayedTurns: 0,
+    slots: blocks.map(slotOf),
+    predictedCachedTokens: last && predictedTokens(state, last),
+    warnings: [],
+  };
+}

@@ -1,0 +1,274 @@
+import type { ArrangeRequest } from '@warmpath/core';
+import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
+import { PromptView } from '../apis/prompt-view.js';
+import type { GatewayConfig } from '../config/schema.js';
+import type { Conversations } from '../conversation/conversations.js';
+import { modelOf, type ParsedRequest, parseRequest } from '../intake/parse-request.js';
+import { BodyView } from '../json/body-view.js';
+import { isWorthReading } from '../json/json-body.js';
+import { applyEdits } from '../json/json-scanner.js';
+import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
+import type { FailOpen } from '../observe/fail-open.js';
+import { traced } from '../observe/tracing.js';
+import type { Call, PermuteSlots, Prompt } from '../shapes.js';
+import { replayInPlace } from './arrange-in-place.js';
+import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './find-documents.js';
+import { type InsertedDocuments, isBadInput } from './insert-slot.js';
+import type { SentOrders } from './sent-orders.js';
+import type { UnrecognisedPrompts } from './unrecognised-prompts.js';
+
+/** Larger bodies are not searched for documents. */
+const MAX_SEARCHED_BYTES = 4_194_304;
+/** A scan looks at so many bytes while other work looks at one. */
+const SCANNED_BYTES_PER_STEP = 16;
+
+/** What a parser works with. */
+export interface PromptParserParts {
+  readonly config: GatewayConfig;
+  readonly documents: InsertedDocuments;
+  readonly conversations: Conversations;
+  readonly sentOrders: SentOrders;
+  readonly eventLoopBudget: EventLoopBudget;
+  readonly failOpen: FailOpen;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  /** Only where somebody wants to hear why documents in prompts stay as they are. */
+  readonly unrecognised: UnrecognisedPrompts | undefined;
+}
+
+/** What a request asks for. */
+interface Asked {
+  /** `undefined` for a body that has nothing for the gateway. */
+  readonly parsed: ParsedRequest | undefined;
+  /** Its documents and switches, checked; `undefined` where nothing is to be arranged. */
+  readonly request: ArrangeRequest | undefined;
+  /** The messages, where a conversation is named. */
+  readonly view: PromptView | undefined;
+}
+
+const NOTHING_ASKED: Asked = { parsed: undefined, request: undefined, view: undefined };
+
+/**
+ * Reads a request as far as the gateway has to: 1. what it asks for, 2. which conversation it continues, 3. where its
+ * documents are. A body that has nothing for the gateway is not read.
+ */
+export class PromptParser {
+  readonly #parts: PromptParserParts;
+
+  constructor(parts: PromptParserParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * A defect makes a prompt in which nothing is arranged.
+   *
+   * @throws WarmpathError bad input, with a path; a conversation that is forgotten; a store that does not answer.
+   */
+  parse(call: Call): Prompt | Promise<Prompt> {
+    const { exchange } = call.request;
+    const { eventLoopBudget } = this.#parts;
+    const isUnwanted = () => call.reply.raw.destroyed;
+    try {
+      const read = traced(this.#parts, exchange, 'read', () => this.#readRequest(call, isUnwanted));
+      const prompt = whenReady(read, (asked) =>
+        whenReady(this.#recall(call, asked), (history) => {
+          const search = this.#searchOptions(call, asked.parsed, history);
+          if (asked.parsed === undefined && search === undefined) {
+            this.#lookLater(call, undefined);
+            return unarranged(call, undefined, undefined);
+          }
+          return traced(this.#parts, exchange, 'documents', () =>
+            eventLoopBudget.runSteps(this.#findSlots(call, asked, history, search), isUnwanted),
+          );
+        }),
+      );
+      return prompt instanceof Promise ? prompt.catch((error) => this.#withoutSlots(call, error)) : prompt;
+    } catch (error) {
+      return this.#withoutSlots(call, error);
+    }
+  }
+
+  /** Bad input is the client's to mend. A defect costs the order, not the answer. */
+  #withoutSlots({ body, request }: Call, error: unknown): Prompt {
+    if (isBadInput(error) || isUnavailable(error)) throw error;
+    this.#parts.failOpen(request.exchange, 'original', error);
+    return { body, history: undefined, slots: undefined };
+  }
+
+  #readRequest(call: Call, isUnwanted: () => boolean): Asked | Promise<Asked> {
+    const { request, api, body, translation } = call;
+    const parsed = parseRequest(body, api, {
+      headers: request.headers,
+      caller: request.exchange.caller,
+      original: translation && (request.body as Buffer),
+    });
+    if (parsed === undefined) return NOTHING_ASKED;
+    return this.#parts.eventLoopBudget.runSteps(this.#readSteps(call, parsed), isUnwanted);
+  }
+
+  *#readSteps({ api, body, tenant }: Call, parsed: ParsedRequest): WorkSteps<Asked> {
+    yield body.length / SCANNED_BYTES_PER_STEP;
+    const request = parsed.bypass ? undefined : yield* this.#parts.documents.readDocuments(parsed, tenant);
+    const view = parsed.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
+    return { parsed, request, view };
+  }
+
+  /** What the conversation's earlier turns were rendered to. `undefined` where no conversation is followed. */
+  #recall(
+    { request: { exchange }, tenant }: Call,
+    { parsed, view }: Asked,
+  ): RecalledConversation | undefined | Promise<RecalledConversation | undefined> {
+    const { config, conversations, failOpen, now } = this.#parts;
+    if (parsed?.conversation === undefined || view === undefined || !config.session.enabled) return undefined;
+    const { conversation } = parsed;
+    if (conversation.lacksUser) {
+      const isForgotten = conversations.withoutEndUser(view, conversation);
+      exchange.conversation = isForgotten ? 'forgotten' : 'ignored';
+      return undefined;
+    }
+    const recalled = traced(this.#parts, exchange, 'conversation', () =>
+      conversations.recall(view, conversation, {
+        tenant,
+        now: now(),
+        missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
+        failed: (defect) => failOpen(exchange, 'conversation', defect),
+      }),
+    );
+    return whenReady(recalled, (history) => {
+      exchange.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
+      return history;
+    });
+  }
+
+  *#findSlots(
+    call: Call,
+    asked: Asked,
+    history: RecalledConversation | undefined,
+    search: RecogniseRequestOptions | undefined,
+  ): WorkSteps<Prompt> {
+    const { parsed } = asked;
+    try {
+      if (parsed?.bypass) return unarranged(call, parsed, history);
+      const hasDocuments = parsed?.documents !== undefined;
+      // A conversation to which something was added goes before documents that stand in its prompt.
+      const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
+      if (!hasDocuments && !isReplayed) {
+        const body = bodyOf(call, parsed);
+        const slots = search && this.#findInTexts(call, asked, body, search);
+        // The next slice is that of the order and the edits.
+        yield slots === undefined ? 0 : call.body.length;
+        if (slots !== undefined) return { body, history, slots };
+        this.#lookLater(call, parsed);
+        if (parsed === undefined || history === undefined || history.turns.length === 0)
+          return unarranged(call, parsed, history);
+      }
+      return yield* this.#insertSlot(call, { ...asked, parsed: parsed! }, history, search);
+    } catch (error) {
+      // Without documents nothing is asked of the gateway that it could refuse.
+      if (isBadInput(error) && parsed?.documents === undefined && history === undefined)
+        return unarranged(call, parsed, history);
+      throw error;
+    }
+  }
+
+  /** Documents in the texts of a request that brings none, as far as the configuration or the request wants that. */
+  #findInTexts(
+    { api }: Call,
+    { parsed, request }: Asked,
+    body: Buffer,
+    search: RecogniseRequestOptions,
+  ): PermuteSlots | undefined {
+    const { session } = this.#parts.config;
+    const found = recogniseRequest(body, api, search);
+    if (found === undefined) return undefined;
+    const deduplicate = parsed?.deduplicate ?? (session.enabled && session.deduplicate);
+    const switches = request ?? this.#parts.documents.withDefaults({ documents: [] });
+    return { kind: 'permute', found, switches, deduplicate, blocks: search.blocks };
+  }
+
+  *#insertSlot(
+    call: Call,
+    { parsed, request, view: given }: Asked & { readonly parsed: ParsedRequest },
+    history: RecalledConversation | undefined,
+    search: RecogniseRequestOptions | undefined,
+  ): WorkSteps<Prompt> {
+    const { documents } = this.#parts;
+    const whole = search === undefined ? parsed : this.#withSentOrders(call, parsed, search);
+    const view = whole === parsed && given !== undefined ? given : PromptView.of(whole.body, call.api);
+    if (view === undefined && parsed.documents === undefined) return unarranged(call, parsed, history);
+    if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
+    const slots = documents.slotOf(whole, view, request!, history);
+    yield call.body.length;
+    return { body: call.body, history, slots };
+  }
+
+  /**
+   * The request with documents of earlier messages as they were sent, where it brings documents of its own: a
+   * conversation may do so after results of tools. The very same request if nothing in it was changed.
+   */
+  #withSentOrders(call: Call, parsed: ParsedRequest, search: RecogniseRequestOptions): ParsedRequest {
+    const recognised = recogniseRequest(call.body, call.api, search);
+    if (recognised === undefined) return parsed;
+    const { config, sentOrders } = this.#parts;
+    const { location, order } = config.arrange.wording;
+    const orderHint = config.recognise.hints ? order : undefined;
+    const body = replayInPlace(recognised, { tenant: call.tenant, orders: sentOrders, location, orderHint });
+    if (body === recognised.view.bytes) return parsed;
+    const { headers, exchange } = call.request;
+    const again = parseRequest(body, call.api, { headers, caller: exchange.caller, all: true })!;
+    return { ...again, conversation: parsed.conversation };
+  }
+
+  /** How documents in the texts are looked for; `undefined` where they are not. O(body) where it may hold some. */
+  #searchOptions(
+    { route, body }: Call,
+    parsed: ParsedRequest | undefined,
+    history: RecalledConversation | undefined,
+  ): RecogniseRequestOptions | undefined {
+    if (parsed?.bypass === true) return undefined;
+    const { recognise, limits, session, upstream } = this.#parts.config;
+    const mode = parsed?.recognise ?? recognise[route];
+    if (body.length > MAX_SEARCHED_BYTES || !mayHoldDocuments(body, mode) || !isWorthReading(body)) return undefined;
+    const blocks = parsed?.blocks ?? session.blocks;
+    const name = history && [history.tenant, history.user ?? null, history.session];
+    const markerKey = name && JSON.stringify([upstream.cacheSaltKey ?? null, ...name]);
+    const { relabel, templates } = recognise;
+    return { mode, relabel, templates, maxDocuments: limits.documents, blocks, markerKey };
+  }
+
+  /** Behind the request, which does not wait for it: nothing is changed by that. */
+  #lookLater({ api, body, route }: Call, parsed: ParsedRequest | undefined): void {
+    const { unrecognised, config } = this.#parts;
+    if (unrecognised === undefined) return;
+    const mode = parsed?.recognise ?? config.recognise[route];
+    setImmediate(() => {
+      try {
+        unrecognised.look(body, api, mode);
+      } catch {
+        // What cannot be read is the engine's to refuse.
+      }
+    });
+  }
+}
+
+/** The model of a body that nobody has read; empty for one that cannot be read. O(body). */
+export function modelIn({ body }: { readonly body: Buffer }): string {
+  try {
+    return modelOf(new BodyView(body));
+  } catch {
+    return '';
+  }
+}
+
+/** The client's bytes, without the gateway's own fields. */
+function bodyOf({ body }: Call, parsed: ParsedRequest | undefined): Buffer {
+  return parsed === undefined ? body : applyEdits(body, parsed.ownFields);
+}
+
+function unarranged(call: Call, parsed: ParsedRequest | undefined, history: RecalledConversation | undefined): Prompt {
+  return { body: bodyOf(call, parsed), history, slots: undefined };
+}
+
+function isUnavailable(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === 'WARMPATH_STORE_UNAVAILABLE';
+}

@@ -1,0 +1,282 @@
+import type {
+  Arrangement,
+  ArrangeRequest,
+  DocumentBlock,
+  ErrorCode,
+  Preamble,
+  SentTurn,
+  Warning,
+} from '@warmpath/core';
+import type {
+  BlockFormat,
+  LabelRule,
+  PrefixBreak,
+  RecalledConversation,
+  RepeatedDocument,
+} from '@warmpath/core/internal';
+import type { FastifyRequest } from 'fastify';
+import type { CallReply } from './answer/held-reply.js';
+import type { Sources } from './answer/sourced-answer.js';
+import type { ApiName, PromptApi } from './apis/prompt-api.js';
+import type { PromptView, ViewedMessages } from './apis/prompt-view.js';
+import type { TextChange } from './apis/request-texts.js';
+import type { Translation } from './apis/translate-request.js';
+import type { ParsedRequest } from './intake/parse-request.js';
+import type { TenantModel } from './memory/served-histories.js';
+import type { RecognisedRequest } from './prompt/find-documents.js';
+
+// The shapes that a request takes on its way, in the order of the steps. None changes after it was made.
+
+/** Step 1, receive: one client call, authenticated, bounded and, where the engine needs it, translated. */
+export interface Call {
+  readonly request: FastifyRequest;
+  readonly reply: CallReply;
+  readonly tenant: string;
+  /** The API that the client speaks. */
+  readonly route: ApiName;
+  /** The API in which the body is written. */
+  readonly api: PromptApi;
+  /** The client's, or its translation. */
+  readonly body: Buffer;
+  readonly translation?: Translation;
+  /** What was retrieved for it. */
+  readonly sources?: Sources;
+}
+
+/** Step 2, parse: the messages and the slots for documents. Known before an engine has room. */
+export interface Prompt {
+  /** What goes out if nothing is arranged: the client's bytes, without the gateway's own fields. */
+  readonly body: Buffer;
+  /** The conversation that the request continues; `undefined` where it names none. */
+  readonly history: RecalledConversation | undefined;
+  /** `undefined` for a prompt in which nothing is arranged. */
+  readonly slots: InsertSlot | PermuteSlots | undefined;
+}
+
+/**
+ * The place for documents that the request brings beside its messages, or the next turn of a conversation to which
+ * documents were added.
+ */
+export interface InsertSlot {
+  readonly kind: 'insert';
+  readonly parsed: ParsedRequest;
+  /** `undefined` for a plain completion. */
+  readonly view: PromptView | undefined;
+  readonly viewed: ViewedMessages;
+  readonly request: ArrangeRequest & { readonly preamble: Preamble };
+  /** What earlier turns were rendered to; of a request without a conversation, nothing. */
+  readonly history: RecalledConversation;
+  /** What is asked (core's `suppliedHash`). */
+  readonly supplied: string;
+  /** The same turn, where it was sent before: it goes out as it did then. */
+  readonly repeated: SentTurn | undefined;
+}
+
+/** The places at which documents stand in the texts of the prompt already. */
+export interface PermuteSlots {
+  readonly kind: 'permute';
+  readonly found: RecognisedRequest;
+  /** Policy and bounds of the request, or the configured ones. */
+  readonly switches: ArrangeRequest;
+  /** Whether a document that the prompt shows already is referred to, and parts of one. */
+  readonly deduplicate: boolean;
+  readonly blocks: boolean;
+}
+
+/** What the gateway did instead, when a defect of its own kept it from arranging. */
+export type Fallback = 'retrieval' | 'original' | 'conversation';
+
+/** What a request went without, and why. */
+export interface RecordedFallback {
+  readonly fallback: Fallback;
+  /** The name of an error or its code, or the state of the store; never its message, which may quote the request. */
+  readonly reason: string;
+}
+
+/** What became of the documents of one slot. */
+export interface DecidedSlot {
+  /** `documents`: those of the request's own field. */
+  readonly format: BlockFormat | 'documents';
+  readonly documents: number;
+  readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
+  /** `order[place]` is the rank of the document that stood there. */
+  readonly order: readonly number[];
+  readonly labels: LabelRule;
+  /** Ranks of the documents that stand farther up in full, and were referred to. */
+  readonly references: readonly number[];
+  /** Ranks of the documents of which parts stand farther up, and were referred to. */
+  readonly shortened: readonly number[];
+}
+
+/** How the documents of one block were sent. */
+export interface SentOrder {
+  /** `order[place]` is the rank of the document that stood there. */
+  readonly order: readonly number[];
+  /** Whether labels were counted anew. */
+  readonly relabelled: boolean;
+  /** Ranks of the documents that a reference stood for. */
+  readonly references: readonly number[];
+  /** Ranks of the documents of which parts were references. */
+  readonly shortened: readonly number[];
+}
+
+/** A block of a request, and what became of its documents. */
+export interface PlacedBlock {
+  /** As the client wrote it. */
+  readonly block: DocumentBlock;
+  readonly sent: SentOrder;
+  /** Its documents that stand farther up in full, or in part, and are referred to. */
+  readonly references: readonly RepeatedDocument[];
+  /**
+   * `replayed`: sent before, sent the same. `fixed`: the prompt forbids it, or it is one result. `history`: no longer
+   * new, and never seen.
+   */
+  readonly decided: DecidedSlot['decided'];
+  /** For arranged ones. */
+  readonly arrangement: Arrangement | undefined;
+}
+
+/** The documents of a request in their places. */
+export interface InPlace {
+  /** Other texts for places of the body. */
+  readonly changes: readonly TextChange[];
+  /** Results of tools among them, whether anything became of them or not (`isReported`). */
+  readonly blocks: readonly PlacedBlock[];
+  /** The whole prompt's texts, in estimated tokens. */
+  readonly estimatedTokens: number;
+}
+
+/** Step 3, decide: the order of each slot and its references, for one engine. A second try makes another one. */
+export interface Decision {
+  /** `undefined` where nothing was arranged. */
+  readonly state: TenantModel | undefined;
+  /** In the order of the prompt; the last one goes farthest into it. */
+  readonly arrangements: readonly Arrangement[];
+  /** What changes in the texts; only of slots to permute. */
+  readonly placed: InPlace | undefined;
+  readonly summary: DecisionSummary;
+}
+
+/** What is told of a decision: in the header, the log, the metrics and the record. */
+export interface DecisionSummary {
+  /** The ordering policy that decided. */
+  readonly policy: string | undefined;
+  /** Documents that the request brought, or that stood in its prompt; `undefined` where nothing was arranged. */
+  readonly documents: number | undefined;
+  /** Of these, found where they stand in the prompt. */
+  readonly recognised: number | undefined;
+  readonly documentsMoved: number | undefined;
+  /**
+   * Documents that the conversation shows already, those of which it shows parts, and tokens of both that were not sent
+   * again.
+   */
+  readonly references: number;
+  readonly shortened: number;
+  readonly deduplicatedTokens: number;
+  /** Earlier turns of the conversation that were sent as they had been rendered. */
+  readonly replayedTurns: number;
+  readonly slots: readonly DecidedSlot[];
+  readonly predictedCachedTokens: number | undefined;
+  readonly warnings: readonly Warning[];
+}
+
+/** Of a prompt in which nothing is arranged. */
+export const NOTHING_DONE: DecisionSummary = {
+  policy: undefined,
+  documents: undefined,
+  recognised: undefined,
+  documentsMoved: undefined,
+  references: 0,
+  shortened: 0,
+  deduplicatedTokens: 0,
+  replayedTurns: 0,
+  slots: [],
+  predictedCachedTokens: undefined,
+  warnings: [],
+};
+
+/** Step 4, render: the body for the engine, and what is to be learned when it goes out. */
+export interface Sent {
+  readonly body: Buffer;
+  /** The whole prompt, in estimated tokens. */
+  readonly estimatedTokens: number;
+  /** What is to be remembered of the turn, and behind what; only of named conversations. */
+  readonly turn: { readonly history: RecalledConversation; readonly sent: SentTurn } | undefined;
+}
+
+/** Where a prompt parted from the earlier one that it shares most with. */
+export interface RecordedPrefix {
+  /** The earlier request's id; `null` if there was none to compare with. */
+  readonly comparedWith: string | null;
+  readonly break: (PrefixBreak & { readonly remedy: string }) | null;
+}
+
+/** How the passages of a request were looked for. */
+export interface RecordedRetrieval {
+  /** Milliseconds until the last stage that came. */
+  readonly ms: number;
+  readonly stages: number;
+  readonly passages: number;
+  /** Whether a generation that started before the search was over was the right one; `null` where none did. */
+  readonly speculation: 'confirmed' | 'wrong' | null;
+  /** Milliseconds by which the generation that was answered began before the end of the search. */
+  readonly aheadMs: number;
+}
+
+/** Which engine got a request, for whoever asks why. Tokens are estimates. */
+export interface ChosenEngine {
+  readonly name: string;
+  /** Engines that it could have gone to. */
+  readonly candidates: number;
+  /** Tokens to compute: of this request, and before it. */
+  readonly newTokens: number;
+  readonly pendingTokens: number;
+  /** How many engines failed to answer it before. */
+  readonly tried: number;
+}
+
+/** Who failed: the gateway, which refused or broke, or the engine behind it. */
+export type ErrorSource = 'gateway' | 'upstream';
+
+/** What is told of a request while it is under way. */
+export interface ReportSoFar extends DecisionSummary {
+  readonly requestId: string;
+  readonly traceId: string | undefined;
+  /** When its headers had come, in milliseconds of the gateway's clock. */
+  readonly arrivedAt: number;
+  /** Set for prompts. */
+  readonly tenant: string | undefined;
+  /** Milliseconds until its body was complete. */
+  readonly receivedMs: number;
+  /** Milliseconds of the gateway's own work, until the request went out to the engine. Waiting is not counted. */
+  readonly overheadMs: number | undefined;
+  readonly queuedMs: number | undefined;
+  readonly retrieval: RecordedRetrieval | undefined;
+  readonly retrievalWarnings: readonly Warning[];
+  readonly failedOpen: readonly RecordedFallback[];
+  readonly fallback: Fallback | undefined;
+  readonly engine: ChosenEngine | undefined;
+  /** `ignored`: the request lacks an end user. */
+  readonly conversation: 'new' | 'known' | 'forgotten' | 'ignored' | undefined;
+  readonly errorCode: ErrorCode | undefined;
+  readonly errorSource: ErrorSource | undefined;
+  readonly prefix: RecordedPrefix | undefined;
+  /** As the engine counted them; `undefined` where it does not say. */
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+  /** Milliseconds from the dispatch to the engine until its first content. */
+  readonly ttftMs: number | undefined;
+}
+
+/**
+ * Step 6, report: what became of one request. Log, metrics, spans, header, records and the dashboard read it. Counts
+ * and times; no text.
+ */
+export interface Report extends ReportSoFar {
+  readonly method: string;
+  /** The path as the gateway knows it, for instance `/v1/chat/completions`; never the client's own. */
+  readonly route: string;
+  /** What was sent; 499 for a client that left before. */
+  readonly status: number;
+  readonly durationMs: number;
+}
