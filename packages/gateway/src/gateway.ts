@@ -3,6 +3,7 @@ import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { Lifecycle } from './dispatch/forward.js';
+import type { PromptServer } from './dispatch/serve-prompt.js';
 import type { Engines } from './engines/engines.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/browser-requests.js';
@@ -24,8 +25,7 @@ import type { PlanJobs } from './plan/plan-jobs.js';
 import type { CacheSalts } from './prompt/cache-salts.js';
 import type { InsertedDocuments } from './prompt/insert-slot.js';
 import type { SentOrders } from './prompt/sent-orders.js';
-import type { PromptServer } from './serve-prompt.js';
-import type { Report } from './shapes.js';
+import type { Report } from './shapes/shapes.js';
 import type { Warmups } from './warm/warmups.js';
 
 /** What every route works with. */

@@ -43,5 +43,5 @@ export {
 export { InPlacePrompts, type PlacedPrompt } from './prompt/in-place-prompts.js';
 export { describeNotice, type RecognitionNotice } from './prompt/unrecognised-prompts.js';
 export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
-export type { Report } from './shapes.js';
+export type { Report } from './shapes/shapes.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './start-gateway.js';

@@ -31,7 +31,7 @@ import {
 } from './routes/operator.js';
 import { passthroughRoute } from './routes/passthrough.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
-import type { Report } from './shapes.js';
+import type { Report } from './shapes/shapes.js';
 
 declare module 'fastify' {
   interface FastifyRequest {

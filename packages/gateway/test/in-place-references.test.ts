@@ -7,7 +7,7 @@ import { chatApi } from '../src/apis/prompt-apis.js';
 import { arrangeInPlace, permuted, rememberOrders } from '../src/prompt/arrange-in-place.js';
 import { recogniseRequest } from '../src/prompt/find-documents.js';
 import { SentOrders } from '../src/prompt/sent-orders.js';
-import type { PlacedBlock } from '../src/shapes.js';
+import type { PlacedBlock } from '../src/shapes/shapes.js';
 import {
   afterStep,
   copiesIn,

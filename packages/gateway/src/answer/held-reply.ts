@@ -1,32 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { OutgoingHttpHeaders } from 'node:http';
-
-/** What a relay needs of the response to its client; Node's `ServerResponse` is one. */
-export interface ClientResponse {
-  readonly destroyed: boolean;
-  readonly headersSent: boolean;
-  readonly writableFinished: boolean;
-  on(event: 'drain', listener: () => void): unknown;
-  once(event: 'close' | 'drain', listener: () => void): unknown;
-  prependListener(event: 'close', listener: () => void): unknown;
-  removeListener(event: 'close', listener: () => void): unknown;
-  writeHead(status: number, headers: OutgoingHttpHeaders): unknown;
-  flushHeaders(): void;
-  write(data: Buffer | string, callback?: (error?: Error | null) => void): boolean;
-  end(data?: Buffer | string): unknown;
-  destroy(): unknown;
-}
-
-/** Where a call is answered; Fastify's `FastifyReply` is one. */
-export interface CallReply {
-  readonly raw: ClientResponse;
-  /** Whether somebody took the answer over. */
-  readonly sent: boolean;
-  /** Whether the answer is for nobody any more, because another one takes its place. */
-  readonly isSuperseded?: boolean;
-  hijack(): unknown;
-  send(error: unknown): unknown;
-}
+import type { CallReply, ClientResponse } from '../shapes/shapes.js';
 
 /** Bytes of an answer that are held; beyond them the engine is not read. */
 const MOST_HELD_BYTES = 262_144;

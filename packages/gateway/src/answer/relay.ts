@@ -4,7 +4,7 @@ import type { ErrorShape } from '../apis/error-shape.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
 import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
-import type { ClientResponse } from './held-reply.js';
+import type { ClientResponse } from '../shapes/shapes.js';
 import { ResponseSniffer, type SniffedAnswer } from './response-sniffer.js';
 
 /**

@@ -1,21 +1,9 @@
-import type { Arrangement, WarmpathError, Warning } from '@warmpath/core';
-import type { ScoredDocument } from '@warmpath/retrieval';
+import type { Arrangement, WarmpathError } from '@warmpath/core';
 import type { ApiName } from '../apis/prompt-api.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import { BodyView } from '../json/body-view.js';
 import { applyEdits } from '../json/json-scanner.js';
-
-/** Warnings as the client reads them; left out where there are none. */
-export interface ClientWarnings {
-  readonly warnings?: readonly Warning[];
-}
-
-/** The passages that an answer is made from, best first. A later stage of the search may rank them anew. */
-export interface Sources {
-  passages: readonly ScoredDocument[];
-  /** What the search went without. */
-  clientWarnings?: ClientWarnings;
-}
+import type { Sources } from '../shapes/shapes.js';
 
 /** How the line begins that ends a stream: the sources stand before it, or in its event. */
 const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {

@@ -6,7 +6,7 @@ import type { Engines } from '../engines/engines.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import type { Metrics } from '../observe/metrics.js';
 import { summaryHeader } from '../observe/summary-header.js';
-import { type Call, NOTHING_DONE } from '../shapes.js';
+import { type Call, NOTHING_DONE } from '../shapes/shapes.js';
 import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';
 

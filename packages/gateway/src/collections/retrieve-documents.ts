@@ -8,7 +8,7 @@ import { SESSION_HEADER } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
 import { applyEdits, type ByteEdit } from '../json/json-scanner.js';
-import type { Call } from '../shapes.js';
+import type { Call } from '../shapes/shapes.js';
 import { collectionTenant, type OpenCollections, readStages } from './open-collections.js';
 
 /** A call whose documents are to be looked for. */

@@ -14,7 +14,7 @@ import type { ServedHistories } from '../memory/served-histories.js';
 import type { ArrangedPrompt, PromptArranger } from '../prompt/arrange-prompt.js';
 import type { PromptDecider } from '../prompt/decide.js';
 import { modelIn } from '../prompt/parse-prompt.js';
-import type { Call, Prompt } from '../shapes.js';
+import type { Call, Prompt } from '../shapes/shapes.js';
 import { type Lifecycle, ownHeaders } from './forward.js';
 import type { PromptSender, SentPromptListener } from './send-prompt.js';
 

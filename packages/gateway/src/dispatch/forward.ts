@@ -1,16 +1,16 @@
 import { estimateTokens } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import type { CallReply } from '../answer/held-reply.js';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import type { Engine } from '../engines/engine.js';
+import { engineHeaders, IDENTITY } from '../engines/engine.js';
 import type { ClientKey } from '../intake/authenticate.js';
-import { type HeaderOverrides, RESPONSE_HEADERS, requestHeaders, translatedHeaders } from '../intake/headers.js';
+import { type HeaderOverrides, RESPONSE_HEADERS } from '../intake/headers.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import type { ReportBuilder } from '../observe/report.js';
 import { summaryHeader } from '../observe/summary-header.js';
-import type { Call } from '../shapes.js';
+import type { CallReply } from '../shapes/shapes.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
@@ -135,28 +135,9 @@ function usedTokens(
   return promptTokens + (sniffer.completionTokens || (tenant === undefined ? 0 : sniffer.estimatedTokens));
 }
 
-/** A client's headers for an engine, with what every request to it carries from the gateway, and `overrides`. */
-export function engineHeaders(
-  { credentials }: Engine,
-  { headers, exchange }: Pick<FastifyRequest, 'headers' | 'exchange'>,
-  ...overrides: readonly (HeaderOverrides | undefined)[]
-): Record<string, string | string[]> {
-  const outgoing = requestHeaders(headers, credentials, ...overrides);
-  outgoing[RESPONSE_HEADERS.requestId] = exchange.requestId;
-  return outgoing;
-}
-
-/** For answers that are read on the way through: a compressed one would hide what the engine counted. */
-export const IDENTITY = { 'accept-encoding': 'identity' };
-
 /**
  * Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter.
  */
 function originForm(url: string): string {
   return url.startsWith('/') ? url : url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
-}
-
-/** What a prompt's request to the engine carries in place of the client's headers. */
-export function promptHeaders(engine: Engine, { request, translation }: Call): HeaderOverrides | undefined {
-  return translation && translatedHeaders(request.headers, engine.forwardsClientKey);
 }

@@ -4,15 +4,16 @@ import { errorShapeOf } from '../apis/error-shape.js';
 import { chatApi } from '../apis/prompt-apis.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import type { Engine } from '../engines/engine.js';
-import type { Learning, LearningPrompt } from '../observe/learn.js';
+import { IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { ReportBuilder } from '../observe/report.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
 import type { RequestLog } from '../operate/explain/request-log.js';
 import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
 import type { CacheSalts } from '../prompt/cache-salts.js';
 import { modelIn } from '../prompt/parse-prompt.js';
-import type { Call } from '../shapes.js';
-import { type ForwardParts, forward, IDENTITY, promptHeaders } from './forward.js';
+import type { Call } from '../shapes/shapes.js';
+import { type ForwardParts, forward } from './forward.js';
+import type { Learning, LearningPrompt } from './learn.js';
 
 /** What becomes of a prompt that was sent. None of it may throw. */
 export interface SentPromptListener {

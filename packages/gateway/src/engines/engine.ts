@@ -8,9 +8,11 @@ import {
   HOPS_HEADER,
   RESPONSE_HEADERS,
   requestHeaders,
+  translatedHeaders,
 } from '../intake/headers.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
+import type { Call } from '../shapes/shapes.js';
 import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
@@ -370,4 +372,23 @@ export class Engine {
 /** The error for an engine that answers with that status. */
 export function unhealthy(status: number): WarmpathError {
   return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { detail: `The engine answers with status ${status}.` });
+}
+
+/** A client's headers for an engine, with what every request to it carries from the gateway, and `overrides`. */
+export function engineHeaders(
+  { credentials }: Engine,
+  { headers, exchange }: Pick<FastifyRequest, 'headers' | 'exchange'>,
+  ...overrides: readonly (HeaderOverrides | undefined)[]
+): Record<string, string | string[]> {
+  const outgoing = requestHeaders(headers, credentials, ...overrides);
+  outgoing[RESPONSE_HEADERS.requestId] = exchange.requestId;
+  return outgoing;
+}
+
+/** For answers that are read on the way through: a compressed one would hide what the engine counted. */
+export const IDENTITY = { 'accept-encoding': 'identity' };
+
+/** What a prompt's request to the engine carries in place of the client's headers. */
+export function promptHeaders(engine: Engine, { request, translation }: Call): HeaderOverrides | undefined {
+  return translation && translatedHeaders(request.headers, engine.forwardsClientKey);
 }

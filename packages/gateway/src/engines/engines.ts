@@ -4,7 +4,7 @@ import { EngineRouter, type RouteCandidate } from '@warmpath/core/internal';
 import type { TranslatedApi } from '@warmpath/translate';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
-import type { ChosenEngine } from '../shapes.js';
+import type { ChosenEngine } from '../shapes/shapes.js';
 import { Engine, type EngineParts } from './engine.js';
 import type { Way } from './engine-apis.js';
 import type { EngineReport } from './engine-probe.js';

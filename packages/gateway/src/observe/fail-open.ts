@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Fallback } from '../shapes.js';
+import type { Fallback } from '../shapes/shapes.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import type { ReportBuilder } from './report.js';

@@ -14,7 +14,7 @@ import {
   type RecordedRetrieval,
   type Report,
   type ReportSoFar,
-} from '../shapes.js';
+} from '../shapes/shapes.js';
 import type { RequestTrace } from './tracing.js';
 
 const NONE: readonly never[] = [];

@@ -1,4 +1,4 @@
-import type { ErrorSource, ReportSoFar } from '../shapes.js';
+import type { ErrorSource, ReportSoFar } from '../shapes/shapes.js';
 
 /** Every key of the `x-warmpath` header, in the order in which they are written: on which answers, and what it says. */
 export const SUMMARY_FIELDS = {

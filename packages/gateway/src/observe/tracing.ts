@@ -3,7 +3,7 @@ import type { Attributes, Context, Span, TextMapSetter } from '@opentelemetry/ap
 import type { ErrorCode } from '@warmpath/core';
 import type { ApiName } from '../apis/prompt-api.js';
 import type { DialectName } from '../engines/dialects/dialects.js';
-import type { Report } from '../shapes.js';
+import type { Report } from '../shapes/shapes.js';
 
 /**
  * The parts of a request's way that have a span of their own. `intake`: until its body is there. `retrieval`: one stage

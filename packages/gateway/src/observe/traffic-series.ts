@@ -1,5 +1,5 @@
 import type { TrafficSlot } from '@warmpath/dashboard';
-import type { Report } from '../shapes.js';
+import type { Report } from '../shapes/shapes.js';
 
 /** Milliseconds of one slot, and slots that are kept: a quarter of an hour. */
 export const SLOT_MS = 5_000;

@@ -12,8 +12,15 @@ import {
 import { type BlockRewrite, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
 import { applyEdits } from '../json/json-scanner.js';
-import type { DecidedSlot, InPlace, PlacedBlock, SentOrder } from '../shapes.js';
-import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './find-documents.js';
+import type {
+  DecidedSlot,
+  InPlace,
+  PlacedBlock,
+  RecognisedMessage,
+  RecognisedRequest,
+  SentOrder,
+} from '../shapes/shapes.js';
+import { isOrdered } from './find-documents.js';
 import { PromptSoFar, type SentOrders } from './sent-orders.js';
 
 /** What is told of a block. */

@@ -3,7 +3,7 @@ import { plainTurn } from '@warmpath/core/internal';
 import type { Engine } from '../engines/engine.js';
 import type { FailOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
-import { type Call, type Decision, NOTHING_DONE, type Prompt, type Sent } from '../shapes.js';
+import { type Call, type Decision, NOTHING_DONE, type Prompt, type Sent } from '../shapes/shapes.js';
 import type { PromptDecider } from './decide.js';
 import { isBadInput } from './insert-slot.js';
 import type { PromptRenderer } from './render.js';

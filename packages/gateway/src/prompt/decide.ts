@@ -13,7 +13,7 @@ import {
   type PermuteSlots,
   type PlacedBlock,
   type Prompt,
-} from '../shapes.js';
+} from '../shapes/shapes.js';
 import { arrangeInPlace, firstOpenDocuments, type InPlaceOptions, isReported, slotOf } from './arrange-in-place.js';
 import type { InsertedDocuments } from './insert-slot.js';
 import { inRetrievalOrder } from './render.js';

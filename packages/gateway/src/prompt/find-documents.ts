@@ -5,40 +5,7 @@ import type { PromptApi } from '../apis/prompt-api.js';
 import type { RequestMessage, RequestText } from '../apis/request-texts.js';
 import { BodyView } from '../json/body-view.js';
 import type { JsonObject } from '../json/json-scanner.js';
-
-/** The blocks of one message, and when the message was said. */
-export interface RecognisedMessage {
-  /** Which of the messages in the body it is. */
-  readonly position: number;
-  /** Link of the hash chain over the client's messages up to this one. */
-  readonly link: string;
-  /** The link before this one; empty for the first message. */
-  readonly linkBefore: string;
-  /** Which of the texts is its first. */
-  readonly firstText: number;
-  readonly blocks: readonly DocumentBlock[];
-  /** Whether its order may still be decided: a system prompt, or what came since the model last spoke. */
-  readonly isNew: boolean;
-}
-
-/** A request that names no documents, and has some in its texts. */
-export interface RecognisedRequest {
-  readonly api: PromptApi;
-  /** The body, complete but for the gateway's own fields. */
-  readonly view: BodyView;
-  readonly model: string;
-  /**
-   * All texts in the order in which the model reads them, with ids of markers that do not change from request to
-   * request.
-   */
-  readonly texts: readonly RequestText[];
-  /** The same as the client wrote them. */
-  readonly given: readonly RequestText[];
-  /** Those with documents, in their order. */
-  readonly messages: readonly RecognisedMessage[];
-  /** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. */
-  readonly scope: string;
-}
+import type { RecognisedMessage, RecognisedRequest } from '../shapes/shapes.js';
 
 /** What decides which documents a request has. */
 export interface RecogniseRequestOptions extends RecogniseOptions {

@@ -1,9 +1,9 @@
 import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
 import { DEFAULT_HINT_WORDING } from '@warmpath/core/internal';
 import { chatApi } from '../apis/prompt-apis.js';
-import type { PlacedBlock } from '../shapes.js';
+import type { PlacedBlock, RecognisedRequest } from '../shapes/shapes.js';
 import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
-import { type RecognisedRequest, recogniseRequest } from './find-documents.js';
+import { recogniseRequest } from './find-documents.js';
 import { SentOrders } from './sent-orders.js';
 
 /** A prompt with its documents in their places. */

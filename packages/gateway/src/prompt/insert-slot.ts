@@ -34,7 +34,7 @@ import type { ParsedRequest } from '../intake/parse-request.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
-import type { InsertSlot } from '../shapes.js';
+import type { InsertSlot } from '../shapes/shapes.js';
 
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;

@@ -10,7 +10,7 @@ import { applyEdits } from '../json/json-scanner.js';
 import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
 import type { FailOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
-import type { Call, PermuteSlots, Prompt } from '../shapes.js';
+import type { Call, PermuteSlots, Prompt } from '../shapes/shapes.js';
 import { replayInPlace } from './arrange-in-place.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './find-documents.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';

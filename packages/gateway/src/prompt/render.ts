@@ -25,7 +25,7 @@ import { BodyView } from '../json/body-view.js';
 import { applyEdits, type ByteEdit, escaped } from '../json/json-scanner.js';
 import type { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
-import type { Decision, InsertSlot, Prompt, Sent } from '../shapes.js';
+import type { Decision, InsertSlot, Prompt, Sent } from '../shapes/shapes.js';
 import { permuted } from './arrange-in-place.js';
 import { type BreakpointPlaces, breakpointRoom, breakpointRule, placeBreakpoints } from './cache-breakpoints.js';
 import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from './insert-documents.js';

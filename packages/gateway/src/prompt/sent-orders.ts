@@ -1,8 +1,8 @@
 import { type DocumentBlock, estimateTokens, type Preamble, rewriteText } from '@warmpath/core';
 import { type BlockRewrite, fingerprint } from '@warmpath/core/internal';
 import { TenantCache } from '../memory/tenant-cache.js';
-import type { SentOrder } from '../shapes.js';
-import { isOrdered, type RecognisedMessage } from './find-documents.js';
+import type { RecognisedMessage, SentOrder } from '../shapes/shapes.js';
+import { isOrdered } from './find-documents.js';
 
 /** How a message was sent, and where that is remembered. */
 export interface SentMessage {

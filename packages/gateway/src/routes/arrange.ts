@@ -10,7 +10,7 @@ import { BodyView } from '../json/body-view.js';
 import { escaped } from '../json/json-scanner.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
 import { summaryHeader } from '../observe/summary-header.js';
-import { NOTHING_DONE } from '../shapes.js';
+import { NOTHING_DONE } from '../shapes/shapes.js';
 
 const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];

@@ -1,8 +1,9 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
-import { engineHeaders, forward } from '../dispatch/forward.js';
+import { forward } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
+import { engineHeaders } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 import { checkEnginePath } from '../intake/engine-paths.js';

@@ -3,14 +3,14 @@ import type { PrewarmPath, WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { invalid, PromptView } from '../apis/prompt-view.js';
-import { engineHeaders } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
+import { engineHeaders } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
 import { prefixOf } from '../memory/warm-prefixes.js';
 import { prefillBody } from '../prompt/render.js';
-import type { Call } from '../shapes.js';
+import type { Call } from '../shapes/shapes.js';
 import type { Warmup } from './warmups.js';
 
 /** What stands before the documents of a request, and the body that prefills it. */

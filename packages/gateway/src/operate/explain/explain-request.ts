@@ -18,9 +18,9 @@ import { pathName } from '../../apis/request-texts.js';
 import type { GatewayConfig } from '../../config/schema.js';
 import { isObject, type JsonObject, parseObject } from '../../json/json-scanner.js';
 import { isReported } from '../../prompt/arrange-in-place.js';
-import { type RecognisedRequest, recogniseRequest } from '../../prompt/find-documents.js';
+import { recogniseRequest } from '../../prompt/find-documents.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../prompt/in-place-prompts.js';
-import type { PlacedBlock } from '../../shapes.js';
+import type { PlacedBlock, RecognisedRequest } from '../../shapes/shapes.js';
 import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 

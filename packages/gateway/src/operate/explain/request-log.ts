@@ -17,7 +17,7 @@ import type {
   RecordedPrefix,
   RecordedRetrieval,
   Report,
-} from '../../shapes.js';
+} from '../../shapes/shapes.js';
 import { promptPieces } from './prompt-pieces.js';
 
 /** Counts and times of a request, without a word of its text. */

@@ -1,3 +1,4 @@
+import type { OutgoingHttpHeaders } from 'node:http';
 import type {
   Arrangement,
   ArrangeRequest,
@@ -14,18 +15,56 @@ import type {
   RecalledConversation,
   RepeatedDocument,
 } from '@warmpath/core/internal';
+import type { ScoredDocument } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
-import type { CallReply } from './answer/held-reply.js';
-import type { Sources } from './answer/sourced-answer.js';
-import type { ApiName, PromptApi } from './apis/prompt-api.js';
-import type { PromptView, ViewedMessages } from './apis/prompt-view.js';
-import type { TextChange } from './apis/request-texts.js';
-import type { Translation } from './apis/translate-request.js';
-import type { ParsedRequest } from './intake/parse-request.js';
-import type { TenantModel } from './memory/served-histories.js';
-import type { RecognisedRequest } from './prompt/find-documents.js';
+import type { ApiName, PromptApi } from '../apis/prompt-api.js';
+import type { PromptView, ViewedMessages } from '../apis/prompt-view.js';
+import type { RequestText, TextChange } from '../apis/request-texts.js';
+import type { Translation } from '../apis/translate-request.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
+import type { BodyView } from '../json/body-view.js';
+import type { TenantModel } from '../memory/served-histories.js';
 
 // The shapes that a request takes on its way, in the order of the steps. None changes after it was made.
+
+/** What a relay needs of the response to its client; Node's `ServerResponse` is one. */
+export interface ClientResponse {
+  readonly destroyed: boolean;
+  readonly headersSent: boolean;
+  readonly writableFinished: boolean;
+  on(event: 'drain', listener: () => void): unknown;
+  once(event: 'close' | 'drain', listener: () => void): unknown;
+  prependListener(event: 'close', listener: () => void): unknown;
+  removeListener(event: 'close', listener: () => void): unknown;
+  writeHead(status: number, headers: OutgoingHttpHeaders): unknown;
+  flushHeaders(): void;
+  write(data: Buffer | string, callback?: (error?: Error | null) => void): boolean;
+  end(data?: Buffer | string): unknown;
+  destroy(): unknown;
+}
+
+/** Where a call is answered; Fastify's `FastifyReply` is one. */
+export interface CallReply {
+  readonly raw: ClientResponse;
+  /** Whether somebody took the answer over. */
+  readonly sent: boolean;
+  /** Whether the answer is for nobody any more, because another one takes its place. */
+  readonly isSuperseded?: boolean;
+  hijack(): unknown;
+  send(error: unknown): unknown;
+}
+
+/** Warnings as the client reads them; left out where there are none. */
+export interface ClientWarnings {
+  readonly warnings?: readonly Warning[];
+}
+
+/** The passages that an answer is made from, best first. A later stage of the search may rank them anew. */
+export interface Sources {
+  passages: readonly ScoredDocument[];
+  /** What the search went without. */
+  clientWarnings?: ClientWarnings;
+}
 
 /** Step 1, receive: one client call, authenticated, bounded and, where the engine needs it, translated. */
 export interface Call {
@@ -70,6 +109,40 @@ export interface InsertSlot {
   readonly supplied: string;
   /** The same turn, where it was sent before: it goes out as it did then. */
   readonly repeated: SentTurn | undefined;
+}
+
+/** The blocks of one message, and when the message was said. */
+export interface RecognisedMessage {
+  /** Which of the messages in the body it is. */
+  readonly position: number;
+  /** Link of the hash chain over the client's messages up to this one. */
+  readonly link: string;
+  /** The link before this one; empty for the first message. */
+  readonly linkBefore: string;
+  /** Which of the texts is its first. */
+  readonly firstText: number;
+  readonly blocks: readonly DocumentBlock[];
+  /** Whether its order may still be decided: a system prompt, or what came since the model last spoke. */
+  readonly isNew: boolean;
+}
+
+/** A request that names no documents, and has some in its texts. */
+export interface RecognisedRequest {
+  readonly api: PromptApi;
+  /** The body, complete but for the gateway's own fields. */
+  readonly view: BodyView;
+  readonly model: string;
+  /**
+   * All texts in the order in which the model reads them, with ids of markers that do not change from request to
+   * request.
+   */
+  readonly texts: readonly RequestText[];
+  /** The same as the client wrote them. */
+  readonly given: readonly RequestText[];
+  /** Those with documents, in their order. */
+  readonly messages: readonly RecognisedMessage[];
+  /** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. */
+  readonly scope: string;
 }
 
 /** The places at which documents stand in the texts of the prompt already. */

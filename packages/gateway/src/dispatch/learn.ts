@@ -1,8 +1,8 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { ConversationStore } from '@warmpath/core/internal';
 import type { RelayResult } from '../answer/relay.js';
-import { engineHeaders, IDENTITY, promptHeaders } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
+import { engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { UpstreamRequest } from '../engines/upstream.js';
@@ -12,12 +12,12 @@ import type { DocumentCache } from '../memory/document-cache.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import { type PromptPrefix, prefixOf, type WarmPrefixes } from '../memory/warm-prefixes.js';
+import type { Metrics } from '../observe/metrics.js';
+import type { PeerGateways } from '../observe/peer-gateways.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
 import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
 import type { SentOrders } from '../prompt/sent-orders.js';
-import type { Call, Sent } from '../shapes.js';
-import type { Metrics } from './metrics.js';
-import type { PeerGateways } from './peer-gateways.js';
+import type { Call, Sent } from '../shapes/shapes.js';
 
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
 const TOKENIZER = '/tokenize';

@@ -1,20 +1,20 @@
 import type { TranslatedApi } from '@warmpath/translate';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { hasMessages, type PromptApi } from './apis/prompt-api.js';
-import { chatApi } from './apis/prompt-apis.js';
-import { translateRequest } from './apis/translate-request.js';
-import { answerInStages, type ServeCall, type StagedAnswerParts } from './collections/answer-in-stages.js';
-import { readRetrievalCall } from './collections/retrieve-documents.js';
-import type { GatewayConfig } from './config/schema.js';
-import type { PromptDispatcher } from './dispatch/dispatch-prompt.js';
-import type { Way } from './engines/engine-apis.js';
-import type { Engines } from './engines/engines.js';
-import { checkStoredState } from './intake/engine-paths.js';
-import { bodyOf } from './intake/request-body.js';
-import { BodyView } from './json/body-view.js';
-import { type EventLoopBudget, whenReady } from './limits/event-loop-budget.js';
-import type { PromptParser } from './prompt/parse-prompt.js';
-import type { Call } from './shapes.js';
+import { hasMessages, type PromptApi } from '../apis/prompt-api.js';
+import { chatApi } from '../apis/prompt-apis.js';
+import { translateRequest } from '../apis/translate-request.js';
+import { answerInStages, type ServeCall, type StagedAnswerParts } from '../collections/answer-in-stages.js';
+import { readRetrievalCall } from '../collections/retrieve-documents.js';
+import type { GatewayConfig } from '../config/schema.js';
+import type { Way } from '../engines/engine-apis.js';
+import type { Engines } from '../engines/engines.js';
+import { checkStoredState } from '../intake/engine-paths.js';
+import { bodyOf } from '../intake/request-body.js';
+import { BodyView } from '../json/body-view.js';
+import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
+import type { PromptParser } from '../prompt/parse-prompt.js';
+import type { Call } from '../shapes/shapes.js';
+import type { PromptDispatcher } from './dispatch-prompt.js';
 
 export interface PromptServerParts {
   readonly config: GatewayConfig;
