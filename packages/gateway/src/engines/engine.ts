@@ -1,5 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { ServedRequest } from '@warmpath/core/internal';
+import type { FastifyRequest } from 'fastify';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import {
   engineCredentials,
