@@ -249,7 +249,7 @@ export function timesIn(prompt: SentPrompt, letter: string): number {
 export function explained(body: unknown, templates: readonly DocumentTemplate[] = []): Explanation {
   const recognise = gatewayConfigSchema.parse({
     upstream: { url: 'http://127.0.0.1' },
-    recognise: { chat: 'conservative', templates },
+    recognise: { mode: 'conservative', templates },
   }).recognise;
   return explainRequest(JSON.stringify(body), { recognise });
 }

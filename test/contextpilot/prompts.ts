@@ -24,7 +24,7 @@ export const contentOf = (body: string) =>
 
 /** A gateway that looks for documents wherever they are certain, in front of a fake engine. */
 export function searching(config: StandConfig = {}): Promise<Stand> {
-  const recognise = { chat: 'conservative', messages: 'conservative', completions: 'conservative' } as const;
+  const recognise = { mode: 'conservative' } as const;
   return stand(answerAsAsked, { recognise, ...config });
 }
 

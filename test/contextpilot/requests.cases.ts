@@ -64,8 +64,7 @@ const breakpoints = (body: string) => body.split('"cache_control":{').length - 1
 async function bareDefaults(): Promise<void> {
   expect(resolveConfig({ upstream: { url } })).toMatchObject({
     arrange: { policy: 'foresight', hints: true },
-    session: { enabled: true, deduplicate: true },
-    recognise: { chat: 'marked', completions: 'marked', messages: 'marked', responses: 'marked', relabel: true },
+    recognise: { mode: 'marked' },
   });
   expect(resolveConfig({ upstream: { url } }).arrange.maxShift).toBeUndefined();
   const { gateway, engine } = await stand();
@@ -151,14 +150,14 @@ async function resultForms(): Promise<void> {
 
 async function routesAndMarks(): Promise<void> {
   const request = (system: string, tool: string) => ({ ...toolResults(tool), system });
-  const routes = await searching({ recognise: { chat: 'conservative', messages: 'off' } });
+  const routes = await searching({ recognise: { mode: 'off' } });
   await through(routes, request(docs(PORT, LAMP), docs(PORT, LAMP)), MESSAGES);
   const left = request(docs(LAMP, PORT), docs(LAMP, PORT));
   expect(await through(routes, left, MESSAGES)).toBe(JSON.stringify(left));
 
   const mark = (text: string) => `<warmpath-documents>${text}</warmpath-documents>`;
   const [served, asked] = [docs(PORT, LAMP), docs(LAMP, PORT)];
-  const marks = await searching({ recognise: { messages: 'marked' } });
+  const marks = await searching({ recognise: { mode: 'marked' } });
   await through(marks, request(mark(served), served), MESSAGES);
   const inSystem = JSON.parse(await through(marks, request(mark(asked), asked), MESSAGES));
   expect(inSystem).toEqual(request(mark(served), asked));

@@ -162,7 +162,7 @@ describe('the first five minutes', () => {
     const frame = { before: 'retrieved context to answer the question.\n\n', separator: '\n\n' };
     await writeFile(
       join(clone, 'chain.json'),
-      JSON.stringify({ recognise: { chat: 'conservative', templates: [frame] } }),
+      JSON.stringify({ recognise: { mode: 'conservative', templates: [frame] } }),
     );
     await startWarmpath('--config', 'chain.json');
     await writeFile(join(clone, 'packages/langchain/chain.js'), CHAIN);

@@ -8,7 +8,7 @@ import { explained, passages, type RealGateway, realGateway } from '../real-gate
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { chat: 'conservative' } });
+  gateway = await realGateway({ recognise: { mode: 'conservative' } });
 });
 afterEach(() => gateway.forget());
 afterAll(() => gateway.close());

@@ -5,7 +5,7 @@ import { explained, passages, type RealGateway, realGateway } from '../../../tes
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { chat: 'conservative' } });
+  gateway = await realGateway({ recognise: { mode: 'conservative' } });
 });
 afterAll(() => gateway.close());
 

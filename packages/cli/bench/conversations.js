@@ -34,18 +34,19 @@ if (values.data === undefined) throw new Error('--data <tasks.jsonl> is missing'
 
 const SYSTEM = 'Answer the question using only the provided documents.';
 const RETRIEVAL = { policy: 'retrieval' };
-const OFF = { session: { enabled: false }, arrange: RETRIEVAL };
+/** No conversation is named, so that the gateway remembers none. */
+const OFF = { gateway: { arrange: RETRIEVAL }, warmpath: {} };
 
 /** `inline`: the client writes documents into its own messages and keeps them there. */
 const STRATEGIES = [
-  { name: 'forwarding', gateway: OFF, about: 'the history without documents; those of this turn in retrieval order' },
+  { name: 'forwarding', ...OFF, about: 'the history without documents; those of this turn in retrieval order' },
   {
     name: 'appended',
-    gateway: OFF,
+    ...OFF,
     inline: true,
     about: 'the client keeps all documents it ever sent, in retrieval order',
   },
-  { name: 'replayed', gateway: { session: { deduplicate: false } }, about: 'earlier turns as they were rendered' },
+  { name: 'replayed', gateway: {}, warmpath: { deduplicate: false }, about: 'earlier turns as they were rendered' },
   { name: 'deduplicated', gateway: { arrange: { hints: false } }, about: 'and what is still visible left out' },
   { name: 'deduplicated, hints', gateway: {}, about: 'and said where it stands (the default)' },
 ];
@@ -106,7 +107,7 @@ function* takingTurns(all, together) {
   }
 }
 
-async function ask(client, model, { inline = false }, dialogue, place) {
+async function ask(client, model, { inline = false, warmpath }, dialogue, place) {
   const turn = (at) => dialogue.turns[at];
   const documentsOf = ({ passages }) => passages.map(({ id, title, content }) => ({ id, title, content }));
   const questionOf = (at) => {
@@ -119,7 +120,8 @@ async function ask(client, model, { inline = false }, dialogue, place) {
     messages.push({ role: 'user', content: questionOf(at) });
     if (at < place) messages.push({ role: 'assistant', content: turn(at).answer ?? '' });
   }
-  const own = inline ? {} : { documents: documentsOf(turn(place)), warmpath: { session: dialogue.id } };
+  const session = warmpath === OFF.warmpath ? {} : { session: dialogue.id };
+  const own = inline ? {} : { documents: documentsOf(turn(place)), warmpath: { ...session, ...warmpath } };
   const body = { model, max_tokens: 1, temperature: 0, messages, ...own };
   const { ttftMs, promptTokens, cachedTokens } = await client.measureChat(body, AbortSignal.timeout(600_000));
   return { conversation: dialogue.id, ttftMs, promptTokens, cachedTokens };

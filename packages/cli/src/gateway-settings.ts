@@ -1,6 +1,5 @@
 import type { RecognitionMode } from '@warmpath/core/internal';
 import {
-  API_NAMES,
   describeNotice,
   type Environment,
   type GatewayConfigInput,
@@ -122,7 +121,7 @@ export async function gatewaySettings(
   // One engine that is named goes before all that the file lists.
   const engines = engineUrl === undefined ? file?.engines : undefined;
   const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
-  const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : everywhere(defaults.recognise));
+  const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : { mode: defaults.recognise });
   const upstream = { ...file?.upstream, ...segments, ...(url !== undefined && { url }) };
   return {
     ...file,
@@ -132,10 +131,6 @@ export async function gatewaySettings(
     upstream,
     engines,
   };
-}
-
-function everywhere(mode: RecognitionMode): NonNullable<GatewayConfigInput['recognise']> {
-  return Object.fromEntries(API_NAMES.map((name) => [name, mode]));
 }
 
 /** Whether each request gets a line: where a person reads along, or asked for it. */

@@ -47,7 +47,7 @@ describe('warmpath explain', () => {
     expect(forPeople.stdout).toMatch(/saves +\d+ tokens/);
   });
 
-  it('looks for documents as a gateway with a configuration does: modes, labels, frames', async () => {
+  it('looks for documents as a gateway with a configuration does: mode and frames', async () => {
     const config = join(folder, 'gateway.yaml');
     const recognise = (lines: string) =>
       writeFile(config, `upstream:\n  url: http://127.0.0.1:8000\nrecognise:\n${lines}`);
@@ -58,14 +58,10 @@ describe('warmpath explain', () => {
       return (JSON.parse(stdout) as Explanation).blocks;
     };
     const templates = '  templates:\n    - before: "Context:\\n\\n"\n      separator: "\\n\\n"\n';
-    await recognise(`  chat: conservative\n${templates}`);
+    await recognise(`  mode: conservative\n${templates}`);
     expect(await blocksOf(joined, '--config', config)).toMatchObject([{ format: 'separator', documents: [{}, {}] }]);
-    await recognise(`  relabel: false\n${templates}`);
+    await recognise(`  mode: marked\n${templates}`);
     expect(await blocksOf(joined, '--config', config)).toEqual([]);
-    const counted = await file('counted.json', chat('x', `Sources:\n[1] ${passage('mill')}\n[2] ${passage('pier')}`));
-    expect(await blocksOf(counted)).toMatchObject([{ labels: 'free' }]);
-    const kept = await blocksOf(counted, '--config', config, '--mode', 'conservative');
-    expect(kept).toMatchObject([{ labels: 'referred' }]);
   });
 
   it('refuses a configuration that is wrong, or not there', async () => {

@@ -105,7 +105,7 @@ try {
   const processes = {
     plain: await start('plain-proxy-process.js', upstream.url),
     byDefault: await start('gateway-process.js', upstream.url),
-    conservative: await start('gateway-process.js', upstream.url, '{"recognise":{"chat":"conservative"}}'),
+    conservative: await start('gateway-process.js', upstream.url, '{"recognise":{"mode":"conservative"}}'),
   };
   const results = [];
   for (const size of AGENT_SIZES) results.push({ size, ...(await measure(size, processes)) });

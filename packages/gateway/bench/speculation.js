@@ -111,12 +111,15 @@ subscribe('undici:request:create', ({ request }) => {
 async function openLane(name) {
   const model = await modelPath(values.model);
   const engine = await spawnEngine({ port: 0, model, contextTokens: 16_384, hostTier: 0 });
-  const gateway = await startGateway({
-    server: { port: 0 },
-    upstream: { url: engine.url },
-    collections: { folder: '/nonexistent', wastedShare: LANES[name] },
-    log: { level: 'silent' },
-  });
+  const gateway = await startGateway(
+    {
+      server: { port: 0 },
+      upstream: { url: engine.url },
+      collections: { folder: '/nonexistent' },
+      log: { level: 'silent' },
+    },
+    { wastedShare: LANES[name] },
+  );
   const metric = async (url, metricName) =>
     Number(
       new RegExp(`^${metricName}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(

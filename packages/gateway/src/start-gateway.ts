@@ -101,6 +101,8 @@ export interface GatewayParts {
   readonly onUnrecognised?: (notice: RecognitionNotice) => void;
   /** Hears of every request of a client that is over. */
   readonly onRequest?: (request: Report) => void;
+  /** Share of prompt tokens that may be prefilled in vain while a search goes on; by the engines if left out. */
+  readonly wastedShare?: number;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -117,7 +119,12 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   const searched = (ms: number) => gateway.metrics.searched(ms);
   const { memoryBytes } = config.limits;
   const collections =
-    config.collections && (await OpenCollections.open(config.collections, memoryBytes, { now, log, searched }));
+    config.collections &&
+    (await OpenCollections.open(
+      config.collections,
+      { memoryBytes, wastedShare: parts.wastedShare },
+      { now, log, searched },
+    ));
   const authenticator = await Authenticator.open(config.server);
   const tracing = await loadTracing();
   const gateway = await assemble(config, authenticator, {

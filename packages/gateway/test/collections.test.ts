@@ -820,7 +820,13 @@ describe('what the log says of searches', () => {
     const warn = (fields: Record<string, unknown>, text: string) =>
       lines.push([fields['collection'], fields['path'], text]);
     const log = { warn } as unknown as Log;
-    const one = closing(await OpenCollections.open(settings!, 2 ** 28, { now: () => 0, log, searched: () => {} }));
+    const one = closing(
+      await OpenCollections.open(
+        settings!,
+        { memoryBytes: 2 ** 28, wastedShare: undefined },
+        { now: () => 0, log, searched: () => {} },
+      ),
+    );
     for (const name of ['plain', 'handbook']) {
       // Nothing of the first one has a vector: its searches are by words alone, and go without nothing.
       fake.answer = () => (name === 'plain' ? { status: 400 } : undefined);

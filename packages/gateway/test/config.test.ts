@@ -54,7 +54,7 @@ describe('a configuration', () => {
 
   it('needs no URL of an engine that the caller starts, whose address goes before any other', () => {
     const url = 'http://127.0.0.1:9';
-    for (const text of ['recognise: { chat: conservative }', `recognise: { chat: conservative }\n${URL_LINE}`, '']) {
+    for (const text of ['recognise: { mode: conservative }', `recognise: { mode: conservative }\n${URL_LINE}`, '']) {
       expect(checkConfig(text, {}, url).config?.upstream.url).toBe(url);
     }
     expect(checkConfig('upstream: { maxConcurrent: 3 }', {}, url).config?.upstream).toMatchObject({
@@ -196,18 +196,6 @@ describe('a configuration', () => {
       ['server.port', 3],
       ['server.hosst', 3],
     ]);
-  });
-
-  it.each([
-    ['A hint without the place of names.', 'include'],
-    ['{documents}, that is {documents}', 'once'],
-    ['\ud800{documents}', 'Unicode'],
-  ])('refuses the wording %j', (location, reason) => {
-    const { problems } = checkConfig(
-      JSON.stringify({ upstream: { url: 'http://e' }, arrange: { wording: { location } } }),
-      {},
-    );
-    expect(problems.map((problem) => JSON.stringify(problem))).toEqual([expect.stringContaining(reason)]);
   });
 
   it('made in code is checked alike', () => {

@@ -1,5 +1,5 @@
 import { arrange, ServedHistory } from '@warmpath/core';
-import { DEFAULT_HINT_WORDING, type RecognitionMode } from '@warmpath/core/internal';
+import type { RecognitionMode } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../test/suite.js';
@@ -31,8 +31,6 @@ function sorted(
     arrange: (block) => arrange({ ...block, policy: 'sorted', hints: false }, history, 0),
     deduplicate: true,
     blocks: false,
-    location: DEFAULT_HINT_WORDING.location,
-    orderHint: undefined,
   });
   const references = placed.blocks.reduce((sum, block) => sum + block.references.length, 0);
   return {
@@ -198,7 +196,7 @@ describe('parts that Anthropic calls documents', () => {
   });
 
   it('reach the engine so, and are told of in the headers', async () => {
-    const gateway = await stand(answerAsAsked, { recognise: { messages: 'conservative' } });
+    const gateway = await stand(answerAsAsked, { recognise: { mode: 'conservative' } });
     const body = user(result('c.md', PORT), result('a.md', ICE), asked);
     const reply = await send(`${gateway.gateway.url}/v1/messages`, body);
     expect(told(reply).recognised).toBe('json 2 arranged');

@@ -234,7 +234,7 @@ describe('an engine that fails', () => {
   });
 
   it('is replaced for prompts that hold their documents, too', async () => {
-    const stand = await fleet([cut, answerJson], { recognise: { chat: 'conservative' } });
+    const stand = await fleet([cut, answerJson], { recognise: { mode: 'conservative' } });
     const text = ['x', 'y', 'z'].map((id) => `<document id="${id}">\n${passage(id).content}\n</document>`).join('\n');
     const messages = [{ role: 'user', content: `${text}\n\nWhat is known of y?` }];
     const reply = await send(stand.gateway.url + CHAT, { model: 'm', messages });

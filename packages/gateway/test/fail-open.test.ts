@@ -49,7 +49,7 @@ describe('a defect of the gateway never costs an answer', () => {
 
   it('a defect that retrieval order does not mend: the original body goes out', async () => {
     const sentOrders = new FailingOrders(1_000_000);
-    const { engine, gateway } = await stand(undefined, { recognise: { chat: 'conservative' } }, { sentOrders });
+    const { engine, gateway } = await stand(undefined, { recognise: { mode: 'conservative' } }, { sentOrders });
     const content = `<documents>${DOCUMENTS.map((document) => `<document>${document.content}</document>`).join('')}</documents>`;
     const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] });
     const reply = await send(gateway.url + PATH, body);

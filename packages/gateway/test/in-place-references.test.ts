@@ -1,5 +1,5 @@
 import { arrange, observe, type PolicyName, ServedHistory } from '@warmpath/core';
-import { DEFAULT_HINT_WORDING, DEFAULT_POLICY } from '@warmpath/core/internal';
+import { DEFAULT_POLICY } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
@@ -37,7 +37,7 @@ const OPENING: readonly Message[] = [
   { role: 'user', content: 'What is known of 0?' },
 ];
 const CONSERVATIVE: StandConfig = {
-  recognise: { chat: 'conservative', messages: 'conservative', responses: 'conservative' },
+  recognise: { mode: 'conservative' },
 };
 
 /** One request, and the messages that the engine got for it. */
@@ -74,8 +74,6 @@ class InProcess {
       arrange: (block) => arrange({ policy: this.#policy, ...block, hints: false }, this.#history, now),
       deduplicate,
       blocks: this.#blocks,
-      location: DEFAULT_HINT_WORDING.location,
-      orderHint: undefined,
     });
     rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
     for (const { arrangement } of placed.blocks) {
@@ -397,10 +395,6 @@ describe('references of a running gateway', () => {
   it('are made where prompts are recognised and nobody says otherwise', async () => {
     const unasked = await stand(answerAsAsked);
     expect((await ask(unasked, TWICE)).body).toBe(JSON.stringify({ model: 'm', messages: TWICE }));
-    for (const session of [{ deduplicate: false }, { enabled: false }]) {
-      const off = await stand(answerAsAsked, { ...CONSERVATIVE, session });
-      expect((await ask(off, TWICE)).body).toBe(JSON.stringify({ model: 'm', messages: TWICE }));
-    }
     const one = await stand(answerAsAsked, CONSERVATIVE);
     const body = { model: 'm', messages: TWICE, warmpath: { deduplicate: false } };
     await send(`${one.gateway.url}/v1/chat/completions`, body);
@@ -431,18 +425,6 @@ describe('references of a running gateway', () => {
       const again: Message[] = [{ role: 'assistant', content: 'So.' }, search('tags', HARBOUR, LANTERN)];
       expect((await serve([...TWICE, ...question, ...again])).slice(0, 5)).toEqual(before);
     }
-  });
-
-  it('speak the configured language, in a named conversation too', async () => {
-    const one = await stand(answerAsAsked, {
-      ...CONSERVATIVE,
-      arrange: { wording: { location: 'Steht weiter oben: {documents}.' } },
-    });
-    const headers = { 'x-warmpath-session': 's' };
-    for (const turn of [2, 3]) await ask(one, TWICE.slice(0, turn), headers);
-    const { sent, reply } = await ask(one, TWICE, headers);
-    expect(told(reply).conversation).toBe('known');
-    expect(sent[4]!.content).toContain('Steht weiter oben: [https://h.example/harbour].');
   });
 
   it('bring a document back when the message that held it is gone', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { errorOf, labelsIn, type Reply, type StandConfig, send, stand, told } from './harness.js';
+import { errorOf, labelsIn, type Reply, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const REFERENCE = /Given earlier in this conversation: \[(?:(\w+): )?«([^»]*)»\]\./;
@@ -32,8 +32,8 @@ function messagesOf(body: string): readonly Message[] {
 const lastText = (body: string) => String(messagesOf(body).at(-1)!.content);
 
 /** Two turns of a conversation, and what the engine got for the second. */
-async function twoTurns(config: StandConfig, warmpath: object) {
-  const { engine, gateway } = await stand(undefined, config);
+async function twoTurns(warmpath: object) {
+  const { engine, gateway } = await stand();
   await send(gateway.url + CHAT, request(OPENING, [FIRST], warmpath));
   const sent = messagesOf(engine.last.body);
   const reply = await send(gateway.url + CHAT, request(FOLLOWING, [NEXT], warmpath));
@@ -44,7 +44,7 @@ const isShortened = (reply: Reply) => told(reply).shortened === '1';
 
 describe('parts that the conversation shows already', () => {
   it('are referred to where the request asks for it, and what was sent stays', async () => {
-    const { engine, gateway, sent, reply, body } = await twoTurns({}, { blocks: true });
+    const { engine, gateway, sent, reply, body } = await twoTurns({ blocks: true });
     expect(messagesOf(body).slice(0, 2)).toEqual(sent);
     const text = lastText(body);
     const [reference, name, words] = REFERENCE.exec(text)!;
@@ -74,12 +74,11 @@ describe('parts that the conversation shows already', () => {
     expect(lastText(engine.last.body)).toBe('Given earlier in this conversation: [next].\nWhy?');
   });
 
-  it('are repeated unless the configuration or the request says otherwise', async () => {
-    expect(isShortened((await twoTurns({}, {})).reply)).toBe(false);
-    const config = { session: { blocks: true } };
-    expect(isShortened((await twoTurns(config, {})).reply)).toBe(true);
-    for (const warmpath of [{ blocks: false }, { deduplicate: false }, { hints: false }]) {
-      const { reply, body } = await twoTurns(config, warmpath);
+  it('are repeated unless the request says otherwise', async () => {
+    expect(isShortened((await twoTurns({})).reply)).toBe(false);
+    expect(isShortened((await twoTurns({ blocks: true })).reply)).toBe(true);
+    for (const warmpath of [{ blocks: false }, { blocks: true, deduplicate: false }, { blocks: true, hints: false }]) {
+      const { reply, body } = await twoTurns(warmpath);
       expect(isShortened(reply)).toBe(false);
       expect(lastText(body)).toContain(NEXT.content.trimEnd());
     }
@@ -90,7 +89,7 @@ describe('parts that the conversation shows already', () => {
   });
 
   it('come back when what showed them was cut, edited or compacted', async () => {
-    const { engine, gateway } = await twoTurns({}, { blocks: true });
+    const { engine, gateway } = await twoTurns({ blocks: true });
     for (const messages of [
       [SYSTEM, FOLLOWING[3]!],
       [SYSTEM, { role: 'user', content: 'Edited' }, ...FOLLOWING.slice(2)],

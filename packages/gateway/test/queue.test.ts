@@ -160,7 +160,7 @@ describe('a limit of prompts in the engine', () => {
 
   it('tells the policy of documents that stand in the prompts that wait', async () => {
     const waitings: ArrangeRequest['waiting'][] = [];
-    const { arrive, answer } = await oneAtATime({ recognise: { chat: 'conservative' } }, waitings);
+    const { arrive, answer } = await oneAtATime({ recognise: { mode: 'conservative' } }, waitings);
     const passages = (...names: string[]) =>
       names
         .map((id) => `<document id="${id}">The weight of ${id} is told in its own book, on the first page.</document>`)

@@ -22,9 +22,7 @@ const namesIn = (text: string) =>
     .sort((a, b) => a[1] - b[1])
     .map(([name]) => name);
 
-const CONSERVATIVE: StandConfig = {
-  recognise: { chat: 'conservative', completions: 'conservative', messages: 'conservative', responses: 'conservative' },
-};
+const CONSERVATIVE: StandConfig = { recognise: { mode: 'conservative' } };
 
 interface Sent {
   readonly reply: Reply;
@@ -56,24 +54,11 @@ describe('documents that stand in prompts', () => {
   it('are found in frames that the configuration knows, where nothing but a separator parts them', async () => {
     const framed = (...names: Name[]) => `Answer from:\n\n${names.map((name) => PASSAGES[name]).join('\n\n')}`;
     const templates = [{ before: 'Answer from:\n\n', separator: '\n\n', after: '\n\nWhat is known?' }];
-    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', templates } });
+    const gateway = await stand(answerAsAsked, { recognise: { mode: 'conservative', templates } });
     await ask(gateway, chat(question(framed('harbour', 'lantern'))));
     const { reply, body } = await ask(gateway, chat(question(framed('glacier', 'lantern', 'harbour'))));
     expect(told(reply).recognised).toBe('separator 3 arranged');
     expect(lastContent(body)).toBe(`${framed('harbour', 'lantern', 'glacier')}\n\nWhat is known?`);
-  });
-
-  it('are followed by a hint that states their given order where that is configured, in history too', async () => {
-    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', hints: true } });
-    await ask(gateway, chat(question(tagged('harbour', 'lantern', 'orchard'))));
-    const asked = question(tagged('orchard', 'lantern', 'harbour'));
-    const hint = 'In order of relevance: orchard > lantern > harbour.';
-    const first = await ask(gateway, chat(asked));
-    expect(namesIn(first.body)).toEqual(['harbour', 'lantern', 'orchard']);
-    expect(lastContent(first.body)).toContain(`</document>\n${hint}\n</documents>`);
-    const later = chat(asked, { role: 'assistant', content: 'Much.' }, { role: 'user', content: 'And?' });
-    const sent = JSON.parse((await ask(gateway, later)).body) as { messages: { content: string }[] };
-    expect(sent.messages[0]!.content).toBe(lastContent(first.body));
   });
 
   it('leave every other byte as the client wrote it', async () => {
@@ -281,13 +266,6 @@ describe('what the configuration and the request say', () => {
     const wrong = await ask(gateway, { ...chat(question('x')), warmpath: { recognise: 'all' } });
     expect(wrong.reply.status).toBe(400);
     expect(wrong.reply.text).toContain('warmpath.recognise');
-  });
-
-  it('labels are kept where the configuration says so', async () => {
-    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', relabel: false } });
-    await ask(gateway, chat(question(numbered('harbour', 'lantern'))));
-    const { body } = await ask(gateway, chat(question(numbered('lantern', 'harbour'))));
-    expect(lastContent(body)).toContain(`[1] ${PASSAGES.lantern}`);
   });
 
   it('explicit documents come first, and large bodies are left alone', async () => {

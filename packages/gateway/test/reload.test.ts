@@ -64,13 +64,8 @@ describe('a changed configuration', () => {
         "upstream.slots.savedTokens",
         "upstream.slots.savesIdle",
         "upstream.slots.clearsIdle",
-        "arrange.wording.order",
-        "arrange.wording.location",
         "arrange.template",
         "arrange.layout",
-        "session.enabled",
-        "session.deduplicate",
-        "session.blocks",
         "session.maxAgeMs",
         "session.store.url",
         "session.store.password",
@@ -89,7 +84,6 @@ describe('a changed configuration', () => {
         "collections.rerank.url",
         "collections.rerank.model",
         "collections.rerank.apiKey",
-        "collections.wastedShare",
         "collections.stores",
         "admin.socket",
       ]
@@ -291,14 +285,14 @@ describe('other settings', () => {
       server: { port: 1, bodyLimitBytes: 10 },
       limits: { memoryBytes: 16_777_216 },
       arrange: { template: 'plain' },
-      session: { enabled: false },
+      session: { maxAgeMs: 1_000 },
     });
     expect(changed).toEqual([]);
     expect(needRestart).toEqual([
       'server.port',
       'server.bodyLimitBytes',
       'arrange.template',
-      'session.enabled',
+      'session.maxAgeMs',
       'limits.memoryBytes',
     ]);
     expect((await ask()).status).toBe(200);

@@ -1,5 +1,4 @@
 import { arrange, observe, ServedHistory } from '@warmpath/core';
-import { DEFAULT_HINT_WORDING } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
@@ -13,7 +12,7 @@ import { answerAsAsked } from './fake-engine.js';
 import { type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
-const CONSERVATIVE: StandConfig = { recognise: { chat: 'conservative', messages: 'conservative' } };
+const CONSERVATIVE: StandConfig = { recognise: { mode: 'conservative' } };
 const REFERENCE = /Given earlier in this conversation: \[«(.*?) … (.*?)»\]\./g;
 
 /** A file as a tool reads it; `edited` is a line of it that was changed. */
@@ -87,8 +86,6 @@ class InProcess {
       arrange: (block) => arrange({ ...block, hints: false }, this.#history, now),
       deduplicate,
       blocks,
-      location: DEFAULT_HINT_WORDING.location,
-      orderHint: undefined,
     });
     rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
     for (const { arrangement } of placed.blocks) {
@@ -242,14 +239,18 @@ describe('results of tools that hold no documents', () => {
   });
 
   it('are compared with what stands beside documents, too, where parts are asked for', async () => {
-    const { engine, gateway } = await stand(answerAsAsked, { ...CONSERVATIVE, session: { blocks: true } });
+    const { engine, gateway } = await stand(answerAsAsked, CONSERVATIVE);
     const opening: Message[] = [
       { role: 'system', content: `Our rules.\n${PAGES[0]!.text}\nNo more.` },
       { role: 'user', content: 'Search.' },
       { role: 'assistant', content: PAGES[1]!.text },
       tool(write('tags', PAGES)),
     ];
-    await send(`${gateway.url}/v1/chat/completions`, { model: 'm', messages: opening });
+    await send(`${gateway.url}/v1/chat/completions`, {
+      model: 'm',
+      messages: opening,
+      warmpath: { blocks: true },
+    });
     const { messages } = JSON.parse(engine.last.body) as { messages: Message[] };
     expect(messages.slice(0, 3)).toEqual(opening.slice(0, 3));
     expect(messages[3]!.content).toContain('Given earlier in this conversation: [«');

@@ -71,8 +71,8 @@ const question = { messages: [{ role: 'user', content: 'What is known?' }], temp
 async function searching() {
   const search = new ScriptedSearch(passage);
   vi.spyOn(OpenCollections.prototype, 'searchable').mockResolvedValue({ name: 'handbook', retriever: search });
-  const collections = { folder, wastedShare: 1 };
-  const gateway = closing(await gatewayAt(engine.url, { collections, arrange: { hints: false } }));
+  const config = { collections: { folder }, arrange: { hints: false } };
+  const gateway = closing(await gatewayAt(engine.url, config, { wastedShare: 1 }));
   const ask = (fields: object) =>
     send(gateway.url + CHAT, {
       ...question,

@@ -25,7 +25,7 @@ const tagged = (given: readonly (typeof PASSAGES)[number][]) =>
 
 it('with `arrange.policy: sorted`, gateways of different histories send the same bytes, hints and turns included', async () => {
   const engine = closing(await FakeEngine.start());
-  const config = { arrange: { policy: 'sorted' }, recognise: { chat: 'conservative', hints: true } } as const;
+  const config = { arrange: { policy: 'sorted' }, recognise: { mode: 'conservative' } } as const;
   const gateways = [closing(await gatewayAt(engine.url, config)), closing(await gatewayAt(engine.url, config))];
   let conversations = 0;
   let hints = 0;

@@ -34,10 +34,11 @@ const neverDone: Answer = (response, { body }) => {
   response.write(chunk(documentsOf(body).join('')));
 };
 
-async function here(answer: Answer, config: StandConfig = {}) {
+/** @param wastedShare As in `GatewayParts`; `null` to leave it to the engine's kind. */
+async function here(answer: Answer, config: StandConfig = {}, wastedShare: number | null = 1) {
   const search = new ScriptedSearch();
   vi.spyOn(OpenCollections.prototype, 'searchable').mockResolvedValue({ name: 'handbook', retriever: search });
-  const one = await stand(answer, { ...config, collections: { folder, wastedShare: 1, ...config.collections } });
+  const one = await stand(answer, { ...config, collections: { folder } }, wastedShare === null ? {} : { wastedShare });
   const ask = (fields: object = {}, headers: Record<string, string> = {}) =>
     send(
       `${one.gateway.url}/v1/chat/completions`,
@@ -153,7 +154,7 @@ describe('generation before a search is over', () => {
     ['by the header', {}, { 'x-warmpath-session': 's' }, 1],
     ['the operator wants none of it', {}, {}, 0],
   ])('does not begin where %s', async (_, fields, headers, wastedShare) => {
-    const { engine, search, ask } = await here(answering, { collections: { folder, wastedShare } });
+    const { engine, search, ask } = await here(answering, {}, wastedShare);
     const reply = ask(fields, headers as Record<string, string>);
     search.stage('ab');
     search.stage('cd', true);
@@ -167,7 +168,7 @@ describe('generation before a search is over', () => {
     ['generic', undefined],
     ['openai', undefined],
   ] as const)('begins before an engine of the kind %s only where the operator says how much', async (dialect, last) => {
-    const one = await here(answering, { upstream: { dialect }, collections: { folder, wastedShare: undefined } });
+    const one = await here(answering, { upstream: { dialect } }, null);
     let told: string | undefined;
     // What is learned from the first ones lets the next begin.
     for (let time = 0; time < 12; time++) {
@@ -181,8 +182,8 @@ describe('generation before a search is over', () => {
 
   it('begins on what words find, while the question is being embedded', async () => {
     const embeddings = closing(await startFakeEmbeddings());
-    const settings = { folder, wastedShare: 1, embeddings: { url: embeddings.url, model: 'fake' } };
-    const { engine, gateway } = await stand(answering, { collections: settings });
+    const settings = { folder, embeddings: { url: embeddings.url, model: 'fake' } };
+    const { engine, gateway } = await stand(answering, { collections: settings }, { wastedShare: 1 });
     const documents = [...'abc'].map((id) => ({ id, content: `What is known of ${id}.` }));
     await send(`${gateway.url}/v1/collections/handbook/documents`, { documents });
     embeddings.answer = async () => {
@@ -257,9 +258,6 @@ describe('a cold system prompt while a search goes on', () => {
   const messages = [SYSTEM, { role: 'user', content: 'What is known?' }];
   const isWarmup = ({ body }: { body: string }) => (JSON.parse(body) as { max_tokens?: number }).max_tokens === 1;
   const upstream = { dialect: 'vllm' } as const;
-  const waiting = (other: StandConfig['upstream'] = upstream): StandConfig => {
-    return { upstream: other, collections: { folder, wastedShare: 0 } };
-  };
   const counted = async (url: string, event: string) => {
     const { text } = await send(`${url}/metrics`);
     return Number(new RegExp(`warmpath_search_warmups_total\\{event="${event}"\\} (\\d+)`).exec(text)?.[1] ?? 0);
@@ -268,7 +266,7 @@ describe('a cold system prompt while a search goes on', () => {
     isWarmup(request) ? answerJson(response) : answering(response, request);
 
   it('is warmed once', async () => {
-    const { engine, gateway, search, ask } = await here(warmOrAnswer, waiting());
+    const { engine, gateway, search, ask } = await here(warmOrAnswer, { upstream }, 0);
     const reply = ask({ messages });
     await engine.until('request', 1);
     expect(isWarmup(engine.last)).toBe(true);
@@ -289,7 +287,8 @@ describe('a cold system prompt while a search goes on', () => {
   it('is left to the prompt itself once that goes out', async () => {
     const { engine, gateway, search, ask } = await here(
       (response, request) => (isWarmup(request) ? neverDone(response, request) : answering(response, request)),
-      waiting(),
+      { upstream },
+      0,
     );
     const reply = ask({ messages });
     await engine.until('request', 1);
@@ -306,7 +305,7 @@ describe('a cold system prompt while a search goes on', () => {
   ] satisfies [string, object, NonNullable<StandConfig['upstream']>][])(
     'is not warmed where the %s',
     async (_, fields, upstream) => {
-      const { engine, search, ask } = await here(warmOrAnswer, waiting(upstream));
+      const { engine, search, ask } = await here(warmOrAnswer, { upstream }, 0);
       const reply = ask(fields);
       await new Promise((resolve) => setTimeout(resolve, 50));
       search.stage('ab', true);
@@ -316,7 +315,7 @@ describe('a cold system prompt while a search goes on', () => {
   );
 
   it('is not warmed while the engine computes other prompts', async () => {
-    const { engine, gateway, search, ask } = await here(neverDone, waiting());
+    const { engine, gateway, search, ask } = await here(neverDone, { upstream }, 0);
     let isBusy = false;
     engine.answer = (response, request) => {
       if (!isBusy) response.flushHeaders();

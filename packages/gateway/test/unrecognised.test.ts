@@ -53,7 +53,7 @@ describe('prompts whose documents stay as they are', () => {
       { api: 'chat', place: 'messages[0].content', documents: 3, reason: 'ambiguous', format: undefined },
     ]);
     const told = notices.map(describeNotice);
-    expect(told[0]).toContain('`recognise.chat: conservative`');
+    expect(told[0]).toContain('`recognise.mode: conservative`');
     expect(told[1]).toContain('`warmpath explain`');
     expect(told.join()).not.toMatch(/oak|context/);
     // What is looked at goes out as it came.
@@ -71,7 +71,7 @@ describe('prompts whose documents stay as they are', () => {
   });
 
   it('are none where documents were found, or nobody wants to hear', async () => {
-    const { notices, ask, until } = await telling({ recognise: { chat: 'conservative' } });
+    const { notices, ask, until } = await telling({ recognise: { mode: 'conservative' } });
     await ask(`${tagged}\nHow old?`);
     await ask(stuffed('Answer from the following context:'));
     await until(1);

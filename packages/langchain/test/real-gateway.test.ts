@@ -24,7 +24,7 @@ import { formatDocuments, WarmpathCompressor } from '../src/index.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { chat: 'conservative', responses: 'conservative' } });
+  gateway = await realGateway({ recognise: { mode: 'conservative' } });
 });
 afterEach(() => gateway.forget());
 afterAll(() => gateway.close());

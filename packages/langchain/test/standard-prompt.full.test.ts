@@ -52,7 +52,7 @@ const ask = (letters: string) => ({ input: 'What is the weight of Velka?', conte
 
 describe("LangChain's createStuffDocumentsChain, its code unchanged", () => {
   it.each(PROMPTS)('gains by the configuration that explain prints: %s', async (_, messages) => {
-    gateway = await realGateway({ recognise: { chat: 'conservative' } });
+    gateway = await realGateway({ recognise: { mode: 'conservative' } });
     await (await chainBefore(gateway, messages)).invoke(ask('vot'));
     const [sent] = gateway.sent();
     // Empty lines alone are no sign: nothing moves, and the frame is named.
@@ -61,7 +61,7 @@ describe("LangChain's createStuffDocumentsChain, its code unchanged", () => {
     expect(template).toMatchObject({ documents: 3, template: { separator: '\n\n' } });
     await gateway.close();
 
-    gateway = await realGateway({ recognise: { chat: 'conservative', templates: [template!.template] } });
+    gateway = await realGateway({ recognise: { mode: 'conservative', templates: [template!.template] } });
     const chain = await chainBefore(gateway, messages);
     for (const letters of ['vot', 'tov', 'otv']) await chain.invoke(ask(letters));
     const accounts = await Promise.all([0, 1, 2].map((place) => gateway!.account(place)));

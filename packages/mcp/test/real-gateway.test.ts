@@ -9,7 +9,7 @@ let gateway: RealGateway;
 const open: (() => Promise<void>)[] = [];
 
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { chat: 'conservative' } });
+  gateway = await realGateway({ recognise: { mode: 'conservative' } });
 });
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();

@@ -33,7 +33,7 @@ export function describeExplanation(explanation: Explanation, style: Style): rea
     lines.push(`${givenDocuments} documents in the field \`documents\`; the prompt is not searched for others`);
   else if (blocks.length === 0) lines.push('no documents recognised');
   for (const block of blocks) lines.push(...describeBlock(block, shiftPrice, style));
-  if (template !== null) lines.push(...describeTemplate(api, template, style));
+  if (template !== null) lines.push(...describeTemplate(template, style));
   else if (advice !== null) lines.push(style.yellow(advice));
   if (prefix !== null) lines.push('', ...describePrefix(explanation, style));
   return lines;
@@ -41,7 +41,6 @@ export function describeExplanation(explanation: Explanation, style: Style): rea
 
 /** The configuration that finds the documents of exactly this prompt, to be pasted; JSON's strings are YAML's. */
 function describeTemplate(
-  api: Explanation['api'],
   { place, documents, template }: NonNullable<Explanation['template']>,
   style: Style,
 ): readonly string[] {
@@ -52,7 +51,7 @@ function describeTemplate(
     ),
     '',
     'recognise:',
-    `  ${api}: conservative`,
+    '  mode: conservative',
     '  templates:',
     `    - before: ${quoted(before)}`,
     `      separator: ${quoted(separator)}`,

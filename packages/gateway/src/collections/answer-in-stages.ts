@@ -124,12 +124,9 @@ export async function answerInStages(
   }
 }
 
-/**
- * Whether prompts may go out that are perhaps not the final ones: where the operator says how many, and on engines of
- * one's own. Others may be paid for by the token.
- */
-function mayWaste(engines: Engines, { settings }: OpenCollections): boolean {
-  return settings.wastedShare !== undefined || engines.all.every(({ dialect }) => dialect.owners.length > 0);
+/** Whether prompts may go out that are perhaps not the final ones: a hosted engine may be paid for by the token. */
+function mayWaste(engines: Engines, { wastedShare }: OpenCollections): boolean {
+  return wastedShare !== undefined || engines.all.every(({ dialect }) => dialect.owners.length > 0);
 }
 
 /** A generation that cannot start is nobody's loss: the answer is asked for when the search is over. */

@@ -71,25 +71,36 @@ interface Observer {
 /** The collections that a configuration names. The package behind it is loaded where one does. */
 export class OpenCollections {
   readonly settings: Settings;
+  /**
+   * Share of prompt tokens that may be prefilled in vain. Core's default on engines of one's own and 0 on others if
+   * `undefined`.
+   */
+  readonly wastedShare: number | undefined;
   readonly #collections: Collections;
   readonly #observer: Observer;
   /** By place (`placeOf`). */
   readonly #searched = new Map<string, Searched>();
 
-  private constructor(settings: Settings, collections: Collections, observer: Observer) {
+  private constructor(settings: Settings, collections: Collections, observer: Observer, wastedShare?: number) {
     this.settings = settings;
+    this.wastedShare = wastedShare;
     this.#collections = collections;
     this.#observer = observer;
   }
 
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
-  static async open(settings: Settings, memoryBytes: number, observer: Observer): Promise<OpenCollections> {
+  static async open(
+    settings: Settings,
+    { memoryBytes, wastedShare }: { readonly memoryBytes: number; readonly wastedShare: number | undefined },
+    observer: Observer,
+  ): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
     const { folder, embeddings, rerank, stores } = settings;
     return new OpenCollections(
       settings,
       new Collections(folder, { embeddings, rerank, stores, memoryBytes }),
       observer,
+      wastedShare,
     );
   }
 
@@ -158,8 +169,7 @@ export class OpenCollections {
     const { gates } = this.#searchedOf(tenant, name);
     let gate = gates.get(stages);
     if (gate === undefined) {
-      const { wastedShare } = this.settings;
-      gate = new SpeculationGate(wastedShare === undefined ? {} : { wastedShare });
+      gate = new SpeculationGate(this.wastedShare === undefined ? {} : { wastedShare: this.wastedShare });
       gates.set(stages, gate);
     }
     return gate;

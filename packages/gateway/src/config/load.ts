@@ -245,6 +245,19 @@ export const REMOVED_KEYS: Readonly<Record<string, string>> = {
     "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served. How the engine evicts follows from `upstream.dialect`",
   'queue.adaptive':
     'delete it. An engine that reports how many prompts wait inside it sets the limit; any other gets `upstream.maxConcurrent` prompts at once',
+  'arrange.wording': 'delete it. The hints have fixed English words; `arrange.hints: false` leaves out the order hint',
+  'session.enabled': 'delete it. A conversation is remembered only where a request names one',
+  'session.deduplicate': 'delete it. A request may set `warmpath.deduplicate: false`',
+  'session.blocks': 'delete it. A request may set `warmpath.blocks: true`',
+  'recognise.chat': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
+  'recognise.completions': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
+  'recognise.messages': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
+  'recognise.responses': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
+  'recognise.relabel':
+    'delete it. Labels are numbered anew where nothing refers to them, and move with their documents elsewhere',
+  'recognise.hints': 'delete it. No line is added to documents that stand in a prompt',
+  'collections.wastedShare':
+    'delete it. On an engine of your own, a tenth of the prompt tokens may be prefilled in vain; on a hosted API, none',
   health:
     'delete it. Three failures in a row eject one of several engines for 5 seconds, and each engine is checked every 5 seconds',
   'dashboard.savedPerMillionTokens': 'delete it. The dashboard shows saved tokens, without a price',

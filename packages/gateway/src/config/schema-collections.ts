@@ -117,14 +117,6 @@ export const collections = z
       .optional()
       .describe('What ranks the passages of each search anew, as its last stage; nothing does if left out.'),
     k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
-    wastedShare: z
-      .number()
-      .min(0)
-      .max(1)
-      .optional()
-      .describe(
-        'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search. If left out, 0.1, and 0 as long as an engine is a hosted API or of an unknown kind: it may be paid for by the token.',
-      ),
     maxBytes: count(1_099_511_627_776)
       .default(10_737_418_240)
       .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),

@@ -2,14 +2,6 @@ import { RECOGNITION_MODES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { milliseconds } from './schema-values.js';
 
-const recognitionMode = (route: string) =>
-  z
-    .enum(RECOGNITION_MODES)
-    .default('marked')
-    .describe(
-      `Documents that stand in the prompts of \`${route}\`: not looked for, where marked, or wherever certain.`,
-    );
-
 const documentTemplate = z.strictObject({
   before: z.string().min(1).max(10_000),
   separator: z.string().min(1).max(100),
@@ -18,19 +10,11 @@ const documentTemplate = z.strictObject({
 
 /** `recognise`: documents that stand in prompts. */
 export const recognise = z.strictObject({
-  chat: recognitionMode('/v1/chat/completions'),
-  completions: recognitionMode('/v1/completions'),
-  messages: recognitionMode('/v1/messages'),
-  responses: recognitionMode('/v1/responses'),
-  relabel: z
-    .boolean()
-    .default(true)
-    .describe('Count `[1]`, `[2]`, … anew when documents move and nothing refers to a label; else labels move along.'),
-  hints: z
-    .boolean()
-    .default(false)
+  mode: z
+    .enum(RECOGNITION_MODES)
+    .default('marked')
     .describe(
-      "State the order in which the client gave the documents on a line behind them (`arrange.wording.order`), where another one is sent and each has a name. Off, because a prompt's words are its client's.",
+      'Which documents in a prompt may move. `off`: none. `marked`: those inside `<warmpath-documents>`. `conservative`: also those that are certain by their form. A request may say otherwise.',
     ),
   templates: z
     .array(documentTemplate)
@@ -68,20 +52,6 @@ const store = z
 
 /** `session`: what is remembered of conversations. */
 export const session = z.strictObject({
-  enabled: z
-    .boolean()
-    .default(true)
-    .describe('Replay what earlier turns of a conversation were rendered to, so that bytes already sent never change.'),
-  deduplicate: z
-    .boolean()
-    .default(true)
-    .describe('Refer to a document that the conversation still shows, where a request does not say otherwise.'),
-  blocks: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Refer to parts, too, that a document has in common with what the prompt shows before it, letter by letter, where a request does not say otherwise. Only with de-duplication.',
-    ),
   maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
   store: store.prefault({}).describe('Where conversations are remembered.'),
 });

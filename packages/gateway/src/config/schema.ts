@@ -1,12 +1,5 @@
 import { POLICY_NAMES } from '@warmpath/core';
-import {
-  DEFAULT_HINT_WORDING,
-  DEFAULT_POLICY,
-  HINT_PLACE,
-  LAYOUT_NAMES,
-  SCHEDULER_NAMES,
-  TEMPLATE_NAMES,
-} from '@warmpath/core/internal';
+import { DEFAULT_POLICY, LAYOUT_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { DIALECT_NAMES } from '../engines/dialects/dialects.js';
 import { collections } from './schema-collections.js';
@@ -182,25 +175,6 @@ const engine = z.strictObject({
   kvEvents: kvEvents.optional().describe('Its KV events, as `upstream.kvEvents` is for a single engine.'),
 });
 
-const hint = (text: string) =>
-  z
-    .string()
-    .max(1_000)
-    .includes(HINT_PLACE, { abort: true })
-    .refine((wording) => wording.split(HINT_PLACE).length === 2, { error: `must have \`${HINT_PLACE}\` once` })
-    // Engines refuse half a character.
-    .refine((wording) => !/\p{Surrogate}/u.test(wording), { error: 'must be well-formed Unicode' })
-    .default(text);
-
-const wording = z.strictObject({
-  order: hint(DEFAULT_HINT_WORDING.order).describe(
-    'Hint that states the retrieval order; `{documents}` stands for the names. In any language.',
-  ),
-  location: hint(DEFAULT_HINT_WORDING.location).describe(
-    'Hint that says which documents the conversation holds already; `{documents}` stands for the names.',
-  ),
-});
-
 const arrange = z.strictObject({
   policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy where a request names none.'),
   maxShift: z
@@ -219,7 +193,6 @@ const arrange = z.strictObject({
       'Tokens that each place costs by which a document moves, where a request does not say: documents move only where that saves more. `warmpath lab eval --shift-prices` finds the price that keeps your answers.',
     ),
   hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
-  wording: wording.prefault({}),
   template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
   layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
 });

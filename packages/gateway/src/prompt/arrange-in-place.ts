@@ -9,7 +9,7 @@ import {
   SeenDocuments,
   withReferences,
 } from '@warmpath/core';
-import { type BlockRewrite, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
+import { type BlockRewrite, DEFAULT_HINT_WORDING, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
 import { applyEdits } from '../json/json-scanner.js';
 import type {
@@ -57,10 +57,6 @@ export interface InPlaceOptions {
   readonly deduplicate: boolean;
   /** Whether parts that documents have in common are referred to, where documents are. */
   readonly blocks: boolean;
-  /** Wording of such a reference (`HintWording.location`). */
-  readonly location: string;
-  /** Wording of the line that states the given order where another one is sent; none if `undefined`. */
-  readonly orderHint: string | undefined;
 }
 
 /**
@@ -105,7 +101,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
         decided: decided.decided,
         arrangement: decided.arrangement,
       });
-      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order, hint: options.orderHint });
+      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
       prompt.place(block, sent);
     }
     const change = changeOf(request, index, text, rewrites);
@@ -146,10 +142,7 @@ function changeOf(
  * The body with messages that were sent before as they were sent, and everything else as it came: for a request whose
  * own documents are arranged, so that nothing new is looked for in its prompt. O(body).
  */
-export function replayInPlace(
-  request: RecognisedRequest,
-  options: Pick<InPlaceOptions, 'tenant' | 'orders' | 'location' | 'orderHint'>,
-): Buffer {
+export function replayInPlace(request: RecognisedRequest, options: Pick<InPlaceOptions, 'tenant' | 'orders'>): Buffer {
   const messages = request.messages.map((message) => ({ ...message, isNew: false }));
   const arrange = () => {
     throw new Error('Nothing is arranged in history.');
@@ -241,14 +234,14 @@ class Repeats {
 
   constructor(
     byText: ReadonlyMap<number, readonly OpenBlock[]>,
-    { deduplicate, blocks, location }: Pick<InPlaceOptions, 'deduplicate' | 'blocks' | 'location'>,
+    { deduplicate, blocks }: Pick<InPlaceOptions, 'deduplicate' | 'blocks'>,
   ) {
     this.#deduplicate = deduplicate;
     this.#blocks = blocks;
     const known = [...byText.values()].flatMap((open) => open.flatMap(({ recalled }) => recalled ?? []));
     // What was shortened once is shortened again, whatever is asked for now.
     const looksAtParts = (deduplicate && blocks) || known.some(({ shortened }) => shortened.length > 0);
-    this.seen = new SeenDocuments(location, { blocks: looksAtParts });
+    this.seen = new SeenDocuments(DEFAULT_HINT_WORDING.location, { blocks: looksAtParts });
   }
 
   /** For each block of a text, in their order. */

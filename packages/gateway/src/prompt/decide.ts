@@ -126,16 +126,7 @@ export class PromptDecider {
   }
 
   #inPlaceOptions({ deduplicate, blocks }: PermuteSlots, tenant: string): Omit<InPlaceOptions, 'arrange'> {
-    const { config, sentOrders } = this.#parts;
-    const { wording } = config.arrange;
-    return {
-      tenant,
-      deduplicate,
-      blocks,
-      location: wording.location,
-      orderHint: config.recognise.hints ? wording.order : undefined,
-      orders: sentOrders,
-    };
+    return { tenant, deduplicate, blocks, orders: this.#parts.sentOrders };
   }
 }
 

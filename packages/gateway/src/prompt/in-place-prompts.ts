@@ -1,5 +1,4 @@
 import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
-import { DEFAULT_HINT_WORDING } from '@warmpath/core/internal';
 import { chatApi } from '../apis/prompt-apis.js';
 import type { PlacedBlock, RecognisedRequest } from '../shapes/shapes.js';
 import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
@@ -52,8 +51,6 @@ export class InPlacePrompts {
       orders: this.#orders,
       arrange: (block) => this.#arrange(block, now),
       ...refers,
-      location: DEFAULT_HINT_WORDING.location,
-      orderHint: undefined,
     });
     rememberOrders(recognised, { tenant: '', orders: this.#orders, blocks: placed.blocks });
     for (const { arrangement } of placed.blocks) {

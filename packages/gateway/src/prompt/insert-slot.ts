@@ -110,14 +110,14 @@ export class InsertedDocuments {
     history: RecalledConversation | undefined,
   ): InsertSlot {
     if (view === undefined) return this.#slotOfCompletion(parsed, request);
-    const { arrange, session } = this.#config;
+    const { arrange } = this.#config;
     const viewed = view.view(history?.sentMessages ?? 0);
     const { messages } = viewed;
     const known = { ...(history ?? NO_HISTORY), sentMessages: viewed.sentMessages };
-    const deduplicate = parsed.deduplicate ?? session.deduplicate;
+    const deduplicate = parsed.deduplicate ?? true;
     // A part is replaced by a hint, or not at all.
     const looksAtParts =
-      deduplicate && request.documents.length > 0 && request.hints !== false && (parsed.blocks ?? session.blocks);
+      deduplicate && request.documents.length > 0 && request.hints !== false && parsed.blocks === true;
     const shown = looksAtParts ? shownSegments(known, view.view(0).messages, arrange) : undefined;
     const { documents, warnings, policy, maxShift, shiftPrice, pin, hints } = request;
     const asked = {

@@ -118,8 +118,8 @@ export class PromptParser {
     { request: { exchange }, tenant }: Call,
     { parsed, view }: Asked,
   ): RecalledConversation | undefined | Promise<RecalledConversation | undefined> {
-    const { config, conversations, failOpen, now } = this.#parts;
-    if (parsed?.conversation === undefined || view === undefined || !config.session.enabled) return undefined;
+    const { conversations, failOpen, now } = this.#parts;
+    if (parsed?.conversation === undefined || view === undefined) return undefined;
     const { conversation } = parsed;
     if (conversation.lacksUser) {
       const isForgotten = conversations.withoutEndUser(view, conversation);
@@ -178,10 +178,9 @@ export class PromptParser {
     body: Buffer,
     search: RecogniseRequestOptions,
   ): PermuteSlots | undefined {
-    const { session } = this.#parts.config;
     const found = recogniseRequest(body, api, search);
     if (found === undefined) return undefined;
-    const deduplicate = parsed?.deduplicate ?? (session.enabled && session.deduplicate);
+    const deduplicate = parsed?.deduplicate ?? true;
     const switches = request ?? this.#parts.documents.withDefaults({ documents: [] });
     return { kind: 'permute', found, switches, deduplicate, blocks: search.blocks };
   }
@@ -209,10 +208,7 @@ export class PromptParser {
   #withSentOrders(call: Call, parsed: ParsedRequest, search: RecogniseRequestOptions): ParsedRequest {
     const recognised = recogniseRequest(call.body, call.api, search);
     if (recognised === undefined) return parsed;
-    const { config, sentOrders } = this.#parts;
-    const { location, order } = config.arrange.wording;
-    const orderHint = config.recognise.hints ? order : undefined;
-    const body = replayInPlace(recognised, { tenant: call.tenant, orders: sentOrders, location, orderHint });
+    const body = replayInPlace(recognised, { tenant: call.tenant, orders: this.#parts.sentOrders });
     if (body === recognised.view.bytes) return parsed;
     const { headers, exchange } = call.request;
     const again = parseRequest(body, call.api, { headers, caller: exchange.caller, all: true })!;
@@ -221,26 +217,26 @@ export class PromptParser {
 
   /** How documents in the texts are looked for; `undefined` where they are not. O(body) where it may hold some. */
   #searchOptions(
-    { route, body }: Call,
+    { body }: Call,
     parsed: ParsedRequest | undefined,
     history: RecalledConversation | undefined,
   ): RecogniseRequestOptions | undefined {
     if (parsed?.bypass === true) return undefined;
-    const { recognise, limits, session, upstream } = this.#parts.config;
-    const mode = parsed?.recognise ?? recognise[route];
+    const { recognise, limits, upstream } = this.#parts.config;
+    const mode = parsed?.recognise ?? recognise.mode;
     if (body.length > MAX_SEARCHED_BYTES || !mayHoldDocuments(body, mode) || !isWorthReading(body)) return undefined;
-    const blocks = parsed?.blocks ?? session.blocks;
+    const blocks = parsed?.blocks ?? false;
     const name = history && [history.tenant, history.user ?? null, history.session];
     const markerKey = name && JSON.stringify([upstream.cacheSaltKey ?? null, ...name]);
-    const { relabel, templates } = recognise;
-    return { mode, relabel, templates, maxDocuments: limits.documents, blocks, markerKey };
+    const { templates } = recognise;
+    return { mode, templates, maxDocuments: limits.documents, blocks, markerKey };
   }
 
   /** Behind the request, which does not wait for it: nothing is changed by that. */
-  #lookLater({ api, body, route }: Call, parsed: ParsedRequest | undefined): void {
+  #lookLater({ api, body }: Call, parsed: ParsedRequest | undefined): void {
     const { unrecognised, config } = this.#parts;
     if (unrecognised === undefined) return;
-    const mode = parsed?.recognise ?? config.recognise[route];
+    const mode = parsed?.recognise ?? config.recognise.mode;
     setImmediate(() => {
       try {
         unrecognised.look(body, api, mode);

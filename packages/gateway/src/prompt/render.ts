@@ -95,9 +95,9 @@ export class PromptRenderer {
     },
   ) {
     const { arrange } = this.#config;
-    const { layout, template, wording } = arrange;
+    const { layout, template } = arrange;
     const { messages } = viewed;
-    const options = { layout, template, wording, documentsText: DOCUMENTS_PLACE };
+    const options = { layout, template, documentsText: DOCUMENTS_PLACE };
     const own = turnEdits(history, messages, arrangement, options);
     const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
     const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
@@ -126,7 +126,7 @@ export class PromptRenderer {
     const { scan } = parsed.body;
     const prompt = parsed.body.value('prompt')!;
     const at = prompt.start + 1;
-    const hint = renderHint(arrangement, arrange.template, arrange.wording);
+    const hint = renderHint(arrangement, arrange.template);
     const groups = arrangement.documents.map((document) => this.#cache.rendered(document));
     const edits: ByteEdit[] = [{ start: at, end: at, pieces: [...groups, escaped(hint)] }];
     if (upstream.segments) edits.push(parsed.body.with('segments', JSON.stringify(documentEnds(groups))));

@@ -7,7 +7,7 @@ import type { JsonObject } from '../json/json-scanner.js';
 
 /** Why documents that stand in prompts stay as they are, without a word of these. */
 export interface RecognitionNotice {
-  /** The API, as in `recognise.chat`. */
+  /** The API of the prompt. */
   readonly api: PromptApi['name'];
   /** Where the documents stand, for instance `messages[0].content`. */
   readonly place: string;
@@ -22,7 +22,7 @@ export interface RecognitionNotice {
 export function describeNotice({ api, place, documents, reason, format }: RecognitionNotice): string {
   const what = `Prompts at the API "${api}" hold ${documents} documents (${place})`;
   return reason === 'off'
-    ? `${what}, written as ${format}, and stay as they are: set \`recognise.${api}: conservative\` to have them ordered; \`warmpath explain\` shows what it does.`
+    ? `${what}, written as ${format}, and stay as they are: set \`recognise.mode: conservative\` to have them ordered; \`warmpath explain\` shows what it does.`
     : `${what} that nothing but their separator parts, and stay as they are: \`warmpath explain\` prints the \`recognise.templates\` that finds them.`;
 }
 

@@ -142,7 +142,7 @@ function arrangeOnly(
     documentsMoved: arrangement.trace.moves.filter((places) => places !== 0).length,
     predictedCachedTokens,
   };
-  const { template, wording } = config.arrange;
+  const { template } = config.arrange;
   const { hint } = arrangement;
   const before = {
     object: 'arrangement',
@@ -159,7 +159,7 @@ function arrangeOnly(
   return Buffer.concat([
     Buffer.from(`${JSON.stringify(before).slice(0, -1)},"text":"`),
     ...arrangement.documents.map((document) => documents.cache.rendered(document)),
-    escaped(renderHint(arrangement, template, wording)),
+    escaped(renderHint(arrangement, template)),
     Buffer.from(`",${JSON.stringify(behind).slice(1)}`),
   ]);
 }

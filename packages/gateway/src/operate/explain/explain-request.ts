@@ -45,10 +45,10 @@ const CITED =
 export interface ExplainOptions {
   /** Found out by the path in a record, or by the members of the body, if left out. */
   readonly api?: ApiName;
-  /** What `recognise` says for the API if left out, and `conservative` without it. */
+  /** What `recognise` says if left out, and `conservative` without it. */
   readonly mode?: RecognitionMode;
-  /** How a gateway looks for documents: the modes of its APIs, labels, and frames that it knows. */
-  readonly recognise?: Pick<GatewayConfig['recognise'], ApiName | 'relabel' | 'templates'>;
+  /** How a gateway looks for documents: the mode, and frames that it knows. */
+  readonly recognise?: GatewayConfig['recognise'];
   /** How documents may be ordered; core's defaults for what is left out. */
   readonly arrange?: InPlaceSwitches;
   /** The body of a request that was served before. */
@@ -171,8 +171,8 @@ function readPrompt(
   { mode: given, recognise: how, blocks: asked }: ExplainOptions,
 ): ReadPrompt {
   const options = {
-    mode: given ?? how?.[api.name] ?? 'conservative',
-    ...(how !== undefined && { relabel: how.relabel, templates: how.templates }),
+    mode: given ?? how?.mode ?? 'conservative',
+    ...(how !== undefined && { templates: how.templates }),
   };
   const object = parseObject(body);
   const messages = api.messages(object);
