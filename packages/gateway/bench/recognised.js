@@ -2,7 +2,7 @@
 // after a build.
 import { arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../dist/apis/prompt-apis.js';
-import { RequestLog } from '../dist/operate/explain/request-log.js';
+import { RequestLog } from '../dist/observe/request-log.js';
 import { arrangeInPlace, rememberOrders } from '../dist/prompt/arrange-in-place.js';
 import { recogniseRequest } from '../dist/prompt/find-documents.js';
 import { SentOrders } from '../dist/prompt/sent-orders.js';

@@ -2,25 +2,36 @@ import { channel } from 'node:diagnostics_channel';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
+import type { ConversationStore } from '@warmpath/core/internal';
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { errorShapeOf } from './apis/error-shape.js';
 import { messagesApi } from './apis/prompt-apis.js';
+import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
-import type { Gateway } from './gateway.js';
+import type { PromptServer } from './dispatch/serve-prompt.js';
+import type { AdmitParts } from './intake/admit.js';
 import { admit } from './intake/admit.js';
 import { clientError } from './intake/client-error.js';
 import { checkHops, RESPONSE_HEADERS, retryAfter } from './intake/headers.js';
 import { CLIENT_TIMEOUTS, OpenRequests } from './intake/open-requests.js';
+import type { BodyMemory } from './intake/request-body.js';
 import { RequestBodies } from './intake/request-body.js';
 import { withPlace } from './json/json-scanner.js';
 import { describeDefect } from './observe/fail-open.js';
+import type { Log } from './observe/log.js';
 import { ReportBuilder } from './observe/report.js';
+import { recordOf } from './observe/request-log.js';
 import { summaryHeader } from './observe/summary-header.js';
-import { recordOf } from './operate/explain/request-log.js';
+import type { Tracing } from './observe/tracing.js';
+import type { TrafficSeries } from './observe/traffic-series.js';
+import type { ArrangeParts } from './routes/arrange.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
+import type { HealthParts } from './routes/health.js';
 import { healthRoutes } from './routes/health.js';
+import type { ObserveParts } from './routes/observe.js';
 import { observeRoute } from './routes/observe.js';
+import type { DashboardRoutesParts } from './routes/operator.js';
 import {
   DASHBOARD_ROUTES,
   dashboardRoutes,
@@ -29,9 +40,12 @@ import {
   requestsRoute,
   sessionsRoute,
 } from './routes/operator.js';
+import type { PassthroughParts } from './routes/passthrough.js';
 import { passthroughRoute } from './routes/passthrough.js';
+import type { CountTokensParts, PlanParts } from './routes/prompts.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 import type { Report } from './shapes/shapes.js';
+import type { WarmParts } from './warm/warm-preamble.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -69,12 +83,41 @@ const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'inf
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
-/** The HTTP server of a gateway. */
-export function buildServer(gateway: Gateway): FastifyInstance {
-  const { server } = gateway.config;
+/** What the routes of a gateway work with. */
+export interface ServerParts
+  extends AdmitParts,
+    ArrangeParts,
+    ObserveParts,
+    CountTokensParts,
+    PlanParts,
+    HealthParts,
+    DashboardRoutesParts,
+    PassthroughParts,
+    WarmParts {
+  readonly config: GatewayConfig;
+  /** What this gateway is called in `x-warmpath-via`. */
+  readonly hopName: string;
+  /** Bodies of requests under way. */
+  readonly bodies: BodyMemory;
+  readonly prompts: PromptServer;
+  readonly store: ConversationStore;
+  /** Only where a folder is configured. */
+  readonly collections: OpenCollections | undefined;
+  /** Counts and times of the last quarter of an hour. */
+  readonly traffic: TrafficSeries;
+  readonly log: Log;
+  /** Only where OpenTelemetry's API is installed. */
+  readonly tracing: Tracing | undefined;
+  /** Hears of every request that is over. */
+  readonly onRequest: ((report: Report) => void) | undefined;
+}
+
+/** The HTTP server of a parts. */
+export function buildServer(parts: ServerParts): FastifyInstance {
+  const { server } = parts.config;
   const open = new OpenRequests(
-    () => gateway.config.upstream.timeouts.idleMs,
-    () => gateway.metrics.readerStalled(),
+    () => parts.config.upstream.timeouts.idleMs,
+    () => parts.metrics.readerStalled(),
   );
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
@@ -85,17 +128,17 @@ export function buildServer(gateway: Gateway): FastifyInstance {
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     clientErrorHandler: (error, socket) => {
-      if (open.refuse(error, socket as Socket)) gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway');
+      if (open.refuse(error, socket as Socket)) parts.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway');
     },
     frameworkErrors: (error, request, reply) => {
       // Refused before any hook ran: the request is counted and logged like any other.
-      if (request.exchange === undefined) begin(app, gateway, { request, reply });
+      if (request.exchange === undefined) begin(app, parts, { request, reply });
       sendTableError(request, reply, fromFramework(error));
     },
   });
   app.removeAllContentTypeParsers();
-  const limitBytes = Math.min(server.bodyLimitBytes, gateway.bodies.largestBody);
-  const bodies = new RequestBodies({ memory: gateway.bodies, limitBytes, stallMs: STALL_MS });
+  const limitBytes = Math.min(server.bodyLimitBytes, parts.bodies.largestBody);
+  const bodies = new RequestBodies({ memory: parts.bodies, limitBytes, stallMs: STALL_MS });
   app.addContentTypeParser('*', (request, payload, done) => {
     bodies.receive(payload, request.exchange.caller.tenant, (error, body) => {
       if (body === undefined) {
@@ -104,24 +147,24 @@ export function buildServer(gateway: Gateway): FastifyInstance {
       }
       const { exchange } = request;
       exchange.holds(body);
-      gateway.eventLoopBudget.run(() => {
+      parts.eventLoopBudget.run(() => {
         if (!exchange.isOver) done(null, body.bytes);
       });
     });
   });
-  app.server.on('connection', () => gateway.eventLoopBudget.shortenTurn());
+  app.server.on('connection', () => parts.eventLoopBudget.shortenTurn());
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     const number = open.began(request.raw, reply.raw);
-    begin(app, gateway, { request, reply, ended: () => open.ended(number) });
-    const loop = checkHops(request.headers, gateway.hopName);
+    begin(app, parts, { request, reply, ended: () => open.ended(number) });
+    const loop = checkHops(request.headers, parts.hopName);
     if (loop !== undefined) done(loop);
-    else if (gateway.lifecycle.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
-    else admit(gateway, request, reply, done);
+    else if (parts.lifecycle.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+    else admit(parts, request, reply, done);
   });
   // Relayed answers are written past this, and decide at their head likewise.
   app.addHook('onSend', ({ raw }, reply, _payload, done) => {
-    if (gateway.lifecycle.leaving) reply.header('connection', 'close');
+    if (parts.lifecycle.leaving) reply.header('connection', 'close');
     const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
     if (!isRefused || raw.complete || isLarge(raw)) {
       done();
@@ -133,32 +176,33 @@ export function buildServer(gateway: Gateway): FastifyInstance {
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
-      gateway.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
+      parts.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
     }
     if (!WarmpathError.isInstance(error)) {
       sendTableError(request, reply, fromFramework(error));
       return;
     }
     const told = clientError(error);
-    if (told !== error) gateway.log.error({ requestId: request.exchange.requestId, reason: error.message }, error.code);
+    if (told !== error) parts.log.error({ requestId: request.exchange.requestId, reason: error.message }, error.code);
     sendTableError(request, reply, told);
   });
   app.setNotFoundHandler((request, reply) => {
     sendTableError(request, reply, notFound(app, request));
   });
-  promptRoutes(app, gateway);
-  countTokensRoute(app, gateway);
-  for (const route of [
-    arrangeRoute,
-    observeRoute,
-    warmupRoute,
-    planRoute,
-    requestsRoute,
-    sessionsRoute,
-    collectionsRoutes,
-  ])
-    route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, passthroughRoute]) route(app, gateway);
+  const { collections, requests } = parts;
+  promptRoutes(app, parts.prompts);
+  countTokensRoute(app, parts);
+  arrangeRoute(app, parts);
+  observeRoute(app, parts);
+  warmupRoute(app, parts);
+  planRoute(app, parts);
+  requestsRoute(app, { server, requests });
+  sessionsRoute(app, { server, store: parts.store });
+  if (collections !== undefined) collectionsRoutes(app, { ...parts, collections });
+  healthRoutes(app, parts);
+  metricsRoute(app, parts.metrics);
+  dashboardRoutes(app, parts);
+  passthroughRoute(app, parts);
   return app;
 }
 
@@ -177,54 +221,54 @@ function notFound(app: FastifyInstance, { method, url }: FastifyRequest): Warmpa
 
 function begin(
   app: FastifyInstance,
-  gateway: Gateway,
+  parts: ServerParts,
   {
     request,
     reply,
     ended,
   }: { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly ended?: () => void },
 ): void {
-  const exchange = new ReportBuilder(request.headers, gateway.now());
+  const exchange = new ReportBuilder(request.headers, parts.now());
   request.exchange = exchange;
   const route = request.routeOptions.url ?? 'unmatched';
   if (!QUIET_ROUTES.has(route)) {
     const { method, headers } = request;
-    exchange.trace = gateway.tracing?.begin(
+    exchange.trace = parts.tracing?.begin(
       { method, route, headers },
-      { now: gateway.now, startedAt: exchange.arrivedAt },
+      { now: parts.now, startedAt: exchange.arrivedAt },
     );
   }
   // Anthropic's clients look for it under this name.
   if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', exchange.requestId);
-  gateway.metrics.began();
+  parts.metrics.began();
   reply.raw.once('close', () => {
     ended?.();
     exchange.letGo();
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
-    if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of gateway.engines.all) engine.look();
-    const now = gateway.now();
+    if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of parts.engines.all) engine.look();
+    const now = parts.now();
     const report = exchange.end({ method: request.method, route, status, now });
-    gateway.metrics.ended(report);
+    parts.metrics.ended(report);
     const { tenant } = report;
     if (tenant !== undefined || REQUESTS.hasSubscribers) {
       const record = recordOf(report);
       if (tenant !== undefined) {
-        gateway.traffic.add(report, now);
-        gateway.requests.add(tenant, record, report.arrivedAt);
+        parts.traffic.add(report, now);
+        parts.requests.add(tenant, record, report.arrivedAt);
       }
       if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: report.method });
     }
     exchange.trace?.ended(report, now);
-    logAccess(gateway, report);
-    if (!QUIET_ROUTES.has(route)) gateway.onRequest?.(report);
-    if (gateway.lifecycle.draining) app.server.closeIdleConnections();
+    logAccess(parts, report);
+    if (!QUIET_ROUTES.has(route)) parts.onRequest?.(report);
+    if (parts.lifecycle.draining) app.server.closeIdleConnections();
   });
 }
 
 /** One line per request: counts and times, no body, no prompt, no key, no query string. */
-function logAccess({ log, config }: Pick<Gateway, 'log' | 'config'>, report: Report): void {
+function logAccess({ log, config }: ServerParts, report: Report): void {
   const level = QUIET_ROUTES.has(report.route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(config.log.level)) return;
   // The tenant is a digest of a key, or a name that is private.

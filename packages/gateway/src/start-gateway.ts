@@ -1,5 +1,4 @@
 import { channel } from 'node:diagnostics_channel';
-import type { ServerResponse } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import type { ConversationStore } from '@warmpath/core/internal';
 import type { FastifyInstance } from 'fastify';
@@ -8,6 +7,7 @@ import { resolveConfig } from './config/load.js';
 import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
 import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
+import { DashboardFeed } from './dashboard/feed.js';
 import { PromptDispatcher } from './dispatch/dispatch-prompt.js';
 import { Learning } from './dispatch/learn.js';
 import { PromptSender } from './dispatch/send-prompt.js';
@@ -16,7 +16,6 @@ import type { Engine } from './engines/engine.js';
 import type { HealthSettings } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { Engines } from './engines/engines.js';
-import type { Gateway } from './gateway.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/browser-requests.js';
 import { newHopName } from './intake/headers.js';
@@ -33,10 +32,10 @@ import { failOpenTo } from './observe/fail-open.js';
 import { type Log, logChange, logDestination, logReport, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
 import { PeerGateways } from './observe/peer-gateways.js';
+import { RequestLog } from './observe/request-log.js';
 import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
-import { RequestLog } from './operate/explain/request-log.js';
 import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { PromptArranger } from './prompt/arrange-prompt.js';
@@ -199,6 +198,9 @@ async function openConversationStore({ conversations, peers, metrics, log }: Gat
   peers?.open();
 }
 
+/** Every part of a gateway. Only this file knows all of them. */
+type Gateway = Awaited<ReturnType<typeof assemble>>;
+
 async function assemble(
   config: GatewayConfig,
   authenticator: Authenticator,
@@ -209,9 +211,8 @@ async function assemble(
     readonly log: Log;
     readonly now: () => number;
   },
-): Promise<Gateway> {
+) {
   const { now, log } = parts;
-  let gateway: Gateway | undefined;
   const { memoryBytes } = config.limits;
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
@@ -225,7 +226,7 @@ async function assemble(
     sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
     sessionStoreUp: () => sessions.isUp,
-    peers: () => gateway?.peers?.counts,
+    peers: () => peers?.counts,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     warmPrefixes: () => prefixes.size,
@@ -297,7 +298,7 @@ async function assemble(
     },
     refused: (reason) => metrics.shed(reason),
   });
-  const cors = new Cors(config.server.cors ?? []);
+  const access = { authenticator, cors: new Cors(config.server.cors ?? []) };
   const { collections } = parts;
   const lifecycle = { leaving: false, draining: false };
   const failOpen = failOpenTo({ metrics, log });
@@ -340,49 +341,48 @@ async function assemble(
       collections,
       engines,
       metrics,
-      warm: (coming) => warmDuringSearch(gateway!, coming),
+      warm: (coming) =>
+        warmDuringSearch(
+          { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now },
+          coming,
+        ),
       now,
     },
     hasCacheSalts: cacheSalts !== undefined,
     now,
   });
-  const state = {
-    lifecycle,
-    prompts,
-    authenticator,
+  const traffic = new TrafficSeries();
+  const feed = new DashboardFeed({ config, engines, collections, histories, requests, traffic, metrics, now });
+  return {
+    config,
+    engines,
+    hopName,
+    access,
     rateLimits,
     overload,
-    cors,
     bodies,
     histories,
-    sentPrefixes,
     eventLoopBudget,
     documents,
     cacheSalts,
     conversations,
+    store: sessions,
     peers,
-    collections: parts.collections,
-    prefixes,
+    collections,
     warmups,
     plans,
     arrangements,
-    sentOrders,
     requests,
-    traffic: new TrafficSeries(),
-    viewers: new Set<ServerResponse>(),
-  };
-  gateway = {
-    config,
-    engines,
-    hopName,
-    ...state,
+    traffic,
+    feed,
+    lifecycle,
+    prompts,
     metrics,
     tracing: parts.tracing,
     log,
     now,
     onRequest: parts.onRequest,
   };
-  return gateway;
 }
 
 async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServer | undefined): Promise<void> {
@@ -395,7 +395,7 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   gateway.warmups.close();
   gateway.peers?.close();
   for (const engine of gateway.engines.all) engine.rest();
-  for (const viewer of gateway.viewers) viewer.end();
+  gateway.feed.endAll();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
   clearTimeout(deadline);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BREAK_CAUSES } from '../../core/src/internal.js';
-import { RequestLog, type RequestRecord } from '../src/operate/explain/request-log.js';
+import { RequestLog, type RequestRecord } from '../src/observe/request-log.js';
 import { answerAsAsked } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, type Stand, type StandConfig, send, stand } from './harness.js';
 

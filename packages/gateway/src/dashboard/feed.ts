@@ -1,49 +1,70 @@
 import type { ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import type { CollectionsStatus, EngineStatus, FeedSettings, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
+import type { OpenCollections } from '../collections/open-collections.js';
+import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
-import type { Gateway } from '../gateway.js';
-import { SLOT_MS, SLOTS, slotOf, TTFT_BOUNDS } from '../observe/traffic-series.js';
+import type { Engines } from '../engines/engines.js';
+import type { ServedHistories } from '../memory/served-histories.js';
+import type { Metrics } from '../observe/metrics.js';
+import type { RequestLog } from '../observe/request-log.js';
+import { SLOT_MS, SLOTS, slotOf, type TrafficSeries, TTFT_BOUNDS } from '../observe/traffic-series.js';
 import { nameOf, treeSnapshot } from './tree-snapshot.js';
 
 const TICK_MS = 1_000;
-/** Engines are asked whether they are there, and collections looked at, every so many ticks. */
+/** Ticks between two looks at engines and collections. */
 const LOOK_TICKS = 5;
 const MAX_VIEWERS = 16;
-/** A viewer that has so many bytes not taken yet is dropped. */
+/** Bytes that wait for a viewer; beyond, the viewer is disconnected. */
 const MAX_BEHIND_BYTES = 2_097_152;
-/** Requests that one tick tells. */
+/** Requests in one tick. */
 const MAX_REQUESTS = 250;
 /** The latest requests that a new viewer gets. */
 const START_REQUESTS = 1_000;
-/** Milliseconds for which a tree that was shown is shown again. */
+/** Milliseconds for which a snapshot of the tree is used again. */
 const TREE_TTL_MS = 2_000;
 
+/** What the dashboard shows. */
+export interface DashboardParts {
+  readonly config: Pick<GatewayConfig, 'collections' | 'dashboard' | 'explain' | 'queue'>;
+  readonly engines: Engines;
+  readonly collections: OpenCollections | undefined;
+  readonly histories: ServedHistories;
+  readonly requests: RequestLog;
+  readonly traffic: TrafficSeries;
+  readonly metrics: Metrics;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /**
- * What the dashboard's viewers see, once a second, computed once for all of them and only while there are any. Slow
- * viewers are dropped: their page connects again.
+ * Sends the dashboard's data to its viewers once a second, computed once for all of them. Slow viewers are
+ * disconnected: their page connects again.
  */
 export class DashboardFeed {
-  readonly #gateway: Gateway;
-  readonly #viewers: Set<ServerResponse>;
+  readonly #parts: DashboardParts;
+  readonly #viewers = new Set<ServerResponse>();
   #timer: NodeJS.Timeout | undefined;
   #ticks = 0;
   #isBusy = false;
   #collections: CollectionsStatus | null = null;
   #isListing = false;
-  /** What the last tick sent: the slot it ended in, and the latest request. */
+  /** Where the last tick ended: a slot of time, and the number of a request. */
   #slot = 0;
   #sequence = 0;
-  /** What came of asking each engine. */
+  /** The last probe of each engine. */
   readonly #probed = new Map<Engine, Pick<EngineStatus, 'state' | 'reason'>>();
   #tree: { readonly at: number; readonly json: string } | undefined;
 
-  constructor(gateway: Gateway) {
-    this.#gateway = gateway;
-    this.#viewers = gateway.viewers;
+  constructor(parts: DashboardParts) {
+    this.#parts = parts;
   }
 
-  /** A viewer, who gets the past at once. Error: `WARMPATH_OVERLOADED` where too many watch already. */
+  /**
+   * Adds a viewer, who gets the last quarter of an hour at once.
+   *
+   * @throws WarmpathError `WARMPATH_OVERLOADED` beyond `MAX_VIEWERS`.
+   */
   watch(viewer: ServerResponse): void {
     if (this.#viewers.size >= MAX_VIEWERS) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_VIEWERS} viewers watch the dashboard already.` });
@@ -60,20 +81,25 @@ export class DashboardFeed {
     viewer.write(this.#start());
     if (this.#timer !== undefined) return;
     this.#timer = setInterval(() => this.#tickOnce(), TICK_MS);
-    this.#slot = slotOf(this.#gateway.now());
-    this.#sequence = this.#gateway.requests.sequence;
+    this.#slot = slotOf(this.#parts.now());
+    this.#sequence = this.#parts.requests.sequence;
     this.#tickOnce();
   }
 
   /** The knowledge tree as JSON (`TreeSnapshot`), at most two seconds old. */
   tree(): string {
-    const { histories, config, now } = this.#gateway;
+    const { histories, config, now } = this.#parts;
     const at = now();
     if (this.#tree === undefined || at - this.#tree.at >= TREE_TTL_MS) {
       const snapshot: TreeSnapshot = treeSnapshot(histories, at, config.dashboard.names);
       this.#tree = { at, json: JSON.stringify(snapshot) };
     }
     return this.#tree.json;
+  }
+
+  /** Disconnects all viewers. */
+  endAll(): void {
+    for (const viewer of this.#viewers) viewer.end();
   }
 
   #leave(viewer: ServerResponse): void {
@@ -88,7 +114,7 @@ export class DashboardFeed {
   }
 
   #start(): string {
-    const { traffic, requests, now } = this.#gateway;
+    const { traffic, requests, now } = this.#parts;
     return event('start', {
       settings: this.#settings(),
       slots: traffic.since(0, now()),
@@ -97,7 +123,7 @@ export class DashboardFeed {
   }
 
   #settings(): FeedSettings {
-    const { dashboard, explain, queue, collections } = this.#gateway.config;
+    const { dashboard, explain, queue, collections } = this.#parts.config;
     return {
       names: dashboard.names,
       comparesPrompts: explain.prompts !== 'off',
@@ -122,7 +148,7 @@ export class DashboardFeed {
   }
 
   async #tick(): Promise<void> {
-    const { traffic, requests, metrics, histories, now: clock } = this.#gateway;
+    const { traffic, requests, metrics, histories, now: clock } = this.#parts;
     const values = await metrics.values();
     const now = clock();
     const ended = requests.sequence - this.#sequence;
@@ -136,7 +162,7 @@ export class DashboardFeed {
       requests: shown,
       omitted: ended - shown.length,
       metrics: values,
-      engines: this.#gateway.engines.all.map((engine) => this.#statusOf(engine)),
+      engines: this.#parts.engines.all.map((engine) => this.#statusOf(engine)),
       collections: this.#collections,
       degradedHistories,
     };
@@ -173,9 +199,9 @@ export class DashboardFeed {
     };
   }
 
-  /** A folder that cannot be read is a matter of the log of whoever searches in it. */
+  /** A folder that cannot be read shows as no collections; the log names it when it is searched. */
   async #listCollections(): Promise<void> {
-    const { collections, config } = this.#gateway;
+    const { collections, config } = this.#parts;
     if (collections === undefined || this.#isListing) return;
     this.#isListing = true;
     try {
@@ -195,7 +221,7 @@ export class DashboardFeed {
   }
 
   async #probe(): Promise<void> {
-    const { all } = this.#gateway.engines;
+    const { all } = this.#parts.engines;
     const failures = await Promise.all(all.map((engine) => engine.ping(`dashboard-${this.#ticks}`)));
     this.#probed.clear();
     if (this.#viewers.size === 0) return;

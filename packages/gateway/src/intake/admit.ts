@@ -1,44 +1,60 @@
 import { WarmpathError } from '@warmpath/core';
 import { ANONYMOUS_TENANT } from '@warmpath/core/internal';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { identifiesTenants, isLoopback } from '../config/schema-server.js';
-import type { Gateway } from '../gateway.js';
-import { type Caller, OPERATOR } from './authenticate.js';
+import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
+import type { Overload } from '../limits/overload.js';
+import { type Authenticator, type Caller, OPERATOR } from './authenticate.js';
 import { checkCodings, checkMediaType } from './body-type.js';
-import { checkHost, checkOrigin } from './browser-requests.js';
+import { type Cors, checkHost, checkOrigin } from './browser-requests.js';
+import type { RateLimits } from './rate-limits.js';
 
-/** Open to all: load balancers have no key, and the page of the dashboard holds nothing until it has one. */
+/** Routes that need no key: load balancers have none, and the dashboard's page holds no data. */
 const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '/readyz', '/ui']);
 
 /** The dashboard's page, without data. */
 const PAGE_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/ui']);
 
-/** What the page asks for: the operator's, and read by no other page. */
+/** The dashboard's data: for the operator, and for no other web page. */
 const DASHBOARD_DATA: ReadonlySet<string | undefined> = new Set(['/ui/events', '/ui/tree', '/ui/requests/:id']);
 
-/** The one route of the operator's that has a tenant's answer as well. */
+/** Answers a tenant about its own requests, and the operator about all. */
 const REQUESTS_ROUTE = '/v1/requests/:id';
 
+/** Who may send requests. A reload of the configuration replaces both. */
+export interface Access {
+  authenticator: Authenticator;
+  cors: Cors;
+}
+
+export interface AdmitParts {
+  readonly config: { readonly server: ServerConfig };
+  readonly access: Access;
+  readonly rateLimits: RateLimits;
+  readonly overload: Overload;
+}
+
 /**
- * Decides, before the body is read, who sends a request and whether it goes on: `done` gets the error if not, and is
- * not called for what is answered here. Everything that is not named as open needs the key that the configuration asks
- * for, unknown paths included.
+ * Decides who sends a request and whether it goes on, before its body is read. Every path that is not open needs a key
+ * where keys are configured, unknown paths included.
+ *
+ * @param done Gets the error. Not called for a preflight, which is answered here.
  */
 export function admit(
-  gateway: Gateway,
+  parts: AdmitParts,
   request: FastifyRequest,
   reply: FastifyReply,
   done: (error?: Error) => void,
 ): void {
   const { url: route, config } = request.routeOptions;
-  const { server } = gateway.config;
+  const { server } = parts.config;
+  const { authenticator, cors } = parts.access;
   const isDashboard = DASHBOARD_DATA.has(route);
   const foreign = checkHost(server, request.raw) ?? checkOrigin(server, request.raw, PAGE_ROUTES.has(route));
   if (foreign !== undefined) {
     done(foreign);
     return;
   }
-  if (!isDashboard && gateway.cors.answer(request, reply)) return;
+  if (!isDashboard && cors.answer(request, reply)) return;
   const unread =
     checkCodings(request.headers) ??
     (route === undefined ? undefined : checkMediaType(request.headers, config.mediaTypes));
@@ -52,44 +68,41 @@ export function admit(
   }
   try {
     if (isDashboard || route === '/metrics') {
-      requireOperator(gateway, request);
+      requireOperator(parts, request);
       done();
       return;
     }
-    if (gateway.authenticator.isOperator(request.headers)) {
+    if (authenticator.isOperator(request.headers)) {
       if (route !== REQUESTS_ROUTE)
         throw forbidden("The operator's key is for /metrics, /ui and /v1/requests/{id} alone.");
       request.exchange.caller = OPERATOR;
       done();
       return;
     }
-    const caller = gateway.authenticator.callerOf(request.headers);
-    if (!(caller instanceof Promise)) done(enter(gateway, request, reply, caller));
-    else caller.then((known) => enter(gateway, request, reply, known)).then(done, done);
+    const caller = authenticator.callerOf(request.headers);
+    if (!(caller instanceof Promise)) done(enter(parts, request, reply, caller));
+    else caller.then((known) => enter(parts, request, reply, known)).then(done, done);
   } catch (error) {
     done(error as WarmpathError);
   }
 }
 
-/**
- * Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can
- * ask.
- */
-export function mayActForTenant({ config: { server } }: Gateway, { tenant }: Caller): boolean {
+/** Whether a caller may act for its tenant. An anonymous caller may only where this machine alone can ask. */
+export function canActForTenant(server: ServerConfig, { tenant }: Caller): boolean {
   return tenant !== ANONYMOUS_TENANT || isLoopback(server.host);
 }
 
 /**
- * Whether callers without a key may see what belongs to no tenant. Never where keys are configured: a request that a
- * TLS proxy on this machine passes on looks like one from this machine.
+ * Whether callers without a key may see data of no tenant. Never where keys are configured: a request through a proxy
+ * on this machine looks like one from this machine.
  */
-export function isPrivate({ config: { server } }: Gateway): boolean {
+export function isPrivate(server: ServerConfig): boolean {
   return !identifiesTenants(server) && (server.open || isLoopback(server.host));
 }
 
-/** Notes the caller. Returns why it may send no more for now, if so. */
+/** Records the caller. @returns The error where it may send no more for now. */
 function enter(
-  { rateLimits, overload }: Gateway,
+  { rateLimits, overload }: AdmitParts,
   { exchange }: FastifyRequest,
   reply: FastifyReply,
   caller: Caller,
@@ -107,18 +120,18 @@ function enter(
 }
 
 /**
- * Error: `WARMPATH_UNAUTHORIZED` without the operator's key; `WARMPATH_FORBIDDEN` where there is none and others could
- * ask.
+ * @throws WarmpathError `WARMPATH_UNAUTHORIZED` without the operator's key; `WARMPATH_FORBIDDEN` where no such key is
+ * configured and other machines can ask.
  */
-function requireOperator(gateway: Gateway, { headers }: FastifyRequest): void {
-  if (gateway.config.server.operatorKey !== undefined) {
-    if (gateway.authenticator.isOperator(headers)) return;
+function requireOperator({ config, access }: AdmitParts, { headers }: FastifyRequest): void {
+  if (config.server.operatorKey !== undefined) {
+    if (access.authenticator.isOperator(headers)) return;
     throw new WarmpathError('WARMPATH_UNAUTHORIZED', {
       detail: "This path needs the operator's key (`server.operatorKey`).",
     });
   }
-  if (isPrivate(gateway)) return;
-  const remedy = identifiesTenants(gateway.config.server) ? '' : ', or set `server.open: true`';
+  if (isPrivate(config.server)) return;
+  const remedy = identifiesTenants(config.server) ? '' : ', or set `server.open: true`';
   throw forbidden(`This path is closed: configure \`server.operatorKey\`${remedy}.`);
 }
 

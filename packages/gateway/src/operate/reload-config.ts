@@ -4,9 +4,14 @@ import { isChangedAtOnce } from '../config/describe.js';
 import { resolveConfig } from '../config/load.js';
 import { engineSettings, type GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
-import type { Gateway } from '../gateway.js';
+import type { DashboardFeed } from '../dashboard/feed.js';
+import type { Lifecycle } from '../dispatch/forward.js';
+import type { Engines } from '../engines/engines.js';
+import type { Access } from '../intake/admit.js';
 import { Authenticator } from '../intake/authenticate.js';
 import { Cors } from '../intake/browser-requests.js';
+import type { RateLimits } from '../intake/rate-limits.js';
+import type { Log } from '../observe/log.js';
 
 /** What another configuration changes. */
 export interface ConfigChanges {
@@ -87,27 +92,38 @@ export interface ReloadReport {
   readonly needRestart: readonly string[];
 }
 
+/** What a new configuration changes. */
+export interface ReloadParts {
+  /** Changes in place. */
+  readonly config: GatewayConfig;
+  readonly access: Access;
+  readonly rateLimits: RateLimits;
+  readonly engines: Engines;
+  readonly log: Log;
+  readonly lifecycle: Lifecycle;
+  readonly feed: DashboardFeed;
+}
+
 /**
- * Takes another configuration, as far as it can change while requests are under way. What may fail comes first, so that
- * one that cannot hold changes nothing; then all keys change in one turn of the event loop. Requests under way go on:
- * as those of the caller that they were known by, and on the engine that they have.
+ * Takes another configuration, as far as it can change while requests are under way. What may fail comes first: after
+ * a failure nothing has changed. Requests under way keep their caller and their engine.
  *
  * @throws WarmpathError `WARMPATH_CONFIG_INVALID`, `WARMPATH_SHUTTING_DOWN`.
  */
-export async function reloadConfig(gateway: Gateway, next: GatewayConfig): Promise<ReloadReport> {
-  const { log } = gateway;
-  const { config, changed, needRestart } = changesOf(gateway.config, next);
+export async function reloadConfig(parts: ReloadParts, next: GatewayConfig): Promise<ReloadReport> {
+  const { access, engines, log } = parts;
+  const { config, changed, needRestart } = changesOf(parts.config, next);
   const authenticator = await Authenticator.open(config.server);
-  if (gateway.lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
-  await gateway.engines.reload(engineSettings(config));
-  adopt(gateway.config, config);
+  if (parts.lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+  await engines.reload(engineSettings(config));
+  adopt(parts.config, config);
   const { keys = [], cors = [] } = config.server;
-  gateway.authenticator = authenticator;
-  gateway.rateLimits.change(keys);
-  gateway.cors = new Cors(cors);
+  access.authenticator = authenticator;
+  access.cors = new Cors(cors);
+  parts.rateLimits.change(keys);
   log.level = config.log.level;
-  // Who watches came in by the old key, and got the old settings: the page comes back by itself.
-  if (changed.length > 0) for (const viewer of gateway.viewers) viewer.end();
+  // Viewers were admitted by the old key and got the old settings. Their page connects again by itself.
+  if (changed.length > 0) parts.feed.endAll();
   log.info({ changed }, 'configuration read again');
   if (needRestart.length > 0) log.warn({ keys: needRestart }, 'these keys need a restart and stay as they were');
   return { changed, needRestart };

@@ -1,44 +1,57 @@
 import { type ArrangeRequest, type Document, observe, renderHint, WarmpathError } from '@warmpath/core';
 import { expectedCachedTokens, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
+import type { Engines } from '../engines/engines.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
-import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
 import { escaped } from '../json/json-scanner.js';
-import { withoutTexts } from '../memory/open-arrangements.js';
+import type { EventLoopBudget } from '../limits/event-loop-budget.js';
+import { type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
+import type { ServedHistories } from '../memory/served-histories.js';
+import type { PeerGateways } from '../observe/peer-gateways.js';
 import { summaryHeader } from '../observe/summary-header.js';
+import type { InsertedDocuments } from '../prompt/insert-slot.js';
 import { NOTHING_DONE } from '../shapes/shapes.js';
 
 const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
 
+export interface ArrangeParts {
+  readonly config: Pick<GatewayConfig, 'arrange'>;
+  readonly engines: Engines;
+  readonly histories: ServedHistories;
+  readonly documents: InsertedDocuments;
+  readonly arrangements: OpenArrangements;
+  /** `undefined` without a shared store of conversations. */
+  readonly peers: PeerGateways | undefined;
+  readonly eventLoopBudget: EventLoopBudget;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /**
- * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served: the next
- * request is arranged as if the engine had seen this one, which is what makes the order useful. Behind the same
- * preamble, a call knows of the prompts that wait for the engine, and of calls that come at the same time. Prompts that
- * wait find the order that it was given in the tree: whichever comes first computes what they share. `id` names it for
- * `POST /v1/observe`.
+ * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served, so that
+ * the next request is arranged behind it. A call also considers the prompts that wait for the engine behind the same
+ * preamble, and calls that come at the same time. `POST /v1/observe` takes the answer's `id`.
  *
- * Body: `documents` and the switches of the `warmpath` field; `preamble` is the text that the client puts before the
- * documents, which counts as the system message of a chat; `model` keeps the histories of several models apart. Of
- * several engines, `engine` names the one that the prompt goes to; without it the gateway chooses one, as for its own
- * prompts, and the answer says which.
+ * The body and the answer are described in `routes/openapi.ts`. Without `engine`, the gateway chooses one of several.
  */
-export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
+export function arrangeRoute(app: FastifyInstance, parts: ArrangeParts): void {
   const calls = new WaitingCalls();
   app.post('/v1/arrange', async (request, reply) => {
     const { exchange } = request;
-    exchange.bodyAt = gateway.now();
+    exchange.bodyAt = parts.now();
     const body = readBody(request.body as Buffer | undefined);
-    const steps = readDocuments(gateway, body, exchange.caller.tenant);
-    const asked = await gateway.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
-    const call = placed(gateway, request, body, asked);
+    const steps = readDocuments(parts, body, exchange.caller.tenant);
+    const asked = await parts.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
+    const call = placed(parts, request, body, asked);
     const others = await calls.turn(call);
-    const answer = arrangeOnly(gateway, request, { ...call, others });
-    exchange.overheadMs = gateway.now() - exchange.bodyAt;
+    const answer = arrangeOnly(parts, request, { ...call, others });
+    exchange.overheadMs = parts.now() - exchange.bodyAt;
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
       .header(RESPONSE_HEADERS.summary, summaryHeader(exchange.soFar()))
@@ -48,7 +61,7 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
 }
 
 function* readDocuments(
-  { documents }: Gateway,
+  { documents }: ArrangeParts,
   { body, switches }: ReturnType<typeof readBody>,
   tenant: string,
 ): WorkSteps<ArrangeRequest> {
@@ -67,15 +80,12 @@ interface PlacedCall {
   readonly model: string;
 }
 
-/** The documents of calls that came at the same time. */
+/** The documents of calls that came in the same turn of the event loop. */
 type OtherContexts = readonly (readonly Document[])[];
 
 const NO_OTHERS: readonly never[] = [];
 
-/**
- * Calls whose order is to be decided. Each waits for one turn of the event loop, so that those that come together know
- * of each other, as prompts that wait for an engine do: a prefix that they share is worth leaving.
- */
+/** Calls that wait one turn of the event loop, so that calls that come together are arranged with a common prefix. */
 class WaitingCalls {
   readonly #groups = new Map<string, Set<PlacedCall>>();
 
@@ -97,11 +107,11 @@ class WaitingCalls {
   }
 }
 
-/** Other requests that a policy gets; it reads no more. */
+/** Other requests that a policy reads. */
 const MAX_OTHERS = 64;
 
 function placed(
-  gateway: Gateway,
+  parts: ArrangeParts,
   { exchange }: FastifyRequest,
   { body, preamble, engine: wanted }: ReturnType<typeof readBody>,
   asked: ArrangeRequest,
@@ -109,24 +119,24 @@ function placed(
   const place = { tenant: exchange.caller.tenant, model: modelOf(body), wanted };
   const request =
     typeof preamble === 'string'
-      ? { ...asked, preamble: gateway.documents.preambleOfText(preamble, place.model) }
+      ? { ...asked, preamble: parts.documents.preambleOfText(preamble, place.model) }
       : asked;
   return {
     request,
-    engine: engineFor(gateway, request, place, gateway.now()),
+    engine: engineFor(parts, request, place, parts.now()),
     tenant: place.tenant,
     model: place.model,
   };
 }
 
 function arrangeOnly(
-  gateway: Gateway,
+  parts: ArrangeParts,
   { exchange }: FastifyRequest,
   { request, engine, tenant, model, others }: PlacedCall & { readonly others: OtherContexts },
 ): Buffer {
-  const { documents, config } = gateway;
-  const now = gateway.now();
-  const state = gateway.histories.of(engine, tenant, model);
+  const { documents, config } = parts;
+  const now = parts.now();
+  const state = parts.histories.of(engine, tenant, model);
   const { preamble } = request;
   const queued = preamble === undefined ? NO_OTHERS : engine.queue.waitingBehind(preamble, tenant);
   const waiting = [...queued, ...others].slice(0, MAX_OTHERS);
@@ -134,7 +144,7 @@ function arrangeOnly(
   const arrangement = documents.arrange(known, state, now);
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
-  gateway.peers?.dispatched(state, served);
+  parts.peers?.dispatched(state, served);
   const predictedCachedTokens = predictedTokens(state, arrangement);
   exchange.decision = {
     ...NOTHING_DONE,
@@ -146,8 +156,8 @@ function arrangeOnly(
   const { hint } = arrangement;
   const before = {
     object: 'arrangement',
-    ...(gateway.engines.only === undefined && { engine: engine.name }),
-    id: gateway.arrangements.open({ arrangement: served, state }),
+    ...(parts.engines.only === undefined && { engine: engine.name }),
+    id: parts.arrangements.open({ arrangement: served, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
       return { id, label, title, tokens, rank: arrangement.order[place] };
     }),
@@ -155,7 +165,7 @@ function arrangeOnly(
     hint: hint === undefined ? null : { labels: hint.labels, text: renderHint(arrangement, template) },
   };
   const behind = { predictedCachedTokens, trace: arrangement.trace };
-  // The documents are known as JSON already, and may be long.
+  // The documents are JSON already, and may be long.
   return Buffer.concat([
     Buffer.from(`${JSON.stringify(before).slice(0, -1)},"text":"`),
     ...arrangement.documents.map((document) => documents.cache.rendered(document)),
@@ -164,9 +174,9 @@ function arrangeOnly(
   ]);
 }
 
-/** The engine that the client names, or the one that would answer first. */
+/** The engine that the client names, or the one that would answer first. @throws WarmpathError for an unknown name. */
 function engineFor(
-  { engines, histories }: Gateway,
+  { engines, histories }: ArrangeParts,
   request: ArrangeRequest,
   { tenant, model, wanted }: { readonly tenant: string; readonly model: string; readonly wanted: string | undefined },
   now: number,

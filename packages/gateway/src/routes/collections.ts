@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { invalid } from '../apis/prompt-view.js';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
-import type { Gateway } from '../gateway.js';
+import type { GatewayConfig } from '../config/schema.js';
 import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/body-type.js';
 import { clientError } from '../intake/client-error.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
@@ -30,16 +30,21 @@ export const LONGEST_ID = 512;
 type Named = { Params: { name: string } };
 type NamedFile = Named & { Querystring: { id?: unknown; title?: unknown } };
 
+export interface CollectionsParts {
+  readonly config: Pick<GatewayConfig, 'server' | 'limits'>;
+  readonly collections: OpenCollections;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /**
- * Collections over HTTP, where a folder is configured: list, search, put documents in, list and remove them. A caller
- * sees those of its tenant alone. Names of models that answer from a collection are in `/v1/models`.
+ * Collections over HTTP: list, search, put documents in, list and remove them. A caller sees those of its own tenant.
+ * `/v1/models` lists the models that answer from a collection.
  */
-export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void {
-  const { collections } = gateway;
-  if (collections === undefined) return;
+export function collectionsRoutes(app: FastifyInstance, { config, collections, now }: CollectionsParts): void {
   const tenantOf = ({ exchange }: FastifyRequest) => {
-    exchange.bodyAt = gateway.now();
-    return collectionTenant(gateway.config, exchange.caller);
+    exchange.bodyAt = now();
+    return collectionTenant(config, exchange.caller);
   };
   const answer = (request: FastifyRequest, reply: FastifyReply, body: object) =>
     reply.header(RESPONSE_HEADERS.requestId, request.exchange.requestId).send(body);
@@ -105,7 +110,7 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
   const options = { config: { mediaTypes: MEDIA_TYPES } };
   app.post<NamedFile>('/v1/collections/:name/documents', options, async (request, reply) => {
     const place = { tenant: tenantOf(request), name: request.params.name };
-    const { limits } = gateway.config;
+    const { limits } = config;
     const file = givenFile(request);
     const texts = file === undefined ? readDocuments(givenDocuments(request), limits) : [];
     const signal = untilClosed(reply);
@@ -260,7 +265,7 @@ function givenDocuments(request: FastifyRequest): GivenDocument[] {
   return documents.map((document: unknown, place) => ({ path: `documents[${place}]`, document }));
 }
 
-function readDocuments(given: readonly GivenDocument[], limits: Gateway['config']['limits']): DocumentText[] {
+function readDocuments(given: readonly GivenDocument[], limits: GatewayConfig['limits']): DocumentText[] {
   if (given.length === 0) throw invalid('documents', 'an array of documents was expected');
   if (given.length > limits.documents) throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'documents' });
   return given.map(({ path, document }) => {

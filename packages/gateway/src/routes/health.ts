@@ -1,24 +1,30 @@
 import { WarmpathError } from '@warmpath/core';
+import type { ConversationStore } from '@warmpath/core/internal';
 import type { FastifyInstance } from 'fastify';
+import type { Lifecycle } from '../dispatch/forward.js';
 import { type Engine, unhealthy } from '../engines/engine.js';
-import type { Gateway } from '../gateway.js';
+import type { Engines } from '../engines/engines.js';
+
+export interface HealthParts {
+  readonly engines: Engines;
+  readonly store: Pick<ConversationStore, 'isUp'>;
+  readonly lifecycle: Lifecycle;
+}
 
 /**
- * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers
- * HTTP; 503 otherwise. An engine that wants a key the gateway does not have is there nevertheless, so any status below
- * 500 counts.
+ * `GET /healthz`: the process answers. `GET /readyz`: the gateway takes requests and at least one engine answers with a
+ * status below 500; otherwise 503. An engine that asks for a key is ready.
  */
-export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
+export function healthRoutes(app: FastifyInstance, { engines: known, store, lifecycle }: HealthParts): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
-    if (gateway.lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+    if (lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
     const { requestId } = request.exchange;
     const engines = await Promise.all(
-      gateway.engines.all.filter((engine) => !engine.isRemoved).map((engine) => healthOf(engine, requestId)),
+      known.all.filter((engine) => !engine.isRemoved).map((engine) => healthOf(engine, requestId)),
     );
-    // Without its shared store a gateway serves all the same, and without some of its engines.
-    const { isUp } = gateway.conversations.store;
-    const sessionStore = isUp ? 'up' : 'down';
+    // A gateway without its shared store is ready, and one without some of its engines.
+    const sessionStore = store.isUp ? 'up' : 'down';
     const failure = engines.every((engine) => engine.failure !== undefined) ? engines[0]!.failure : undefined;
     if (failure === undefined) {
       if (engines.length === 1) return { status: 'ready', sessionStore };
@@ -29,14 +35,14 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-/** How an engine is, as it answers now and as its requests went. */
+/** The state of an engine, from its answer now and from its requests so far. */
 async function healthOf(engine: Engine, requestId: string) {
   const failure = await engine.ping(requestId);
   const state = failure === undefined ? stateOf(engine) : 'failing';
   return { name: engine.name, state, failure: engine.isDraining ? (failure ?? unhealthy(503)) : failure };
 }
 
-/** How an engine that answers takes requests. */
+/** Whether an engine that answers gets requests. */
 function stateOf({ isDraining, health }: Engine): 'ready' | 'draining' | 'ejected' {
   if (isDraining) return 'draining';
   return health.state === 'up' ? 'ready' : 'ejected';

@@ -1,10 +1,9 @@
 import { observe, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readObject } from '../json/json-body.js';
-import type { OpenArrangement } from '../memory/open-arrangements.js';
+import type { OpenArrangement, OpenArrangements } from '../memory/open-arrangements.js';
 import type { ReportBuilder } from '../observe/report.js';
 
 const FIELDS = ['id', 'outcome', 'promptTokens', 'cachedTokens'];
@@ -17,18 +16,24 @@ interface Report {
   readonly cachedTokens: number | undefined;
 }
 
+export interface ObserveParts {
+  readonly arrangements: OpenArrangements;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /**
- * `POST /v1/observe`: what became of a prompt whose order came from `/v1/arrange`. Body: `id` of that answer, `outcome`
- * (`completed` or `failed`), and what the engine counted. A report about an arrangement that is known no more is no
- * error: the answer says `forgotten`, and the prompt counts as served.
+ * `POST /v1/observe`: reports the outcome of a prompt whose order came from `/v1/arrange`. Body: the `id` of that
+ * answer, `outcome` (`completed` or `failed`), and the engine's counts. The answer is `forgotten` for an arrangement
+ * that is not remembered: it counts as served.
  */
-export function observeRoute(app: FastifyInstance, gateway: Gateway): void {
+export function observeRoute(app: FastifyInstance, { arrangements, now }: ObserveParts): void {
   app.post('/v1/observe', (request, reply) => {
-    request.exchange.bodyAt = gateway.now();
+    request.exchange.bodyAt = now();
     const report = readReport(readObject(bodyOf(request)));
-    const found = gateway.arrangements.take(report.id, request.exchange.caller.tenant);
+    const found = arrangements.take(report.id, request.exchange.caller.tenant);
     if (found !== undefined) {
-      learn(found, report, gateway.now());
+      learn(found, report, now());
       note(request.exchange, found, report);
     }
     return reply
@@ -46,7 +51,7 @@ function learn({ arrangement, state }: OpenArrangement, report: Report, now: num
   observe({ kind: 'completed', arrangement, now, ...counts.outcome(report) }, history);
 }
 
-/** What the engine counted shows in the metrics, as it does for prompts that go through the gateway. */
+/** The engine's counts enter the metrics, as for prompts that pass the gateway. */
 function note(
   exchange: ReportBuilder,
   { state }: OpenArrangement,

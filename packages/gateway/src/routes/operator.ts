@@ -1,59 +1,70 @@
 import { WarmpathError } from '@warmpath/core';
+import type { ConversationStore } from '@warmpath/core/internal';
 import { ANONYMOUS_TENANT } from '@warmpath/core/internal';
 import { loadDashboardPage } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
+import type { ServerConfig } from '../config/schema-server.js';
 import { withoutEndUser } from '../conversation/conversations.js';
-import { DashboardFeed } from '../dashboard/feed.js';
-import type { Gateway } from '../gateway.js';
-import { isPrivate, mayActForTenant } from '../intake/admit.js';
+import type { DashboardFeed } from '../dashboard/feed.js';
+import { canActForTenant, isPrivate } from '../intake/admit.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { SESSION_MAX_LENGTH } from '../intake/parse-request.js';
+import type { Metrics } from '../observe/metrics.js';
+import type { RequestLog } from '../observe/request-log.js';
 
 /** `GET /metrics`: Prometheus text. */
-export function metricsRoute(app: FastifyInstance, gateway: Gateway): void {
+export function metricsRoute(app: FastifyInstance, metrics: Metrics): void {
   app.get('/metrics', async (_request, reply) => {
-    const text = await gateway.metrics.text();
-    return reply.header('content-type', gateway.metrics.contentType).send(text);
+    const text = await metrics.text();
+    return reply.header('content-type', metrics.contentType).send(text);
   });
 }
 
+export interface RequestsParts {
+  readonly server: ServerConfig;
+  readonly requests: RequestLog;
+}
+
 /**
- * `GET /v1/requests/{id}`: what became of a request just served, by its `x-request-id`. For the tenant whose request it
- * was, and for the operator; for everybody else there is no such request. Error: `WARMPATH_FORBIDDEN` for a client
- * without a key, where not everybody who reaches the gateway is meant to see what others without a key have sent.
+ * `GET /v1/requests/{id}`: the record of a served request, by its `x-request-id`, for the tenant that sent it and for
+ * the operator. `WARMPATH_FORBIDDEN` for a client without a key, where clients without a key may not see each other's
+ * requests.
  */
-export function requestsRoute(app: FastifyInstance, gateway: Gateway): void {
-  const isOpenToAnonymous = isPrivate(gateway) && gateway.config.server.operatorKey === undefined;
+export function requestsRoute(app: FastifyInstance, { server, requests }: RequestsParts): void {
+  const isOpenToAnonymous = isPrivate(server) && server.operatorKey === undefined;
   app.get<{ Params: { id: string } }>('/v1/requests/:id', (request, reply) => {
     const { isOperator, tenant } = request.exchange.caller;
     if (tenant === ANONYMOUS_TENANT && !isOpenToAnonymous) throw new WarmpathError('WARMPATH_FORBIDDEN');
     const { id } = request.params;
-    const record = isOperator ? gateway.requests.findOfAny(id) : gateway.requests.find(tenant, id);
+    const record = isOperator ? requests.findOfAny(id) : requests.find(tenant, id);
     if (record === undefined) throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id' });
     return reply.header(RESPONSE_HEADERS.requestId, request.exchange.requestId).send(record);
   });
 }
 
-/** The feed, which ends when its viewer leaves. */
+/** The event stream of the dashboard. */
 export const FEED_ROUTE = '/ui/events';
 
-/** Those of the dashboard. */
+/** Routes of the dashboard. */
 export const DASHBOARD_ROUTES: readonly string[] = ['/', '/ui', FEED_ROUTE, '/ui/tree', '/ui/requests/:id'];
 
-/** Answers hold what is the operator's alone. */
+/** For answers with the operator's data. */
 const PRIVATE = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' };
 
 const NOT_BUILT =
   'The dashboard was not built. In a checkout run: npm run build\n' +
   'Everything that it shows can be read at /metrics and /v1/requests/{id}.\n';
 
-/**
- * `GET /ui`: the dashboard's page, which holds no data. `GET /ui/events`, `/ui/tree` and `/ui/requests/{id}`: what it
- * shows, for whoever may read `/metrics`. `GET /` leads browsers to the page.
- */
-export function dashboardRoutes(app: FastifyInstance, gateway: Gateway): void {
-  const feed = new DashboardFeed(gateway);
+export interface DashboardRoutesParts {
+  readonly feed: DashboardFeed;
+  readonly requests: RequestLog;
+}
 
+/**
+ * `GET /ui`: the dashboard's page, without data. `GET /ui/events`, `/ui/tree` and `/ui/requests/{id}`: its data, for
+ * callers that may read `/metrics`. `GET /` redirects browsers to the page.
+ */
+export function dashboardRoutes(app: FastifyInstance, { feed, requests }: DashboardRoutesParts): void {
   app.get('/', (request, reply) => {
     if (!request.headers.accept?.includes('text/html')) throw new WarmpathError('WARMPATH_NOT_FOUND');
     return reply.redirect('/ui');
@@ -77,19 +88,23 @@ export function dashboardRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 
   app.get<{ Params: { id: string } }>('/ui/requests/:id', (request, reply) => {
-    const record = gateway.requests.findOfAny(request.params.id);
+    const record = requests.findOfAny(request.params.id);
     if (record === undefined) throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id' });
     return reply.headers(PRIVATE).send(record);
   });
 }
 
+export interface SessionsParts {
+  readonly server: ServerConfig;
+  readonly store: ConversationStore;
+}
+
 /**
- * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares
- * it. Of the caller's own tenant only, and of the end user that a proxy or a token names, or of none; a name that
- * nothing is remembered of is no error. Error: `WARMPATH_FORBIDDEN` for a client without a key, where others without
- * one could be meant, and for one without an end user, where the operator configured where these come from.
+ * `DELETE /v1/sessions/{name}`: forgets a conversation of the caller's tenant and end user, in all gateways that share
+ * the store. An unknown name is no error. `WARMPATH_FORBIDDEN` for an anonymous caller where other machines can ask,
+ * and for a caller without an end user where the operator configured where end users come from.
  */
-export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
+export function sessionsRoute(app: FastifyInstance, { server, store }: SessionsParts): void {
   app.delete<{ Params: { name: string } }>('/v1/sessions/:name', async (request, reply) => {
     const { name } = request.params;
     if (name.length > SESSION_MAX_LENGTH) {
@@ -97,9 +112,9 @@ export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'name', detail });
     }
     const { caller } = request.exchange;
-    if (!mayActForTenant(gateway, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
+    if (!canActForTenant(server, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
     if (caller.endUser === undefined && !caller.bodyNamesEndUser) throw withoutEndUser('WARMPATH_FORBIDDEN');
-    const forgotten = await gateway.conversations.store.forget({
+    const forgotten = await store.forget({
       tenant: caller.tenant,
       user: caller.endUser,
       session: name,

@@ -1,24 +1,22 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
-import { forward } from '../dispatch/forward.js';
+import type { GatewayConfig } from '../config/schema.js';
+import { type ForwardParts, forward } from '../dispatch/forward.js';
 import type { Engine } from '../engines/engine.js';
 import { engineHeaders } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
-import type { Gateway } from '../gateway.js';
+import type { Engines } from '../engines/engines.js';
 import { checkEnginePath } from '../intake/engine-paths.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { modelIn } from '../prompt/parse-prompt.js';
 
-/**
- * A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients.
- */
+/** A segment that leads out of `/v1/`, plain or escaped. */
 const DOT_SEGMENT = /[/\\](?:\.|%2e){1,2}(?:[/\\]|%2f|%5c|$)|(?:%2f|%5c)(?:\.|%2e){1,2}/i;
 
 /**
- * What engines offer to their clients outside of `/v1/`: vLLM, SGLang, llama-server and Text Embeddings Inference.
- * Named one by one, because what else they have there is their operator's (`/metrics`, `/sleep`, `/flush_cache`, `/kv`,
- * `/slots`, …), and new versions bring more of that. None takes a prompt to be answered: those have their routes.
+ * Paths for clients outside of `/v1/`: of vLLM, SGLang, llama-server and Text Embeddings Inference. A list of allowed
+ * paths, because engines have paths for operators there too (`/metrics`, `/sleep`, `/flush_cache`, `/slots`, …).
  */
 export const CLIENT_PATHS: readonly string[] = [
   '/tokenize',
@@ -40,11 +38,11 @@ export const CLIENT_PATHS: readonly string[] = [
   '/embeddings',
 ];
 
-/** What operators do below `/v1/`: adapters and models come and go (vLLM, TabbyAPI, Text generation web UI). */
+/** Paths for operators below `/v1/`: adapters and models (vLLM, TabbyAPI, Text generation web UI). */
 const OPERATOR_PATHS =
   /^\/v1\/(?:(?:un)?load_lora_adapters?|lora|loras|internal|admin|(?:model|models)\/(?:load|unload|download)|download)(?:\/|$)/;
 
-/** Where prompts go. Another spelling of these must not lead past what the gateway does for a prompt. */
+/** Paths of prompts. Another spelling of them must not bypass the gateway. */
 const PROMPT_PATHS: ReadonlySet<string> = new Set(
   [chatApi, completionsApi, messagesApi, responsesApi].map(({ path }) => path),
 );
@@ -52,11 +50,14 @@ const PROMPT_PATHS: ReadonlySet<string> = new Set(
 /** Percent escapes within escapes that are undone before a path is compared. */
 const ESCAPE_DEPTH = 3;
 
-/**
- * Every other path under `/v1/` (models, embeddings, …) and what engines have for clients beside it: the engine's,
- * untouched in both directions.
- */
-export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
+export interface PassthroughParts extends ForwardParts {
+  readonly config: GatewayConfig;
+  readonly engines: Engines;
+}
+
+/** All other paths under `/v1/` (models, embeddings, …), and `CLIENT_PATHS`: relayed untouched in both directions. */
+export function passthroughRoute(app: FastifyInstance, parts: PassthroughParts): void {
+  const { config, engines, now } = parts;
   const pass = (request: FastifyRequest, reply: FastifyReply): void => {
     const path = request.raw.url!.split('?', 1)[0]!;
     if (DOT_SEGMENT.test(path)) throw new WarmpathError('WARMPATH_NOT_FOUND');
@@ -70,16 +71,16 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
     if (request.method === 'POST' && PROMPT_PATHS.has(plain.replace(/\/$/, ''))) {
       throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: `This path is written ${plain.replace(/\/$/, '')}.` });
     }
-    checkEnginePath(gateway.config, request.method, plain);
-    request.exchange.bodyAt = gateway.now();
+    checkEnginePath(config, request.method, plain);
+    request.exchange.bodyAt = now();
     const body = (request.body as Buffer | undefined) ?? null;
-    forward(gateway, engineFor(gateway, request, body), { request, reply }, body);
+    forward(parts, engineFor(engines, request, body), { request, reply }, body);
   };
-  const names = Object.keys(gateway.config.collections?.models ?? {});
+  const names = Object.keys(config.collections?.models ?? {});
   const ofCollections = names.map((id) => ({ id, object: 'model', created: 0, owned_by: 'warmpath' }));
   app.get('/v1/models', (request, reply) => {
-    if (gateway.engines.only === undefined || ofCollections.length > 0) {
-      return listModels(gateway, request, reply, ofCollections);
+    if (engines.only === undefined || ofCollections.length > 0) {
+      return listModels(engines, request, reply, ofCollections);
     }
     return pass(request, reply);
   });
@@ -89,10 +90,10 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
 }
 
 /**
- * Of several engines, the one for what is passed through: one that serves the model, and always the same while it is
- * well, for what a client makes there (files, stored answers) it looks for there.
+ * The engine for a request that is passed through: one that serves the model, and the same one while it is healthy,
+ * because files and stored answers stay on the engine that made them.
  */
-function engineFor({ engines }: Gateway, request: FastifyRequest, body: Buffer | null): Engine {
+function engineFor(engines: Engines, request: FastifyRequest, body: Buffer | null): Engine {
   const { only } = engines;
   if (only !== undefined) return only;
   const named = /^\/v1\/models\/([^?]+)/.exec(request.raw.url!)?.[1];
@@ -107,21 +108,23 @@ function decoded(name: string): string {
   }
 }
 
-/** What is put together of several answers has to come whole. */
+/** Overrides for a request whose answer is merged with others. */
 const WHOLE = { 'accept-encoding': 'identity', 'if-none-match': undefined, 'if-modified-since': undefined };
 
 /**
- * The models of all engines, each once, in the order of the engines, and behind them those that answer from a
- * collection. An engine that does not answer is left out, unless none does.
+ * The models of all engines, each once, in the order of the engines; then the models that answer from a collection. An
+ * engine that does not answer is left out.
+ *
+ * @throws WarmpathError where no engine answers.
  */
 async function listModels(
-  gateway: Gateway,
+  engines: Engines,
   request: FastifyRequest,
   reply: FastifyReply,
   ofCollections: readonly object[],
 ): Promise<FastifyReply> {
   const { exchange } = request;
-  const asked = gateway.engines.all.filter((engine) => !engine.isDraining);
+  const asked = engines.all.filter((engine) => !engine.isDraining);
   const lists = await Promise.all(
     asked.map((engine) => {
       const { upstream } = engine;
@@ -148,7 +151,7 @@ function refusedModels(status: number): WarmpathError {
   return new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `The engines answer with status ${status}.` });
 }
 
-/** As whatever server is behind may read it: escapes undone, slashes single, in lower case, without parameters. */
+/** The path as an engine may read it: escapes undone, slashes single, in lower case, without parameters. */
 function normalised(path: string): string {
   let plain = path;
   for (let depth = 0; depth < ESCAPE_DEPTH && plain.includes('%'); depth++) {

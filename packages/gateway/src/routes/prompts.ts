@@ -3,46 +3,62 @@ import { estimateTokensOfBytes, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
 import { translateRequest } from '../apis/translate-request.js';
-import { forward } from '../dispatch/forward.js';
-import type { Gateway } from '../gateway.js';
+import { type ForwardParts, forward } from '../dispatch/forward.js';
+import type { PromptServer } from '../dispatch/serve-prompt.js';
+import type { Engines } from '../engines/engines.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { parseRequest } from '../intake/parse-request.js';
+import type { RateLimits } from '../intake/rate-limits.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readObject } from '../json/json-body.js';
+import type { EventLoopBudget } from '../limits/event-loop-budget.js';
+import type { ServedHistories } from '../memory/served-histories.js';
+import type { Metrics } from '../observe/metrics.js';
+import type { PlanJobs } from '../plan/plan-jobs.js';
+import type { InsertedDocuments } from '../prompt/insert-slot.js';
 import { modelIn } from '../prompt/parse-prompt.js';
-import { engineToWarm, readPreamble, warmPreamble } from '../warm/warm-preamble.js';
+import { engineToWarm, readPreamble, type WarmParts, warmPreamble } from '../warm/warm-preamble.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
 const TOKENS_PER_MESSAGE = 5;
 
+export interface CountTokensParts extends ForwardParts {
+  readonly engines: Engines;
+  readonly histories: ServedHistories;
+  readonly documents: InsertedDocuments;
+  readonly eventLoopBudget: EventLoopBudget;
+}
+
 /**
- * `POST /v1/messages/count_tokens`: Anthropic's. An engine that speaks Messages counts itself. For any other the
- * gateway estimates, with what it has learned of the model's way of counting.
+ * `POST /v1/messages/count_tokens` of Anthropic's API. An engine that speaks Messages counts the tokens. For any other
+ * engine the gateway estimates them, scaled by what it has learned of the model's tokenizer.
  */
-export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
+export function countTokensRoute(app: FastifyInstance, parts: CountTokensParts): void {
+  const { engines, eventLoopBudget, now } = parts;
   app.post(`${messagesApi.path}/count_tokens`, async (request, reply) => {
     const { headers, exchange } = request;
-    const way = await gateway.engines.way(messagesApi.name, exchange.caller, headers);
-    exchange.bodyAt = gateway.now();
+    const way = await engines.way(messagesApi.name, exchange.caller, headers);
+    exchange.bodyAt = now();
     const body = bodyOf(request);
     if (way === 'native') {
       forward(
-        gateway,
-        gateway.engines.first(() => modelIn({ body })),
+        parts,
+        engines.first(() => modelIn({ body })),
         { request, reply },
         body,
       );
       return reply;
     }
-    const tokens = await gateway.eventLoopBudget.runSteps(
-      tokenSteps(gateway, request, body),
-      () => reply.raw.destroyed,
-    );
+    const tokens = await eventLoopBudget.runSteps(tokenSteps(parts, request, body), () => reply.raw.destroyed);
     return reply.header(RESPONSE_HEADERS.requestId, exchange.requestId).send({ input_tokens: tokens });
   });
 }
 
-function* tokenSteps(gateway: Gateway, { exchange }: FastifyRequest, body: Buffer): WorkSteps<number> {
+function* tokenSteps(
+  { engines, histories, documents: inserted }: CountTokensParts,
+  { exchange }: FastifyRequest,
+  body: Buffer,
+): WorkSteps<number> {
   const { tenant } = exchange.caller;
   const { body: chat } = yield* translateRequest({ api: messagesApi.name, body });
   const { model, tools, ...rest } = readObject(chat);
@@ -57,52 +73,58 @@ function* tokenSteps(gateway: Gateway, { exchange }: FastifyRequest, body: Buffe
   }
   const parsed = parseRequest(chat, chatApi, { headers: {}, caller: exchange.caller });
   if (parsed !== undefined) {
-    const { documents } = yield* gateway.documents.readDocuments(parsed, tenant);
+    const { documents } = yield* inserted.readDocuments(parsed, tenant);
     for (const document of documents) tokens += document.tokens;
   }
   const name = typeof model === 'string' ? model : '';
-  // Every engine that serves a model counts alike.
-  const engine = gateway.engines.first(() => name);
-  return gateway.histories.of(engine, tenant, name).counts.toEngineTokens(tokens);
+  // All engines of a model count alike.
+  const engine = engines.first(() => name);
+  return histories.of(engine, tenant, name).counts.toEngineTokens(tokens);
 }
 
 /**
- * `POST /v1/warmup`: called when a retrieval starts, with the messages that the request will have, as far as they are
- * known. Prefills what will stand before the documents, unless that is warm (RAGCache++ §3.6). Answers 202 at once with
+ * `POST /v1/warmup`: clients call it when a retrieval starts, with the messages so far. Prefills the beginning of the
+ * prompt up to the documents, unless it is warm (RAGCache++ §3.6). Answers 202 at once with
  * `{"state": "warming" | "warm"}`.
  */
-export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
+export function warmupRoute(app: FastifyInstance, parts: WarmParts & { readonly rateLimits: RateLimits }): void {
   app.post('/v1/warmup', async (request, reply) => {
     const { exchange } = request;
-    exchange.bodyAt = gateway.now();
-    const steps = readPreamble(gateway, chatApi, bodyOf(request));
-    const asked = await gateway.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
+    exchange.bodyAt = parts.now();
+    const steps = readPreamble(parts, chatApi, bodyOf(request));
+    const asked = await parts.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
     const { tenant, key } = exchange.caller;
-    const { state, isOwn } = warmPreamble(gateway, request, engineToWarm(gateway, tenant, asked), asked);
-    if (isOwn && key !== undefined) gateway.rateLimits.charge(key, estimateTokensOfBytes(asked.body.bytes));
-    gateway.metrics.warmup(state);
+    const { state, isOwn } = warmPreamble(parts, request, engineToWarm(parts, tenant, asked), asked);
+    if (isOwn && key !== undefined) parts.rateLimits.charge(key, estimateTokensOfBytes(asked.body.bytes));
+    parts.metrics.warmup(state);
     return reply.code(202).header(RESPONSE_HEADERS.requestId, exchange.requestId).send({ state });
   });
 }
 
+export interface PlanParts {
+  readonly plans: PlanJobs;
+  readonly metrics: Metrics;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /**
- * `POST /v1/plan`: the orders of a whole batch, and the order in which to send it, by core's `planBatch`. Planned on a
- * thread of its own, within the time and memory of the configuration; a client that leaves ends it. Nothing is sent to
- * the engine, and nothing counts as served.
+ * `POST /v1/plan`: the orders of a whole batch and its execution order, by core's `planBatch`, on a thread of its own.
+ * The job ends when its client leaves. Nothing is sent to the engine, and nothing counts as served.
  */
-export function planRoute(app: FastifyInstance, gateway: Gateway): void {
+export function planRoute(app: FastifyInstance, { plans, metrics, now }: PlanParts): void {
   app.post('/v1/plan', async (request, reply) => {
-    request.exchange.bodyAt = gateway.now();
-    const job = gateway.plans.start(bodyOf(request));
+    request.exchange.bodyAt = now();
+    const job = plans.start(bodyOf(request));
     reply.raw.once('close', () => job.abort());
     let json: Uint8Array;
     try {
       json = await job.result;
     } catch (error) {
-      gateway.metrics.planned(WarmpathError.isInstance(error) ? error.code : 'WARMPATH_INTERNAL');
+      metrics.planned(WarmpathError.isInstance(error) ? error.code : 'WARMPATH_INTERNAL');
       throw error;
     }
-    gateway.metrics.planned('planned');
+    metrics.planned('planned');
     return reply
       .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
       .type('application/json; charset=utf-8')
@@ -111,13 +133,12 @@ export function planRoute(app: FastifyInstance, gateway: Gateway): void {
 }
 
 /**
- * Everything that takes a prompt, each with `documents` and `warmpath` beside its own members: OpenAI's chat
- * completions, plain completions and Responses, and Anthropic's Messages. The last two are translated for an engine
- * that does not speak them.
+ * The routes of prompts, each with `documents` and `warmpath` beside the API's own members. Messages and Responses are
+ * translated for an engine that does not speak them.
  */
-export function promptRoutes(app: FastifyInstance, gateway: Gateway): void {
-  app.post(chatApi.path, gateway.prompts.handler(chatApi));
-  app.post(completionsApi.path, gateway.prompts.handler(completionsApi));
-  app.post(messagesApi.path, gateway.prompts.translatingHandler(messagesApi));
-  app.post(responsesApi.path, gateway.prompts.translatingHandler(responsesApi));
+export function promptRoutes(app: FastifyInstance, prompts: PromptServer): void {
+  app.post(chatApi.path, prompts.handler(chatApi));
+  app.post(completionsApi.path, prompts.handler(completionsApi));
+  app.post(messagesApi.path, prompts.translatingHandler(messagesApi));
+  app.post(responsesApi.path, prompts.translatingHandler(responsesApi));
 }

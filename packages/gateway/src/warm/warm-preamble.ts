@@ -3,15 +3,35 @@ import type { PrewarmPath, WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { invalid, PromptView } from '../apis/prompt-view.js';
+import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
 import { engineHeaders } from '../engines/engine.js';
-import type { Gateway } from '../gateway.js';
+import type { Engines } from '../engines/engines.js';
 import { modelOf } from '../intake/parse-request.js';
 import { BodyView } from '../json/body-view.js';
+import type { EventLoopBudget } from '../limits/event-loop-budget.js';
+import type { ServedHistories } from '../memory/served-histories.js';
 import { prefixOf } from '../memory/warm-prefixes.js';
+import type { Metrics } from '../observe/metrics.js';
+import type { CacheSalts } from '../prompt/cache-salts.js';
+import type { InsertedDocuments } from '../prompt/insert-slot.js';
 import { prefillBody } from '../prompt/render.js';
 import type { Call } from '../shapes/shapes.js';
-import type { Warmup } from './warmups.js';
+import type { Warmup, Warmups } from './warmups.js';
+
+/** What warming works with. */
+export interface WarmParts {
+  readonly config: Pick<GatewayConfig, 'arrange'>;
+  readonly engines: Engines;
+  readonly histories: ServedHistories;
+  readonly documents: InsertedDocuments;
+  readonly warmups: Warmups;
+  readonly cacheSalts: CacheSalts | undefined;
+  readonly eventLoopBudget: EventLoopBudget;
+  readonly metrics: Metrics;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
 
 /** What stands before the documents of a request, and the body that prefills it. */
 export interface PreambleToWarm {
@@ -22,14 +42,13 @@ export interface PreambleToWarm {
 }
 
 /**
- * Reads what a request that is still without documents will begin with.
+ * Reads the beginning of a prompt whose documents are not known yet.
  *
- * The engine gets its messages with an empty user message in the question's place, and the least answer: what a chat
- * template writes before a user's text is the same for every text, so all tokens up to the documents are a prefix of
- * the real prompt, for any template that renders messages one after the other.
+ * The engine gets the messages with an empty question and answers with as few tokens as it can. A chat template writes
+ * the same tokens before every question, so that they are a prefix of the real prompt.
  */
 export function* readPreamble(
-  { config, documents }: Gateway,
+  { config, documents }: Pick<WarmParts, 'config' | 'documents'>,
   api: PromptApi,
   bytes: Buffer,
 ): WorkSteps<PreambleToWarm> {
@@ -48,8 +67,12 @@ export function* readPreamble(
   return { api, model, body, preamble: documents.preamble(asked, prefilled.view(0).messages) };
 }
 
-/** Where the request that follows will go most likely. */
-export function engineToWarm({ engines, histories }: Gateway, tenant: string, asked: PreambleToWarm): Engine {
+/** The engine that the prompt will most likely go to. */
+export function engineToWarm(
+  { engines, histories }: Pick<WarmParts, 'engines' | 'histories'>,
+  tenant: string,
+  asked: PreambleToWarm,
+): Engine {
   if (engines.only !== undefined) return engines.only;
   const { model, preamble } = asked;
   return engines.route({
@@ -62,10 +85,11 @@ export function engineToWarm({ engines, histories }: Gateway, tenant: string, as
 
 /**
  * Starts the prefill of a preamble on an engine, unless it is warm or being warmed.
- * Error: `WARMPATH_OVERLOADED` when too many are under way.
+ *
+ * @throws WarmpathError `WARMPATH_OVERLOADED` when too many are under way.
  */
 export function warmPreamble(
-  gateway: Gateway,
+  { cacheSalts, warmups, engines, histories, now }: WarmParts,
   request: FastifyRequest,
   engine: Engine,
   { api, model, body, preamble }: PreambleToWarm,
@@ -75,48 +99,48 @@ export function warmPreamble(
     method: 'POST',
     path: api.path,
     headers: engineHeaders(engine, request),
-    body: gateway.cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
+    body: cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
   });
-  return gateway.warmups.start(engine.upstream, prefixOf(tenant, model, preamble.key), prefill, () => {
-    if (gateway.engines.only === engine) return;
-    // The request that follows is to find it: there it is warm, and on the others it is not.
+  return warmups.start(engine.upstream, prefixOf(tenant, model, preamble.key), prefill, () => {
+    if (engines.only === engine) return;
+    // Routing must know which of the engines is warm.
     const path: PrewarmPath = { documents: [], preamble, newTokens: 0, expectedSaved: 0 };
-    const { history } = gateway.histories.of(engine, tenant, model);
-    observe({ kind: 'prewarmed', path, now: gateway.now() }, history);
+    const { history } = histories.of(engine, tenant, model);
+    observe({ kind: 'prewarmed', path, now: now() }, history);
   });
 }
 
-/** What is warmed while a search goes on. */
+/** A prefill beside a search. */
 export interface SearchWarming {
   end(): void;
 }
 
-/** Milliseconds of a search before which nothing is warmed: most of those that are over by then never wait. */
+/** Milliseconds of a search before its preamble is warmed: shorter searches end before a prefill pays. */
 const SEARCH_MS = 10;
-/** Tokens of a preamble below which an engine computes it along with the documents in no time. */
-const LEAST_TOKENS = 64;
+/** Tokens of the shortest preamble that is worth a prefill of its own. */
+const MIN_TOKENS = 64;
 
 /**
- * Warms the preamble of a call while its documents are looked for (RAGCache++ §3.6), where that pays and costs nobody:
- * an engine of one's own that keeps prefixes has nothing else to prefill, and the preamble is cold. `end` stops it: the
- * prompt itself goes out then, and goes on behind what is computed by that time. Never throws.
+ * Warms the preamble of a call during its search (RAGCache++ §3.6): on an engine that keeps prefixes and has nothing
+ * else to prefill, where the preamble is cold. `end` stops the prefill when the prompt itself goes out: the engine
+ * keeps what it has computed. Never throws.
  *
- * @param coming The call as it will be, without documents.
+ * @param coming The call without its documents.
  */
-export function warmDuringSearch(gateway: Gateway, coming: () => Call): SearchWarming {
+export function warmDuringSearch(parts: WarmParts, coming: () => Call): SearchWarming {
   let warmup: Warmup | undefined;
   let isOver = false;
   const begin = async (): Promise<void> => {
     const { api, body, request, tenant } = coming();
-    const asked = await gateway.eventLoopBudget.runSteps(readPreamble(gateway, api, body), () => isOver);
-    const engine = engineToWarm(gateway, tenant, asked);
+    const asked = await parts.eventLoopBudget.runSteps(readPreamble(parts, api, body), () => isOver);
+    const engine = engineToWarm(parts, tenant, asked);
     const keepsPrefixes = engine.dialect.reuse.kind === 'prefix' && engine.dialect.owners.length > 0;
-    if (isOver || !keepsPrefixes || asked.preamble.tokens < LEAST_TOKENS || engine.prefilling > 0) return;
-    warmup = warmPreamble(gateway, request, engine, asked);
-    if (warmup.isOwn) gateway.metrics.warmedDuringSearch('started');
+    if (isOver || !keepsPrefixes || asked.preamble.tokens < MIN_TOKENS || engine.prefilling > 0) return;
+    warmup = warmPreamble(parts, request, engine, asked);
+    if (warmup.isOwn) parts.metrics.warmedDuringSearch('started');
   };
   const timer = setTimeout(() => {
-    // What is wrong with the request is said where it is answered.
+    // The prompt itself reports what is wrong with the request.
     begin().catch(() => {});
   }, SEARCH_MS);
   return {
@@ -125,7 +149,7 @@ export function warmDuringSearch(gateway: Gateway, coming: () => Call): SearchWa
       clearTimeout(timer);
       const under = warmup;
       warmup = undefined;
-      if (under?.stop() === true) gateway.metrics.warmedDuringSearch('stopped');
+      if (under?.stop() === true) parts.metrics.warmedDuringSearch('stopped');
     },
   };
 }

@@ -1,11 +1,12 @@
 import { Readable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
-import type { SessionFilter } from '@warmpath/core/internal';
+import type { ConversationStore, SessionFilter } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../../engines/engine.js';
 import type { Engines } from '../../engines/engines.js';
-import type { Gateway } from '../../gateway.js';
+import type { Access } from '../../intake/admit.js';
 import { KEY_HEADERS } from '../../intake/authenticate.js';
+import type { Log } from '../../observe/log.js';
 import { exportLines, importLines } from './session-transfer.js';
 
 interface Query {
@@ -15,29 +16,36 @@ interface Query {
   readonly all?: unknown;
 }
 
+/** What the operator may read and change. */
+export interface AdminParts {
+  readonly store: ConversationStore;
+  readonly engines: Engines;
+  readonly access: Access;
+  readonly log: Log;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
 /**
- * What only the operator may do, of all tenants: `GET /sessions` exports what is remembered of conversations, `POST
- * /sessions` takes an export in, `DELETE /sessions` forgets. `?tenant=` names a tenant as an export does,
- * `&user=` one of its end users (an empty one: conversations without), `&session=` a conversation by its name; to
- * forget everything takes `?all=true`. In place of `?tenant=`, a client's key may stand in the header in which that
- * client sends it.
+ * `GET /sessions` exports the conversations of all tenants, `POST /sessions` imports an export, `DELETE /sessions`
+ * forgets them. `?tenant=` names a tenant as an export does, `&user=` one of its end users (empty: conversations
+ * without one), `&session=` one conversation. To forget everything takes `?all=true`. A client's key in that client's
+ * own header may stand for `?tenant=`.
  */
-export function adminRoutes(app: FastifyInstance, gateway: Gateway): void {
-  const { log, conversations } = gateway;
-  const { store } = conversations;
+export function adminRoutes(app: FastifyInstance, { store, engines, access, log, now }: AdminParts): void {
   app.get<{ Querystring: Query }>('/sessions', async (request, reply) => {
-    const lines = exportLines(store, await filterOf(gateway, request), gateway.now());
+    const lines = exportLines(store, await filterOf(access, request), now());
     log.info('sessions exported');
     return reply.type('application/x-ndjson').send(Readable.from(lines));
   });
   app.post('/sessions', async (request) => {
-    const result = await importLines(store, request.body as AsyncIterable<Buffer>, gateway.now());
+    const result = await importLines(store, request.body as AsyncIterable<Buffer>, now());
     const { imported, expired, refusedCount } = result;
     log.info({ imported, expired, refused: refusedCount }, 'sessions imported');
     return result;
   });
   app.delete<{ Querystring: Query }>('/sessions', async (request) => {
-    const filter = await filterOf(gateway, request);
+    const filter = await filterOf(access, request);
     if (filter.tenant === undefined && request.query.all !== 'true') {
       throw invalid('tenant', 'name a tenant, or say `all=true`');
     }
@@ -45,14 +53,14 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway): void {
     log.info({ forgotten }, 'sessions forgotten');
     return { object: 'sessions', forgotten };
   });
-  engineRoutes(app, gateway);
+  engineRoutes(app, engines);
 }
 
 /**
- * `GET /engines`: how each is. `POST /engines/{name}/drain`: no new requests for it, those that it has are answered;
- * `POST /engines/{name}/resume` ends that. A restart of the gateway forgets it.
+ * `GET /engines`: the state of each. `POST /engines/{name}/drain`: the engine gets no new requests. `POST
+ * /engines/{name}/resume`: it gets requests again, as after a restart of the gateway.
  */
-function engineRoutes(app: FastifyInstance, { engines }: Gateway): void {
+function engineRoutes(app: FastifyInstance, engines: Engines): void {
   app.get('/engines', () => ({ object: 'engines', engines: engines.all.map(describeEngine) }));
   app.post<{ Params: { name: string } }>('/engines/:name/drain', ({ params }) => {
     const engine = engineOf(engines, params.name);
@@ -79,7 +87,7 @@ function describeEngine({ name, url, isDraining, health, upstream, queue, weight
     url,
     state: isDraining ? 'draining' : health.state,
     reason: health.reason ?? null,
-    /** Of all kinds: a drained engine may be stopped when it has none. */
+    /** Requests of all kinds. A drained engine may be stopped when it has none. */
     exchanges: upstream.exchanges,
     limit: queue.limit,
     inFlight: queue.underWay,
@@ -91,7 +99,7 @@ function describeEngine({ name, url, isDraining, health, upstream, queue, weight
 }
 
 async function filterOf(
-  { authenticator }: Gateway,
+  { authenticator }: Access,
   { query, headers }: FastifyRequest<{ Querystring: Query }>,
 ): Promise<SessionFilter> {
   const { user, session } = query;

@@ -3,25 +3,25 @@ import { connect } from 'node:net';
 import { dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyError, fastify } from 'fastify';
-import type { Gateway } from '../../gateway.js';
-import { adminRoutes } from './admin-routes.js';
+import { type AdminParts, adminRoutes } from './admin-routes.js';
 
 const OWNER_ONLY = 0o600;
 
-/** Until it is closed. */
+/** The operator's server. */
 export interface AdminServer {
   close(): Promise<void>;
 }
 
 /**
- * Serves the operator at a Unix socket that only this process's user can open: no key is asked for, since whoever can
- * open it could read the process's memory as well. Clients cannot reach it, and neither can a page in a browser. Error:
- * `WARMPATH_CONFIG_INVALID` where the socket cannot be made, or somebody answers there.
+ * Serves the operator at a Unix socket that only the process's user can open. It needs no key: that user can read the
+ * process's memory as well. Neither clients nor web pages can reach it.
+ *
+ * @throws WarmpathError `WARMPATH_CONFIG_INVALID` where the socket cannot be made, or another gateway answers there.
  */
-export async function startAdminServer(path: string, gateway: Gateway): Promise<AdminServer> {
+export async function startAdminServer(path: string, parts: AdminParts): Promise<AdminServer> {
   const app = fastify({ logger: false, forceCloseConnections: true, requestTimeout: 0 });
   app.removeAllContentTypeParsers();
-  // Exports may be larger than any memory: they are read as they come.
+  // An export may be larger than the memory: it is read as a stream.
   app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   app.setErrorHandler((error: FastifyError, _request, reply) => {
     const known = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
@@ -31,12 +31,12 @@ export async function startAdminServer(path: string, gateway: Gateway): Promise<
     const error = new WarmpathError('WARMPATH_NOT_FOUND');
     reply.code(error.status).send(error.toOpenAI());
   });
-  adminRoutes(app, gateway);
+  adminRoutes(app, parts);
   try {
     await requireFree(path);
     const folder = await mkdtemp(join(dirname(path), '.warmpath-'));
     try {
-      // In a folder that nobody else can look into, until nobody else can open it.
+      // In a folder of this user's own until the socket itself is only this user's.
       const draft = join(folder, 's');
       await app.listen({ path: draft });
       await chmod(draft, OWNER_ONLY);
@@ -58,7 +58,7 @@ export async function startAdminServer(path: string, gateway: Gateway): Promise<
   };
 }
 
-/** A socket that nobody answers at was left behind, and may be replaced. */
+/** A socket that does not answer was left behind, and may be replaced. */
 async function requireFree(path: string): Promise<void> {
   const found = await lstat(path).catch(() => undefined);
   if (found === undefined) return;

@@ -17,11 +17,11 @@ import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/p
 import { pathName } from '../../apis/request-texts.js';
 import type { GatewayConfig } from '../../config/schema.js';
 import { isObject, type JsonObject, parseObject } from '../../json/json-scanner.js';
+import { promptPieces } from '../../observe/prompt-pieces.js';
 import { isReported } from '../../prompt/arrange-in-place.js';
 import { recogniseRequest } from '../../prompt/find-documents.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../prompt/in-place-prompts.js';
 import type { PlacedBlock, RecognisedRequest } from '../../shapes/shapes.js';
-import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 
 const APIS: Readonly<Record<ApiName, PromptApi>> = {

@@ -7,9 +7,9 @@ import {
   sharedCharacters,
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
-import type { PromptApi } from '../../apis/prompt-api.js';
-import { readObject } from '../../json/json-body.js';
-import { TenantCache } from '../../memory/tenant-cache.js';
+import type { PromptApi } from '../apis/prompt-api.js';
+import { readObject } from '../json/json-body.js';
+import { TenantCache } from '../memory/tenant-cache.js';
 import type {
   ChosenEngine,
   DecidedSlot,
@@ -17,7 +17,7 @@ import type {
   RecordedPrefix,
   RecordedRetrieval,
   Report,
-} from '../../shapes/shapes.js';
+} from '../shapes/shapes.js';
 import { promptPieces } from './prompt-pieces.js';
 
 /** Counts and times of a request, without a word of its text. */
