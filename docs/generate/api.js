@@ -7,6 +7,14 @@ import { code, page, table } from './markdown.js';
 /** Lines of a constant that are shown; a longer one is a table with a page of its own. */
 const CONSTANT_LINES = 40;
 
+/** The rows of a page's overview: heading, and the kinds of declarations under it. */
+const KINDS = [
+  ['functions', ['function']],
+  ['classes', ['class']],
+  ['constants', ['const']],
+  ['types', ['interface', 'type']],
+];
+
 const EXPORT = /export (type )?\{([^}]*)\} from '(.*?)\.js';/g;
 
 /** The reference page of `@warmpath/<name>`. */
@@ -24,12 +32,14 @@ export function apiPage(name) {
   symbols.sort((a, b) => (a.name.toLowerCase() < b.name.toLowerCase() ? -1 : 1));
   return page(`@warmpath/${name}`, 'Every public name of the package, from its doc comments.', [
     table(
-      ['name', 'kind', 'what it is'],
-      symbols.map(({ name: symbol, kind, comment }) => [
-        `[${code(symbol)}](#${symbol.toLowerCase().replaceAll('_', '-')})`,
-        kind,
-        summaryOf(comment),
-      ]),
+      ['kind', 'names'],
+      KINDS.map(([heading, kinds]) => [
+        heading,
+        symbols
+          .filter(({ kind }) => kinds.includes(kind))
+          .map(({ name: symbol }) => `[${code(symbol)}](#${symbol.toLowerCase().replaceAll('_', '-')})`)
+          .join(', '),
+      ]).filter(([, names]) => names !== ''),
     ),
     ...symbols.map(({ name: symbol, comment, text }) => {
       return [`## ${symbol}`, inline(comment), `\`\`\`ts\n${text}\n\`\`\``].filter((part) => part !== '').join('\n\n');
@@ -53,7 +63,9 @@ function declarationOf(name, text) {
   return {
     kind: first[1],
     comment: commentBefore(text, first.index),
-    text: declarations.map((declaration) => declaration.replace(/^export (declare )?/, '')).join('\n'),
+    text: declarations
+      .map((declaration) => declaration.replace(/^export (declare )?/, '').replace(/^ *#private;\n/m, ''))
+      .join('\n'),
   };
 }
 
@@ -76,11 +88,6 @@ function commentBefore(text, place) {
   if (!before.endsWith('*/')) return '';
   const comment = before.slice(before.lastIndexOf('/**') + 3, -2);
   return comment.replace(/^\s*\* ?/gm, '').trim();
-}
-
-/** The first sentence of a doc comment, on one line. */
-function summaryOf(comment) {
-  return inline(comment.replace(/\s+/g, ' ').split(/(?<=\.)\s/)[0]);
 }
 
 /** Doc comments are Markdown, except that angle brackets would be taken for elements of the page. */

@@ -58,7 +58,7 @@ describe('the packed packages in an empty folder', () => {
 
   it('imports every library entry and finds declarations beside it', async () => {
     const script = `
-      for (const name of ['@warmpath/core', '@warmpath/core/internal', '@warmpath/client', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/retrieval', '@warmpath/translate']) {
+      for (const name of ['@warmpath/core', '@warmpath/core/internal', '@warmpath/client', '@warmpath/client/internal', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/retrieval', '@warmpath/translate']) {
         const exported = Object.keys(await import(name));
         if (exported.length === 0) throw new Error(name + ' exports nothing');
       }

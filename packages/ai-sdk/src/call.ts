@@ -1,4 +1,5 @@
-import type { OrderSwitches, PromptMessage } from '@warmpath/client';
+import type { OrderSwitches } from '@warmpath/client';
+import type { PromptMessage } from '@warmpath/client/internal';
 import type { DocumentInput } from '@warmpath/core';
 
 /**

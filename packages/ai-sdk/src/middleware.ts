@@ -1,10 +1,5 @@
-import {
-  type ArrangedChat,
-  arrangePrompt,
-  type LocalWarmpath,
-  type PromptMessage,
-  type PromptOptions,
-} from '@warmpath/client';
+import type { ArrangedChat, LocalWarmpath } from '@warmpath/client';
+import { arrangePrompt, type PromptMessage, type PromptOptions } from '@warmpath/client/internal';
 import { canonicalJson } from '@warmpath/core/internal';
 import { type CallParams, type CallUsage, documentsOf, withoutDocuments } from './call.js';
 

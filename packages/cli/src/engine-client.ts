@@ -1,4 +1,4 @@
-import { readServerSentEvents } from '@warmpath/client';
+import { readServerSentEvents } from '@warmpath/client/internal';
 import { WarmpathError } from '@warmpath/core';
 import { type Dispatcher, Pool } from 'undici';
 import { errorOfServer } from './server-error.js';

@@ -1,5 +1,3 @@
-export { arrangeOrKeep, type KeepOptions } from './arrange-or-keep.js';
-export { arrangePrompt, type PromptMessage, type PromptOptions } from './arrange-prompt.js';
 export type {
   ArrangedContext,
   ArrangedDocument,
@@ -14,8 +12,6 @@ export type {
 export type { ChatAnswer, ChatPiece, ChatRequest, ChatStream, ChatSwitches, GatewayReport } from './chat.js';
 export type { ArrangedChat, LocalChatRequest, LocalWarmpathOptions } from './local-warmpath.js';
 export { LocalWarmpath } from './local-warmpath.js';
-export { OpenContexts, type SentContexts } from './open-contexts.js';
-export { readServerSentEvents } from './server-sent-events.js';
 export { readSummary } from './summary.js';
 export type { Fetch, TransportOptions } from './transport.js';
 export type { Plan, PlannedRequest, PlanRequest, WarmpathOptions, WarmupRequest } from './warmpath.js';

@@ -1,7 +1,7 @@
 import { estimateTokens } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { ArrangedContext, EngineUsage } from '../src/index.js';
-import { OpenContexts } from '../src/index.js';
+import { OpenContexts } from '../src/open-contexts.js';
 
 /** A context that keeps what it is told. */
 function recording() {

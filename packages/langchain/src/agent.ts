@@ -1,6 +1,7 @@
 import type { DocumentInterface } from '@langchain/core/documents';
 import { ToolMessage } from '@langchain/core/messages';
-import { type Arranger, OpenContexts } from '@warmpath/client';
+import type { Arranger } from '@warmpath/client';
+import { OpenContexts } from '@warmpath/client/internal';
 import { fingerprint } from '@warmpath/core/internal';
 import { type AgentMiddleware, createMiddleware } from 'langchain';
 import { type ArrangeOptions, arrangeDocuments, formatDocuments } from './arranged-documents.js';

@@ -1,11 +1,6 @@
 import { Document, type DocumentInterface } from '@langchain/core/documents';
-import {
-  type Arranger,
-  arrangeOrKeep,
-  type KeepOptions,
-  type OpenContexts,
-  type OrderSwitches,
-} from '@warmpath/client';
+import type { Arranger, OrderSwitches } from '@warmpath/client';
+import { arrangeOrKeep, type KeepOptions, type OpenContexts } from '@warmpath/client/internal';
 import { renderDocument } from '@warmpath/core';
 
 /** What an arranged document has under `metadata.warmpath`. */

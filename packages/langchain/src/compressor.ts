@@ -1,6 +1,7 @@
 import type { DocumentInterface } from '@langchain/core/documents';
 import { BaseDocumentCompressor } from '@langchain/core/retrievers/document_compressors';
-import { type Arranger, OpenContexts } from '@warmpath/client';
+import type { Arranger } from '@warmpath/client';
+import { OpenContexts } from '@warmpath/client/internal';
 import { type ArrangeOptions, arrangeDocuments } from './arranged-documents.js';
 import { WarmpathFeedback } from './feedback.js';
 

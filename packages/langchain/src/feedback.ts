@@ -2,7 +2,8 @@ import { BaseCallbackHandler } from '@langchain/core/callbacks/base';
 import type { Serialized } from '@langchain/core/load/serializable';
 import { AIMessage, type BaseMessage } from '@langchain/core/messages';
 import type { LLMResult } from '@langchain/core/outputs';
-import type { EngineUsage, OpenContexts, SentContexts } from '@warmpath/client';
+import type { EngineUsage } from '@warmpath/client';
+import type { OpenContexts, SentContexts } from '@warmpath/client/internal';
 import { canonicalJson } from '@warmpath/core/internal';
 
 /** A call to a model that is under way. */

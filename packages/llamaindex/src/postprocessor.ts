@@ -1,12 +1,5 @@
-import {
-  type Arranger,
-  arrangeOrKeep,
-  type EngineUsage,
-  type KeepOptions,
-  OpenContexts,
-  type OrderSwitches,
-  type SentContexts,
-} from '@warmpath/client';
+import type { Arranger, EngineUsage, OrderSwitches } from '@warmpath/client';
+import { arrangeOrKeep, type KeepOptions, OpenContexts, type SentContexts } from '@warmpath/client/internal';
 
 export interface PostprocessorOptions extends Pick<KeepOptions, 'onError'> {
   /** What the prompt has before the documents: prompts with different ones share nothing. */

@@ -1,12 +1,5 @@
-import {
-  arrangePrompt,
-  type EngineUsage,
-  type Feedback,
-  type LocalWarmpath,
-  type OrderSwitches,
-  type PromptMessage,
-  type PromptOptions,
-} from '@warmpath/client';
+import type { EngineUsage, Feedback, LocalWarmpath, OrderSwitches } from '@warmpath/client';
+import { arrangePrompt, type PromptMessage, type PromptOptions } from '@warmpath/client/internal';
 import type { DocumentInput } from '@warmpath/core';
 
 /** What the request context has under `warmpath`. */
