@@ -26,7 +26,6 @@ const SIDEBAR = [
       ['MCP', 'mcp'],
       ['Python and others', 'python'],
       ['TypeScript client', 'client'],
-      ['Coding agents', 'claude-code'],
     ),
   },
   {

@@ -56,7 +56,7 @@ export function benchmarksPage() {
         ['system', 'version', 'what it is'],
         Object.entries(SYSTEMS).map(([name, { title }]) => [title, versionOf(figures, name), WHAT[name]]),
       ),
-      `The engine behind them answers at once, or streams a frame every ${FRAME_MS} ms. Each system is one process behind real sockets on the loopback; client, system and engine share the machine, so requests a second are what is left for the system. They take turns in an order that rotates. Figures are medians of the rounds; a ratio is taken within each round. CPU and memory are those of the system's process. 128 connections and a proxy of plain Node are measured too, and stand in the JSON only.`,
+      `The engine behind them answers at once, or streams a frame every ${FRAME_MS} ms. Each system is one process behind real sockets on the loopback; client, system and engine share the machine, so requests a second are what is left for the system. They take turns in an order that rotates. Figures are medians of the rounds; a ratio is taken within each round. CPU and memory are those of the system's process. 128 connections, a proxy of plain Node and streams of the other bodies are measured too, and stand in the JSON only.`,
       `Bodies of documents are 300 that come again and again, 20 of 60 documents each. nginx and the plain proxies send the engine the same bytes; Portkey drops ${code('documents')} and sends it 200 bytes. A frame is stalled when it comes ${STALL} after the one before, or later; an incomplete stream lacks a frame or its end.`,
       table(
         ['measured', 'machine', 'Node', 'client', 'rounds', 'load at the start'],
@@ -75,11 +75,16 @@ export function benchmarksPage() {
       '## Bars',
       'What this project holds itself to. In brackets: of all rounds the least and the greatest.',
       table(bars.head, bars.rows),
-      ...tablesOf(figures).flatMap(({ title, head, rows }) => [`## ${title}`, table(head, rows.filter(isShown))]),
+      ...shownTables(figures).flatMap(({ title, head, rows }) => [`## ${title}`, table(head, rows.filter(isShown))]),
       '## Beside it',
       'The embedded engine beside llama-server: [`npm run bench:peer -w packages/engine`](./research/llama-server.md). Agents, a shared store and long runs: [the gateway under other loads](./research/gateway-loads.md). LiteLLM, Envoy and the gateways in Rust and Go are not measured here.',
     ],
   );
+}
+
+/** Streams are shown for prompts with documents alone. */
+function shownTables(figures) {
+  return tablesOf(figures).filter(({ title }) => !title.endsWith(', streamed') || title.includes('documents, '));
 }
 
 /** @param row the text of its cells: connections, or another column and then connections, and the system */
