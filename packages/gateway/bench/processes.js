@@ -54,9 +54,9 @@ async function messageFrom(child) {
 
 /**
  * Starts a program that is not ours, at a port of its own; `argumentsAt(port)` are its arguments. It is ready once it
- * accepts a connection. Throws: it ended before, or does not listen in time.
+ * accepts a connection. Throws: it ended before, or does not listen within `readyMs` milliseconds.
  */
-export async function startForeign(program, argumentsAt) {
+export async function startForeign(program, argumentsAt, readyMs = READY_MS) {
   const port = await freePort();
   const child = started(spawn(program, argumentsAt(port), { stdio: ['ignore', 'ignore', 'inherit'] }));
   let failure;
@@ -66,10 +66,10 @@ export async function startForeign(program, argumentsAt) {
   child.once('exit', (code) => {
     failure ??= new Error(`${program} ended with ${code} before it was ready`);
   });
-  const deadline = performance.now() + READY_MS;
+  const deadline = performance.now() + readyMs;
   while (!(await accepts(port))) {
     if (failure !== undefined) throw failure;
-    if (performance.now() > deadline) throw new Error(`${program} does not listen after ${READY_MS} ms`);
+    if (performance.now() > deadline) throw new Error(`${program} does not listen after ${readyMs} ms`);
     await sleep(20);
   }
   return { child, url: `http://127.0.0.1:${port}` };
