@@ -1,4 +1,5 @@
 export { API_NAMES, type ApiName } from './apis/prompt-api.js';
+export type { GatewayParts } from './assemble-gateway.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
 export {
   type ConfigCheck,
@@ -44,4 +45,4 @@ export { InPlacePrompts, type PlacedPrompt } from './prompt/in-place-prompts.js'
 export { describeNotice, type RecognitionNotice } from './prompt/unrecognised-prompts.js';
 export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
 export type { Report } from './shapes/shapes.js';
-export { type GatewayParts, type RunningGateway, startGateway } from './start-gateway.js';
+export { type RunningGateway, startGateway } from './start-gateway.js';

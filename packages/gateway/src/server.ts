@@ -2,50 +2,29 @@ import { channel } from 'node:diagnostics_channel';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
-import type { ConversationStore } from '@warmpath/core/internal';
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { errorShapeOf } from './apis/error-shape.js';
 import { messagesApi } from './apis/prompt-apis.js';
-import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
-import type { PromptServer } from './dispatch/serve-prompt.js';
-import type { AdmitParts } from './intake/admit.js';
-import { admit } from './intake/admit.js';
+import type { Lifecycle } from './dispatch/forward.js';
+import type { Engines } from './engines/engines.js';
+import { type AdmitParts, admit } from './intake/admit.js';
 import { clientError } from './intake/client-error.js';
 import { checkHops, RESPONSE_HEADERS, retryAfter } from './intake/headers.js';
 import { CLIENT_TIMEOUTS, OpenRequests } from './intake/open-requests.js';
-import type { BodyMemory } from './intake/request-body.js';
-import { RequestBodies } from './intake/request-body.js';
+import { type BodyMemory, RequestBodies } from './intake/request-body.js';
 import { withPlace } from './json/json-scanner.js';
+import type { EventLoopBudget } from './limits/event-loop-budget.js';
 import { describeDefect } from './observe/fail-open.js';
 import type { Log } from './observe/log.js';
+import type { Metrics } from './observe/metrics.js';
 import { ReportBuilder } from './observe/report.js';
-import { recordOf } from './observe/request-log.js';
+import { type RequestLog, recordOf } from './observe/request-log.js';
 import { summaryHeader } from './observe/summary-header.js';
 import type { Tracing } from './observe/tracing.js';
 import type { TrafficSeries } from './observe/traffic-series.js';
-import type { ArrangeParts } from './routes/arrange.js';
-import { arrangeRoute } from './routes/arrange.js';
-import { collectionsRoutes } from './routes/collections.js';
-import type { HealthParts } from './routes/health.js';
-import { healthRoutes } from './routes/health.js';
-import type { ObserveParts } from './routes/observe.js';
-import { observeRoute } from './routes/observe.js';
-import type { DashboardRoutesParts } from './routes/operator.js';
-import {
-  DASHBOARD_ROUTES,
-  dashboardRoutes,
-  FEED_ROUTE,
-  metricsRoute,
-  requestsRoute,
-  sessionsRoute,
-} from './routes/operator.js';
-import type { PassthroughParts } from './routes/passthrough.js';
-import { passthroughRoute } from './routes/passthrough.js';
-import type { CountTokensParts, PlanParts } from './routes/prompts.js';
-import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
+import { DASHBOARD_ROUTES, FEED_ROUTE } from './routes/operator.js';
 import type { Report } from './shapes/shapes.js';
-import type { WarmParts } from './warm/warm-preamble.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -54,13 +33,10 @@ declare module 'fastify' {
   }
 }
 
-/**
- * Every request that is over, as `{id, method, route, status, durationMs, …}` (`RequestRecord`), for whoever lives in
- * the same process.
- */
+/** Publishes each ended request as `{id, method, route, status, durationMs, …}` (`RequestRecord`) in this process. */
 const REQUESTS = channel('warmpath:request');
 
-/** Time in which something of a body must come, in milliseconds. */
+/** Milliseconds in which a part of a body must come. */
 const STALL_MS = 10_000;
 
 /** Errors after which the rest of a body is not read. */
@@ -70,49 +46,40 @@ const UNREAD: ReadonlySet<string> = new Set([
   'WARMPATH_OVERLOADED',
 ]);
 
-/** Bytes of a body that is not wanted, and yet read so that its connection can stay. */
-const MOST_SKIPPED_BYTES = 65_536;
+/** Bytes of a refused body that is read and dropped, so that its connection stays open. */
+const MAX_SKIPPED_BYTES = 65_536;
 
-/** Characters of a name in a path: the longest of a conversation, were each of its letters escaped. */
+/** Characters of a name in a path: of the longest conversation's, with each character escaped. */
 const MAX_PARAMETER_LENGTH = 3_072;
 
-/** What is logged, the least severe first. */
+/** Levels of the log, the least severe first. */
 const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
-/** Asked for every few seconds by machines; logged at `debug` only. */
+/** Routes that machines poll. Logged at `debug`. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
-/** What the routes of a gateway work with. */
-export interface ServerParts
-  extends AdmitParts,
-    ArrangeParts,
-    ObserveParts,
-    CountTokensParts,
-    PlanParts,
-    HealthParts,
-    DashboardRoutesParts,
-    PassthroughParts,
-    WarmParts {
+/** What the server itself works with, beside its routes. */
+export interface ServerParts extends AdmitParts {
   readonly config: GatewayConfig;
-  /** What this gateway is called in `x-warmpath-via`. */
+  /** The name of this gateway in `x-warmpath-via`. */
   readonly hopName: string;
-  /** Bodies of requests under way. */
+  readonly lifecycle: Lifecycle;
+  readonly engines: Engines;
   readonly bodies: BodyMemory;
-  readonly prompts: PromptServer;
-  readonly store: ConversationStore;
-  /** Only where a folder is configured. */
-  readonly collections: OpenCollections | undefined;
-  /** Counts and times of the last quarter of an hour. */
+  readonly eventLoopBudget: EventLoopBudget;
+  readonly requests: RequestLog;
   readonly traffic: TrafficSeries;
+  readonly metrics: Metrics;
   readonly log: Log;
-  /** Only where OpenTelemetry's API is installed. */
+  /** `undefined` without OpenTelemetry's API. */
   readonly tracing: Tracing | undefined;
-  /** Hears of every request that is over. */
   readonly onRequest: ((report: Report) => void) | undefined;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
 }
 
-/** The HTTP server of a parts. */
+/** The HTTP server of a parts, without routes. */
 export function buildServer(parts: ServerParts): FastifyInstance {
   const { server } = parts.config;
   const open = new OpenRequests(
@@ -131,7 +98,7 @@ export function buildServer(parts: ServerParts): FastifyInstance {
       if (open.refuse(error, socket as Socket)) parts.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway');
     },
     frameworkErrors: (error, request, reply) => {
-      // Refused before any hook ran: the request is counted and logged like any other.
+      // No hook has run yet: the request must be counted and logged like any other.
       if (request.exchange === undefined) begin(app, parts, { request, reply });
       sendTableError(request, reply, fromFramework(error));
     },
@@ -162,7 +129,7 @@ export function buildServer(parts: ServerParts): FastifyInstance {
     else if (parts.lifecycle.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
     else admit(parts, request, reply, done);
   });
-  // Relayed answers are written past this, and decide at their head likewise.
+  // Relayed answers bypass this hook: `ownHeaders` does the same for them.
   app.addHook('onSend', ({ raw }, reply, _payload, done) => {
     if (parts.lifecycle.leaving) reply.header('connection', 'close');
     const isRefused = reply.statusCode === 429 && reply.getHeader('connection') === 'close';
@@ -170,7 +137,7 @@ export function buildServer(parts: ServerParts): FastifyInstance {
       done();
       return;
     }
-    // A connection that is closed before all of it has come is reset, and the answer may be lost.
+    // Closing before the whole body has come would reset the connection, and the answer could be lost.
     raw.once('close', () => done());
     raw.resume();
   });
@@ -189,28 +156,14 @@ export function buildServer(parts: ServerParts): FastifyInstance {
   app.setNotFoundHandler((request, reply) => {
     sendTableError(request, reply, notFound(app, request));
   });
-  const { collections, requests } = parts;
-  promptRoutes(app, parts.prompts);
-  countTokensRoute(app, parts);
-  arrangeRoute(app, parts);
-  observeRoute(app, parts);
-  warmupRoute(app, parts);
-  planRoute(app, parts);
-  requestsRoute(app, { server, requests });
-  sessionsRoute(app, { server, store: parts.store });
-  if (collections !== undefined) collectionsRoutes(app, { ...parts, collections });
-  healthRoutes(app, parts);
-  metricsRoute(app, parts.metrics);
-  dashboardRoutes(app, parts);
-  passthroughRoute(app, parts);
   return app;
 }
 
 function noSchemas(): never {
-  throw new TypeError('bodies are read by the gateway, not by Fastify');
+  throw new TypeError('bodies are read by the parts, not by Fastify');
 }
 
-/** What is missing is `/v1` most often: where the base URL of a client lacks it. */
+/** Names the path with `/v1` where that exists: the client's base URL lacks it. */
 function notFound(app: FastifyInstance, { method, url }: FastifyRequest): WarmpathError {
   const path = `/v1${url.split('?', 1)[0]}`;
   const isKnown = path === '/v1/models' || app.hasRoute({ method: method as 'POST', url: path });
@@ -238,7 +191,7 @@ function begin(
       { now: parts.now, startedAt: exchange.arrivedAt },
     );
   }
-  // Anthropic's clients look for it under this name.
+  // Anthropic's clients read the id under this name.
   if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', exchange.requestId);
   parts.metrics.began();
   reply.raw.once('close', () => {
@@ -268,7 +221,7 @@ function begin(
 }
 
 /** One line per request: counts and times, no body, no prompt, no key, no query string. */
-function logAccess({ log, config }: ServerParts, report: Report): void {
+function logAccess({ log, config }: Pick<ServerParts, 'log' | 'config'>, report: Report): void {
   const level = QUIET_ROUTES.has(report.route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(config.log.level)) return;
   // The tenant is a digest of a key, or a name that is private.
@@ -281,7 +234,7 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
   request.exchange.failed(error.code, 'gateway');
   if (error.code === 'WARMPATH_CONVERSATION_FORGOTTEN') {
     request.exchange.conversation = 'forgotten';
-    // OpenAI's clients try a 409 again by themselves, and this one stays.
+    // OpenAI's clients retry a 409, and this one would be the same.
     reply.header('x-should-retry', 'false');
   }
   reply
@@ -294,9 +247,9 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 
-/** Whether a refused body is left unread. A small one is read and thrown away, which costs less than a connection. */
+/** Whether a refused body is left unread. Reading a small one costs less than a new connection. */
 function isLarge({ headers }: IncomingMessage): boolean {
-  return !(Number(headers['content-length']) <= MOST_SKIPPED_BYTES);
+  return !(Number(headers['content-length']) <= MAX_SKIPPED_BYTES);
 }
 
 /** Fastify's own errors in terms of the table. */

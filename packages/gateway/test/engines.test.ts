@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import type { GatewayParts } from '../src/assemble-gateway.js';
 import type { GatewayConfigInput } from '../src/config/schema.js';
-import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
+import { type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, answerAsAsked, answerJson, answerStream, FakeEngine, startStream } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, labelsIn, openRequest, send, told } from './harness.js';
 

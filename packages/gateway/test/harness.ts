@@ -1,7 +1,8 @@
 import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { onTestFinished } from 'vitest';
+import type { GatewayParts } from '../src/assemble-gateway.js';
 import type { GatewayConfigInput } from '../src/config/schema.js';
-import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
+import { type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 
 /** `server.operatorKey` of gateways whose metrics a test reads although they check keys. */

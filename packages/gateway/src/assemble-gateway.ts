@@ -1,0 +1,288 @@
+import { channel } from 'node:diagnostics_channel';
+import { performance } from 'node:perf_hooks';
+import type { ConversationStore } from '@warmpath/core/internal';
+import { OpenCollections } from './collections/open-collections.js';
+import { engineSettings, type GatewayConfig } from './config/schema.js';
+import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
+import { Conversations } from './conversation/conversations.js';
+import { DashboardFeed } from './dashboard/feed.js';
+import { PromptDispatcher } from './dispatch/dispatch-prompt.js';
+import { Learning } from './dispatch/learn.js';
+import { PromptSender } from './dispatch/send-prompt.js';
+import { PromptServer } from './dispatch/serve-prompt.js';
+import type { Engine } from './engines/engine.js';
+import type { HealthSettings } from './engines/engine-health.js';
+import type { EngineReport } from './engines/engine-probe.js';
+import { Engines } from './engines/engines.js';
+import { Authenticator } from './intake/authenticate.js';
+import { Cors } from './intake/browser-requests.js';
+import { newHopName } from './intake/headers.js';
+import { RateLimits } from './intake/rate-limits.js';
+import { BodyMemory } from './intake/request-body.js';
+import { EventLoopBudget } from './limits/event-loop-budget.js';
+import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
+import { Overload } from './limits/overload.js';
+import { OpenArrangements } from './memory/open-arrangements.js';
+import { SentPrefixes } from './memory/sent-prefixes.js';
+import { ServedHistories } from './memory/served-histories.js';
+import { WarmPrefixes } from './memory/warm-prefixes.js';
+import { failOpenTo } from './observe/fail-open.js';
+import { logChange, logDestination, openLog } from './observe/log.js';
+import { Metrics } from './observe/metrics.js';
+import { PeerGateways } from './observe/peer-gateways.js';
+import { RequestLog } from './observe/request-log.js';
+import { loadTracing } from './observe/tracing.js';
+import { TrafficSeries } from './observe/traffic-series.js';
+import { PlanJobs } from './plan/plan-jobs.js';
+import { PromptArranger } from './prompt/arrange-prompt.js';
+import { CacheSalts } from './prompt/cache-salts.js';
+import { PromptDecider } from './prompt/decide.js';
+import { type Arrange, InsertedDocuments } from './prompt/insert-slot.js';
+import { PromptParser } from './prompt/parse-prompt.js';
+import { PromptRenderer } from './prompt/render.js';
+import { SentOrders } from './prompt/sent-orders.js';
+import { type RecognitionNotice, UnrecognisedPrompts } from './prompt/unrecognised-prompts.js';
+import { arrangeRoute } from './routes/arrange.js';
+import { collectionsRoutes } from './routes/collections.js';
+import { healthRoutes } from './routes/health.js';
+import { observeRoute } from './routes/observe.js';
+import { dashboardRoutes, metricsRoute, requestsRoute, sessionsRoute } from './routes/operator.js';
+import { passthroughRoute } from './routes/passthrough.js';
+import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
+import { buildServer } from './server.js';
+import type { Report } from './shapes/shapes.js';
+import { Prewarmer } from './warm/prewarmer.js';
+import { warmDuringSearch } from './warm/warm-preamble.js';
+import { Warmups } from './warm/warmups.js';
+
+/** Publishes changes of engines as `{engine, kind, reason}` in this process. */
+const ENGINES = channel('warmpath:engine');
+
+/** Parts that a caller may replace. */
+export interface GatewayParts {
+  /** In place of core's `arrange`. */
+  readonly arrange?: Arrange;
+  /** In place of the memory of orders. */
+  readonly sentOrders?: SentOrders;
+  /** The store of conversations; in this process by default. */
+  readonly sessions?: ConversationStore;
+  /** How the server of `session.store.url` is used. */
+  readonly sharedStore?: SharedStoreSettings;
+  /** When one of several engines gets no requests; `HEALTH_SETTINGS` by default. */
+  readonly health?: HealthSettings;
+  /** Called with what is at an engine's address, at the start and after each change. */
+  readonly onEngine?: (report: EngineReport) => void;
+  /** Called once for each kind of prompt whose documents were not recognised, with the reason. */
+  readonly onUnrecognised?: (notice: RecognitionNotice) => void;
+  /** Called after each request. */
+  readonly onRequest?: (request: Report) => void;
+  /** Share of prompt tokens that may be prefilled in vain while a search goes on; by the engines if left out. */
+  readonly wastedShare?: number;
+  /** The monotonic clock, in milliseconds; `performance.now` by default. */
+  readonly now?: () => number;
+}
+
+/** A gateway that does not listen yet: what is started, reloaded and closed. */
+export type AssembledGateway = Awaited<ReturnType<typeof assembleGateway>>;
+
+/** Makes the parts of a gateway, and the server with its routes. */
+export async function assembleGateway(config: GatewayConfig, parts: GatewayParts) {
+  const now = parts.now ?? (() => performance.now());
+  const log = openLog(config.log.level);
+  const sessions = parts.sessions ?? (await createConversationStore(config, parts.sharedStore));
+  const authenticator = await Authenticator.open(config.server);
+  const tracing = await loadTracing();
+  const { memoryBytes } = config.limits;
+  const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
+  const bodies = new BodyMemory(bytesOf('bodies'));
+  const histories = new ServedHistories(bytesOf('histories'));
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'));
+  const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
+  const renderer = new PromptRenderer(config, documents.cache);
+  const conversations = new Conversations(sessions);
+  const metrics = new Metrics({
+    sessions: () => sessions.conversations,
+    sessionTurns: () => sessions.turns,
+    sessionStoreUp: () => sessions.isUp,
+    peers: () => peers?.counts,
+    histories: () => histories.size,
+    treeNodes: () => histories.treeNodes,
+    warmPrefixes: () => prefixes.size,
+    engines: () => engines.all,
+    plansWaiting: () => plans.depth,
+    openArrangements: () => arrangements.size,
+    sentMessages: () => sentOrders.size,
+    recordedRequests: () => requests.size,
+    load: () => overload.load,
+    isShedding: () => overload.reason !== undefined,
+    logLinesLost: () => logDestination().linesLost,
+    memoryBytes,
+    memory: {
+      bodies: () => bodies.bytes,
+      histories: () => histories.bytes,
+      conversations: () => sessions.bytes + sentOrders.bytes,
+      documents: () => documents.cache.bytes,
+      prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
+      arrangements: () => arrangements.bytes,
+      requests: () => requests.bytes,
+      prefixes: () => prefixes.bytes,
+      beginnings: () => sentPrefixes.bytes,
+    },
+  });
+  const searched = (ms: number) => metrics.searched(ms);
+  const collections =
+    config.collections &&
+    (await OpenCollections.open(
+      config.collections,
+      { memoryBytes, wastedShare: parts.wastedShare },
+      { now, log, searched },
+    ));
+  const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
+  const warmups = new Warmups(prefixes, now);
+  const plans = new PlanJobs(config);
+  const arrangements = new OpenArrangements(bytesOf('arrangements'));
+  const requests = new RequestLog(bytesOf('requests'));
+  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 2));
+  const { cacheSaltKey } = config.upstream;
+  const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
+  const hopName = newHopName();
+  const listed = engineSettings(config);
+  const createPrewarmer = ({ upstream }: Engine): Prewarmer | undefined => {
+    if (config.prewarm.tokensPerMinute === 0) return undefined;
+    const bytes = Math.floor(bytesOf('prewarm') / listed.length);
+    return new Prewarmer(config.prewarm, bytes, { upstream, renderer, cacheSalts, metrics, now });
+  };
+  const engines = await Engines.open(
+    listed,
+    {
+      config,
+      hopName,
+      health: parts.health,
+      now,
+      createPrewarmer,
+      waited: (ms) => metrics.waited(ms),
+      changed: (engine, change) => {
+        logChange(log, engine, change);
+        if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
+      },
+      cachesOtherwise: (engine) => histories.forget(engine),
+    },
+    (engine) => histories.forget(engine),
+  );
+  const rateLimits = new RateLimits(now);
+  const exchange = sessions.exchange?.bind(sessions);
+  const keys = () => config.server.keys ?? [];
+  const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
+  // Simulated time says nothing about the load of the process.
+  const eventLoopBudget = new EventLoopBudget(() => performance.now());
+  const overload = new Overload({
+    waitMs: () => eventLoopBudget.waitMs,
+    isBusy: () => bodies.bytes > 0,
+    changed: (reason, load) => {
+      if (reason === undefined) log.info(load, 'overload ended');
+      else log.warn({ reason, ...load }, 'overload: requests are refused');
+    },
+    refused: (reason) => metrics.shed(reason),
+  });
+  const access = { authenticator, cors: new Cors(config.server.cors ?? []) };
+  const traffic = new TrafficSeries();
+  const feed = new DashboardFeed({ config, engines, collections, histories, requests, traffic, metrics, now });
+  const lifecycle = { leaving: false, draining: false };
+  const failOpen = failOpenTo({ metrics, log });
+  const decider = new PromptDecider({ config, documents, histories, sentOrders, now });
+  const learning = new Learning({ store: sessions, sentOrders, cache: documents.cache, prefixes, metrics, peers, now });
+  const unrecognised = parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now);
+  const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
+  const dispatcher = new PromptDispatcher({
+    engines,
+    sentPrefixes,
+    histories,
+    decider,
+    arranger: new PromptArranger({ decider, renderer, failOpen, now }),
+    sender: new PromptSender({
+      learning,
+      cacheSalts,
+      compared: config.explain.prompts === 'off' ? undefined : requests,
+      rateLimits,
+      lifecycle,
+      now,
+    }),
+    lifecycle,
+    now,
+  });
+  const prompts = new PromptServer({
+    config,
+    engines,
+    eventLoopBudget,
+    parser: new PromptParser({
+      config,
+      documents,
+      conversations,
+      sentOrders,
+      eventLoopBudget,
+      failOpen,
+      unrecognised,
+      now,
+    }),
+    dispatcher,
+    stagedAnswers: collections && {
+      collections,
+      engines,
+      metrics,
+      warm: (coming) => warmDuringSearch(warming, coming),
+      now,
+    },
+    hasCacheSalts: cacheSalts !== undefined,
+    now,
+  });
+  const app = buildServer({
+    access,
+    bodies,
+    config,
+    engines,
+    eventLoopBudget,
+    hopName,
+    lifecycle,
+    log,
+    metrics,
+    now,
+    onRequest: parts.onRequest,
+    overload,
+    rateLimits,
+    requests,
+    tracing,
+    traffic,
+  });
+  const { server } = config;
+  const forwarding = { rateLimits, lifecycle, now };
+  promptRoutes(app, prompts);
+  countTokensRoute(app, { ...forwarding, engines, histories, documents, eventLoopBudget });
+  arrangeRoute(app, { config, engines, histories, documents, arrangements, peers, eventLoopBudget, now });
+  observeRoute(app, { arrangements, now });
+  warmupRoute(app, { ...warming, rateLimits });
+  planRoute(app, { plans, metrics, now });
+  requestsRoute(app, { server, requests });
+  sessionsRoute(app, { server, store: sessions });
+  if (collections !== undefined) collectionsRoutes(app, { config, collections, now });
+  healthRoutes(app, { engines, store: sessions, lifecycle });
+  metricsRoute(app, metrics);
+  dashboardRoutes(app, { feed, requests });
+  passthroughRoute(app, { ...forwarding, config, engines });
+  return {
+    access,
+    app,
+    collections,
+    config,
+    engines,
+    feed,
+    lifecycle,
+    log,
+    metrics,
+    now,
+    overload,
+    peers,
+    rateLimits,
+    store: sessions,
+    warmups,
+  };
+}
