@@ -5,7 +5,7 @@ import { HeldReply } from '../answer/held-reply.js';
 import type { Engines } from '../engines/engines.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import type { Metrics } from '../observe/metrics.js';
-import { summaryHeader } from '../observe/summary-header.js';
+import { summaryHeader } from '../observe/report.js';
 import { type Call, NOTHING_DONE } from '../shapes/shapes.js';
 import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';

@@ -9,7 +9,7 @@ import type { ClientKey } from '../intake/authenticate.js';
 import { type HeaderOverrides, RESPONSE_HEADERS } from '../intake/headers.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import type { ReportBuilder } from '../observe/report.js';
-import { summaryHeader } from '../observe/summary-header.js';
+import { summaryHeader } from '../observe/report.js';
 import type { CallReply } from '../shapes/shapes.js';
 
 /** How a request goes to the engine when it is not simply passed through. */

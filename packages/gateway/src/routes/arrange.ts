@@ -13,7 +13,7 @@ import type { EventLoopBudget } from '../limits/event-loop-budget.js';
 import { type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
 import type { ServedHistories } from '../memory/served-histories.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
-import { summaryHeader } from '../observe/summary-header.js';
+import { summaryHeader } from '../observe/report.js';
 import type { InsertedDocuments } from '../prompt/insert-slot.js';
 import { NOTHING_DONE } from '../shapes/shapes.js';
 
