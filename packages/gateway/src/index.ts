@@ -27,7 +27,7 @@ export {
   dialectOf,
   dialectOfOwner,
   type ReuseModel,
-} from './engines/dialects/dialects.js';
+} from './dialects/dialects.js';
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { canHearKvEvents } from './engines/kv-events/zmq-subscriber.js';
 export { readPromptTokens, TOKENS_WITH_TEXTS } from './engines/prompt-tokens.js';

@@ -9,7 +9,7 @@ import {
   dialectOf,
   dialectOfOwner,
   reusable,
-} from '../src/engines/dialects/dialects.js';
+} from '../src/dialects/dialects.js';
 import { EngineCounts } from '../src/memory/engine-counts.js';
 import { ServedHistories } from '../src/memory/served-histories.js';
 import { breakpointRule } from '../src/prompt/cache-breakpoints.js';

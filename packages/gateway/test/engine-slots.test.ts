@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
 import { findLlamaServer, startLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
-import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/engines/dialects/dialects.js';
+import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/dialects/dialects.js';
 import { HEALTH_SETTINGS } from '../src/engines/engine-health.js';
 import type { EngineReport } from '../src/index.js';
 import { FakeEngine } from './fake-engine.js';

@@ -2,7 +2,7 @@ import { arrange, observe, prepareRequest } from '@warmpath/core';
 import { expect, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull } from '../../../test/suite.js';
-import { dialectOf } from '../src/engines/dialects/dialects.js';
+import { dialectOf } from '../src/dialects/dialects.js';
 import { OpenArrangements, withoutTexts } from '../src/memory/open-arrangements.js';
 import { ServedHistories } from '../src/memory/served-histories.js';
 

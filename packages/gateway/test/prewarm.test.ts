@@ -3,7 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull } from '../../../test/suite.js';
 import { resolveConfig } from '../src/config/load.js';
-import { dialectOf } from '../src/engines/dialects/dialects.js';
+import { dialectOf } from '../src/dialects/dialects.js';
 import type { ServedPrompt } from '../src/engines/engine.js';
 import { ServedHistories } from '../src/memory/served-histories.js';
 import { Prewarmer, type PrewarmerParts } from '../src/warm/prewarmer.js';

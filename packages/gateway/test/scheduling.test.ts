@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { arrange } from '@warmpath/core';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
-import { configuredDialect } from '../src/engines/dialects/dialects.js';
+import { configuredDialect } from '../src/dialects/dialects.js';
 import { DispatchQueue } from '../src/engines/dispatch-queue.js';
 import { QueueReports, sumOfMetric } from '../src/engines/engine.js';
 import type { Dispatch } from '../src/engines/tenant-queue.js';

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull, runs } from '../../../test/suite.js';
-import { dialectOf } from '../src/engines/dialects/dialects.js';
+import { dialectOf } from '../src/dialects/dialects.js';
 import { EngineCounts } from '../src/memory/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/memory/served-histories.js';
 import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/memory/warm-prefixes.js';

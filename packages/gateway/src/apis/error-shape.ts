@@ -1,4 +1,4 @@
-import type { WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import { messagesErrorType } from '@warmpath/translate';
 import { messagesApi, responsesApi } from './prompt-apis.js';
 
@@ -44,4 +44,15 @@ function messagesError(error: WarmpathError): object {
 
 function sse(data: object): string {
   return `\n\nevent: error\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/**
+ * The error as clients read it. A configuration error or an error of a collection's files loses its details, which name
+ * folders of the server.
+ */
+export function clientError(error: WarmpathError): WarmpathError {
+  const isOfCollection = error.code.startsWith('WARMPATH_COLLECTION_');
+  if (error.status !== 500 || !(isOfCollection || error.type === 'configuration_error')) return error;
+  const path = isOfCollection ? error.path : undefined;
+  return new WarmpathError(error.code, { cause: error, ...(path !== undefined && { path }) });
 }

@@ -1,7 +1,7 @@
 import { POLICY_NAMES } from '@warmpath/core';
 import { DEFAULT_POLICY, LAYOUT_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
-import { DIALECT_NAMES } from '../engines/dialects/dialects.js';
+import { DIALECT_NAMES } from '../dialects/dialects.js';
 import { collections } from './schema-collections.js';
 import { recognise, session } from './schema-conversations.js';
 import { identifiesTenants, isLoopback, server } from './schema-server.js';

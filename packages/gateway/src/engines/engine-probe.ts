@@ -1,5 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
-import { type Dialect, dialectOfOwner } from './dialects/dialects.js';
+import { type Dialect, dialectOfOwner } from '../dialects/dialects.js';
 import type { Upstream, UpstreamRequest } from './upstream.js';
 
 /** What an engine's address was found to be. */

@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { ServedRequest } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
+import { beliefOf, configuredDialect, type Dialect, withSlots } from '../dialects/dialects.js';
 import {
   engineCredentials,
   forwardsClientKey,
@@ -14,7 +15,6 @@ import {
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Call } from '../shapes/shapes.js';
-import { beliefOf, configuredDialect, type Dialect, withSlots } from './dialects/dialects.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';

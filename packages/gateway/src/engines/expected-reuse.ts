@@ -1,6 +1,6 @@
 import type { Arrangement } from '@warmpath/core';
+import { leastReused, reusable } from '../dialects/dialects.js';
 import type { TenantModel } from '../memory/served-histories.js';
-import { leastReused, reusable } from './dialects/dialects.js';
 
 /** Whether the engine reuses anything of prompts of so many estimated tokens: hosted APIs do from a length on only. */
 export function mayBeReused({ engine, model, counts }: TenantModel, estimatedTokens: () => number): boolean {

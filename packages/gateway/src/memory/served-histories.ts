@@ -1,6 +1,6 @@
 import { ServedHistory } from '@warmpath/core';
 import { type EventResidency, PromptSlots } from '@warmpath/core/internal';
-import { beliefOf, type Dialect } from '../engines/dialects/dialects.js';
+import { beliefOf, type Dialect } from '../dialects/dialects.js';
 import { EngineCounts, type ShownCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 

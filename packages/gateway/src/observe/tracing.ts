@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Attributes, Context, Span, TextMapSetter } from '@opentelemetry/api';
 import type { ErrorCode } from '@warmpath/core';
 import type { ApiName } from '../apis/prompt-api.js';
-import type { DialectName } from '../engines/dialects/dialects.js';
+import type { DialectName } from '../dialects/dialects.js';
 import type { Report } from '../shapes/shapes.js';
 
 /**

@@ -2,7 +2,7 @@ import type { Arrangement } from '@warmpath/core';
 import { estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core/internal';
 import type { ApiName } from '../apis/prompt-api.js';
 import { OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
-import { type BreakpointRule, type Dialect, dialectOf, leastMarked } from '../engines/dialects/dialects.js';
+import { type BreakpointRule, type Dialect, dialectOf, leastMarked } from '../dialects/dialects.js';
 import type { BodyView } from '../json/body-view.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 import type { BreakpointMarks } from './insert-documents.js';

@@ -1,5 +1,5 @@
 import type { PromptSlotsOptions } from '@warmpath/core/internal';
-import type { ApiName } from '../../apis/prompt-api.js';
+import type { ApiName } from '../apis/prompt-api.js';
 
 /** What an engine reuses of a prompt, and how long it keeps it. */
 export type ReuseModel =
