@@ -16,6 +16,7 @@ export { BREAK_CAUSES, findPrefixBreak, sharedCharacters } from './explain/prefi
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
 export { LabelMap } from './kinds/label-map.js';
+export { RecurrenceHistory } from './kinds/recurrence.js';
 export { nearestName } from './nearest-name.js';
 export { placesMoved } from './ordering/placement.js';
 export { createPolicy, createStatisticPolicy } from './ordering/policies.js';
