@@ -8,7 +8,7 @@ const INDEXED_BYTES = 160;
 const EDGE = -1;
 
 /** A run of stretches that moves as one: indices, end exclusive. */
-export interface Unit {
+interface Unit {
   readonly from: number;
   readonly to: number;
 }
