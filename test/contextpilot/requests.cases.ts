@@ -1,5 +1,6 @@
 import { expect } from 'vitest';
 import { resolveConfig } from '../../packages/gateway/src/config/load.js';
+import type { Answer } from '../../packages/gateway/test/fake-engine.js';
 import {
   chat,
   DOCUMENTS,
@@ -29,12 +30,17 @@ const toolResults = (...contents: readonly unknown[]) => ({
   ],
 });
 
+/** As Anthropic's API answers, without a word of what was cached. */
+const answerMessage: Answer = (response) => {
+  response.writeHead(200, { 'content-type': 'application/json' }).end('{"type":"message","content":[]}');
+};
+
 /**
  * What the engine gets of a request of `/v1/messages` with breakpoints, behind one that served the first two documents.
  */
 async function withMarks(fields: object, layout: 'question' | 'system' = 'question'): Promise<string> {
-  const upstream = { messages: 'native', cacheBreakpoints: true } as const;
-  const gateway = await stand(undefined, { upstream, arrange: { layout, hints: false } });
+  const upstream = { dialect: 'anthropic' } as const;
+  const gateway = await stand(answerMessage, { upstream, arrange: { layout, hints: false } }, { way: 'native' });
   const request = {
     model: 'm',
     max_tokens: 9,
@@ -185,8 +191,8 @@ async function longResults(): Promise<void> {
 
 /** What the client wrote stays, byte for byte, beside what is added. */
 async function inputUnchanged(): Promise<void> {
-  const upstream = { messages: 'native', cacheBreakpoints: true } as const;
-  const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } });
+  const upstream = { dialect: 'anthropic' } as const;
+  const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } }, { way: 'native' });
   const question = '{"text" : "DOCS and a qu\\u00e9stion", "type":"text"}';
   const before = '{"max_tokens":9, "messages" :[ {"content":[ ';
   const content = `DOCS${' DOCS'.repeat(1_500)}`;

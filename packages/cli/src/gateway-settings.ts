@@ -94,8 +94,6 @@ export function addGatewayOptions(command: Command): Command {
 
 /** What a command would have where neither the file nor the command line says anything. */
 export interface GatewayDefaults {
-  /** Whether the engine is one that wants to know where documents end. */
-  readonly segments?: boolean;
   readonly logLevel?: NonNullable<GatewayConfigInput['log']>['level'];
   /** How documents in prompts are looked for. */
   readonly recognise?: RecognitionMode;
@@ -120,9 +118,8 @@ export async function gatewaySettings(
   const url = engineUrl ?? file?.upstream.url;
   // One engine that is named goes before all that the file lists.
   const engines = engineUrl === undefined ? file?.engines : undefined;
-  const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
   const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : { mode: defaults.recognise });
-  const upstream = { ...file?.upstream, ...segments, ...(url !== undefined && { url }) };
+  const upstream = { ...file?.upstream, ...(url !== undefined && { url }) };
   return {
     ...file,
     server,

@@ -143,13 +143,13 @@ export const ERROR_TABLE = {
     status: 413,
     type: 'invalid_request_error',
     message: 'A document is longer than the limit.',
-    remedy: 'Split it into passages, or raise `limits.documentLength` in the configuration.',
+    remedy: 'Split it into passages, or raise `server.bodyLimitBytes` in the configuration.',
   },
   WARMPATH_TOO_MANY_DOCUMENTS: {
     status: 400,
     type: 'invalid_request_error',
     message: 'The request has more documents than the limit.',
-    remedy: 'Send fewer documents, or raise `limits.documents` in the configuration.',
+    remedy: 'Send fewer documents, or raise `server.bodyLimitBytes` in the configuration.',
   },
   WARMPATH_DUPLICATE_DOCUMENT: {
     status: 400,
@@ -340,7 +340,7 @@ export const ERROR_TABLE = {
     status: 504,
     type: 'upstream_error',
     message: 'The engine did not answer in time.',
-    remedy: 'Relieve the engine, or raise the key of `upstream.timeouts` that the message names.',
+    remedy: 'Relieve the engine, or raise `upstream.timeoutMs` in the configuration.',
   },
   WARMPATH_UPSTREAM_CUT: {
     status: 502,

@@ -207,7 +207,7 @@ function ask({ child }) {
 
 const limit = Number(values['limit-ms']);
 const engine = await start('upstream-process.js');
-const config = { upstream: { messages: 'translate', responses: 'translate' } };
+const config = { parts: { way: 'translate' } };
 try {
   for (const [name, ...bodies] of CASES.filter(([name]) => name.includes(values.only))) {
     const gateway = await start('gateway-process.js', engine.url, JSON.stringify(config));

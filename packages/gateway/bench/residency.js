@@ -39,16 +39,10 @@ const SETTINGS = [
   { name: 'cells and host memory', options: { contextTokens: 2_048, hostTier: 4 * 1024 * 1024 } },
 ];
 
-/** How a llama-server is started, and what of that is stated: a token of the model takes 1,536 bytes. */
+/** How a llama-server is started. */
 const SERVERS = [
   { name: 'llama-server', flags: [] },
   { name: 'the same, 2 slots', flags: ['-np', '2'] },
-  {
-    name: 'the same, 4 MiB saved',
-    flags: ['--cache-ram', '4'],
-    slots: { savedTokens: Math.floor((4 * 1_048_576) / 1_536) },
-  },
-  { name: 'the same, none saved', flags: ['-np', '2', '--cache-ram', '0'], slots: { savedTokens: 0 } },
 ];
 
 /** What the gateway is let know: nothing but its own requests, cached tokens, times to the first token, events. */
@@ -173,7 +167,7 @@ async function playEmbedded(options, source) {
     ...options,
   });
   try {
-    const upstream = { segments: true, dialect: 'embedded', ...(source.hearsEvents && { kvEvents }) };
+    const upstream = { dialect: 'embedded', ...(source.hearsEvents && { kvEvents }) };
     return await play(engine.url, upstream, source);
   } finally {
     await engine.stop();
@@ -181,7 +175,7 @@ async function playEmbedded(options, source) {
   }
 }
 
-async function playLlamaServer(path, flags, slots) {
+async function playLlamaServer(path, flags) {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const given = ['-m', await modelPath(MODEL), '-t', '2', '--host', '127.0.0.1', '--port', String(port), ...flags];
@@ -191,7 +185,7 @@ async function playLlamaServer(path, flags, slots) {
       if (child.exitCode !== null) throw new Error(`llama-server ended with ${child.exitCode}`);
       await sleep(100);
     }
-    return await play(url, { dialect: 'llama-server', ...(slots && { slots }) });
+    return await play(url, { dialect: 'llama-server' });
   } finally {
     child.kill('SIGKILL');
   }
@@ -232,8 +226,8 @@ for (const { name, options } of SETTINGS) {
 }
 if (values.sources.split(',').includes('modelled')) {
   const server = await llamaServer();
-  for (const { name, flags, slots } of SERVERS) {
-    rows.push(rowOf(name, 'modelled', await playLlamaServer(server, flags, slots)));
+  for (const { name, flags } of SERVERS) {
+    rows.push(rowOf(name, 'modelled', await playLlamaServer(server, flags)));
   }
 }
 

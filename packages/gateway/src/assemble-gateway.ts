@@ -11,6 +11,7 @@ import { Learning } from './dispatch/learn.js';
 import { PromptSender } from './dispatch/send-prompt.js';
 import { PromptServer } from './dispatch/serve-prompt.js';
 import type { Engine } from './engines/engine.js';
+import type { Way } from './engines/engine-apis.js';
 import type { HealthSettings } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { Engines } from './engines/engines.js';
@@ -78,6 +79,12 @@ export interface GatewayParts {
   readonly onRequest?: (request: Report) => void;
   /** Share of prompt tokens that may be prefilled in vain while a search goes on; by the engines if left out. */
   readonly wastedShare?: number;
+  /** How requests of Messages and Responses go to engines, which are asked if left out. */
+  readonly way?: Way;
+  /** Milliseconds that answers in flight have to finish at shutdown. */
+  readonly drainMs?: number;
+  /** Bytes of text that one collection may hold through the HTTP API. */
+  readonly maxCollectionBytes?: number;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -134,7 +141,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     config.collections &&
     (await OpenCollections.open(
       config.collections,
-      { memoryBytes, wastedShare: parts.wastedShare },
+      { memoryBytes, wastedShare: parts.wastedShare, maxBytes: parts.maxCollectionBytes },
       { now, log, searched },
     ));
   const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
@@ -158,6 +165,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       config,
       hopName,
       health: parts.health,
+      way: parts.way,
       now,
       createPrewarmer,
       waited: (ms) => metrics.waited(ms),

@@ -5,6 +5,7 @@ import { WarmpathError } from '@warmpath/core';
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { clientError, errorShapeOf } from './apis/error-shape.js';
 import { messagesApi } from './apis/prompt-apis.js';
+import { timeoutsOf } from './config/derived.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Lifecycle } from './dispatch/forward.js';
 import type { Engines } from './engines/engines.js';
@@ -81,7 +82,7 @@ export interface ServerParts extends AdmitParts {
 export function buildServer(parts: ServerParts): FastifyInstance {
   const { server } = parts.config;
   const open = new OpenRequests(
-    () => parts.config.upstream.timeouts.idleMs,
+    () => timeoutsOf(parts.config.upstream).idleMs,
     () => parts.metrics.readerStalled(),
   );
   const app = fastify({

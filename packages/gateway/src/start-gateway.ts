@@ -9,13 +9,16 @@ import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
 /** Connections that wait to be accepted, up to the kernel's limit (`net.core.somaxconn`). The kernel drops others. */
 const MAX_PENDING_CONNECTIONS = 16_384;
 
+/** Milliseconds that answers in flight have to finish at shutdown. */
+const DRAIN_MS = 30_000;
+
 /** A gateway that listens. */
 export interface RunningGateway {
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
   /**
    * Stops the gateway. `/readyz` fails for `server.drainDelayMs`. Then new requests are refused, and answers under way
-   * end within `server.drainMs` or are cut. Resolves when every connection is closed. Can be called twice.
+   * end within 30 seconds or are cut. Resolves when every connection is closed. Can be called twice.
    */
   close(): Promise<void>;
   /**
@@ -65,7 +68,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       return reloaded;
     },
     close: () => {
-      closing ??= shutDown(gateway, admin);
+      closing ??= shutDown(gateway, { admin, drainMs: parts.drainMs ?? DRAIN_MS });
       return closing;
     },
   };
@@ -95,7 +98,10 @@ async function openConversationStore({ store, peers, metrics, log }: AssembledGa
   peers?.open();
 }
 
-async function shutDown(gateway: AssembledGateway, admin: AdminServer | undefined): Promise<void> {
+async function shutDown(
+  gateway: AssembledGateway,
+  { admin, drainMs }: { readonly admin: AdminServer | undefined; readonly drainMs: number },
+): Promise<void> {
   gateway.lifecycle.leaving = true;
   const { drainDelayMs } = gateway.config.server;
   // A load balancer must see `/readyz` fail while this gateway still answers.
@@ -106,7 +112,7 @@ async function shutDown(gateway: AssembledGateway, admin: AdminServer | undefine
   gateway.peers?.close();
   for (const engine of gateway.engines.all) engine.rest();
   gateway.feed.endAll();
-  const deadline = setTimeout(() => gateway.app.server.closeAllConnections(), gateway.config.server.drainMs);
+  const deadline = setTimeout(() => gateway.app.server.closeAllConnections(), drainMs);
   await gateway.app.close();
   clearTimeout(deadline);
   await admin?.close();

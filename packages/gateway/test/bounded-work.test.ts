@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type ErrorBody, send, stand } from './harness.js';
 
-const TRANSLATED = { upstream: { messages: 'translate', responses: 'translate' } } as const;
+const TRANSLATED = { way: 'translate' } as const;
 const DEEP = `${'['.repeat(5_000)}${']'.repeat(5_000)}`;
 const valuesOf = (count: number) => `[${'1,'.repeat(count - 1)}1]`;
 /** More than becomes JavaScript objects, and more than is looked at. */
@@ -38,7 +38,7 @@ const bodies = (inside: string): readonly (readonly [path: string, body: string]
 ];
 
 async function expectRefused(requests: ReturnType<typeof bodies>): Promise<void> {
-  const { engine, gateway } = await stand(undefined, TRANSLATED);
+  const { engine, gateway } = await stand(undefined, {}, TRANSLATED);
   for (const [path, body] of requests) {
     const reply = await send(gateway.url + path, body);
     const { code } = (JSON.parse(reply.text) as ErrorBody).error;
@@ -58,7 +58,7 @@ test('a body of 60,000 values is refused where all of it would be parsed', () =>
   expectRefused(bodies(MANY).filter(([path]) => PARSED_WHOLE.has(path))));
 
 test('and goes through, byte for byte, where the gateway only adds to it', async () => {
-  const { engine, gateway } = await stand(undefined, TRANSLATED);
+  const { engine, gateway } = await stand(undefined, {}, TRANSLATED);
   for (const [path, body] of bodies(MANY).filter(([path]) => path.endsWith('completions'))) {
     expect((await send(gateway.url + path, body)).status).toBe(200);
     expect(engine.last.body.endsWith(`,"x":${MANY}}`)).toBe(true);

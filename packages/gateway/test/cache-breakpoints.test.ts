@@ -1,6 +1,7 @@
 import { estimateTokens } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Answer } from './fake-engine.js';
 import { labelsIn, type Stand, type StandConfig, send, stand } from './harness.js';
 import '../../core/test/seed.js';
 
@@ -31,9 +32,16 @@ interface Body {
   readonly messages: readonly { readonly role: string; readonly content: Content }[];
 }
 
+/** As Anthropic's API answers, without a word of what was cached. */
+const answerMessage: Answer = (response) => {
+  const answer = { type: 'message', role: 'assistant', content: [{ type: 'text', text: 'A lot.' }] };
+  response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+};
+
 function messagesStand(config: StandConfig = {}): Promise<Stand> {
-  const upstream = { messages: 'native', cacheBreakpoints: true, ...config.upstream } as const;
-  return stand(undefined, { ...config, upstream, arrange: { hints: false, ...config.arrange } });
+  const upstream = { dialect: 'anthropic', ...config.upstream } as const;
+  const arrange = { hints: false, ...config.arrange };
+  return stand(answerMessage, { ...config, upstream, arrange }, { way: 'native' });
 }
 
 /** What the engine gets for each request, one after another. */
@@ -119,10 +127,6 @@ describe('cache breakpoints', () => {
   it('stand at the end of the message in a conversation with a name, whose messages are sent again as they were', async () => {
     const first = { ...REQUEST, system: LONG_TEXT, documents: [VELKA, ORSIN], warmpath: { session: 's' } };
     const { engine, gateway } = await messagesStand();
-    engine.answer = (response) => {
-      const answer = { type: 'message', role: 'assistant', content: [{ type: 'text', text: 'A lot.' }] };
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
-    };
     const turns = [
       ...first.messages,
       { role: 'assistant', content: 'A lot.' },
@@ -165,7 +169,7 @@ describe('cache breakpoints', () => {
   });
 
   it('are not set without being asked for, nor below the least that is cached, nor for chat completions', async () => {
-    const unasked = await stand(undefined, { upstream: { messages: 'native' } });
+    const unasked = await stand(undefined, {}, { way: 'native' });
     await send(`${unasked.gateway.url}/v1/messages`, { ...REQUEST, documents: [VELKA, ORSIN] });
     expect(unasked.engine.last.body).not.toContain('cache_control');
     const marking = await messagesStand();
@@ -238,7 +242,7 @@ describe('cache breakpoints', () => {
     for (const layout of ['question', 'system'] as const) {
       const arrange = { layout, hints: false };
       const marking = await messagesStand({ arrange });
-      const plain = await messagesStand({ arrange, upstream: { cacheBreakpoints: false } });
+      const plain = await messagesStand({ arrange, upstream: { dialect: 'generic' } });
       await fc.assert(
         fc.asyncProperty(anyRequest, async (request) => {
           const [marked] = await sent(marking, [request]);

@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vit
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { pdf } from '../../retrieval/test/hand-written-pdf.js';
 import { startJsonServer } from '../../retrieval/test/json-server.js';
+import type { GatewayParts } from '../src/assemble-gateway.js';
 import { type Asker, OpenCollections } from '../src/collections/open-collections.js';
 import { resolveConfig } from '../src/config/load.js';
 import type { Log } from '../src/observe/log.js';
@@ -49,8 +50,9 @@ const json = ({ text }: Reply) => JSON.parse(text) as Record<string, never>;
 const here = async (
   { collections, ...config }: Omit<StandConfig, 'collections'> & { collections?: object } = {},
   answer?: Answer,
+  parts?: GatewayParts,
 ) => {
-  const one = await stand(answer, { ...config, collections: { folder, ...collections } });
+  const one = await stand(answer, { ...config, collections: { folder, ...collections } }, parts);
   const at = (path: string) => `${one.gateway.url}/v1/${path}`;
   return { ...one, at };
 };
@@ -132,9 +134,9 @@ describe('collections over HTTP', () => {
     });
 
     it('are bounded as an array of them is', async () => {
-      const one = await here({ limits: { documents: 2 } });
+      const one = await here();
       const refused = async (body: string) => errorOf(await put(one, body)).code;
-      expect(await refused(lines.join('\n'))).toBe('WARMPATH_TOO_MANY_DOCUMENTS');
+      expect(await refused(`${lines[0]}\n`.repeat(1_001))).toBe('WARMPATH_TOO_MANY_DOCUMENTS');
       expect(await refused('\n'.repeat(60_000))).toBe('WARMPATH_BODY_TOO_COMPLEX');
       expect(await refused('{}\n'.repeat(60_000))).toBe('WARMPATH_BODY_TOO_COMPLEX');
       expect(await refused(JSON.stringify({ id: 'a', content: 'x'.repeat(8_400_000) }))).toBe(
@@ -255,13 +257,13 @@ describe('collections over HTTP', () => {
     });
 
     it('is bounded by its text, and not by its size', async () => {
-      const one = await here({ limits: { documentLength: 60 }, collections: { maxBytes: 100 } });
-      const text = 'x'.repeat(61);
+      const one = await here({}, undefined, { maxCollectionBytes: 1_000_050 });
+      const text = 'x'.repeat(1_000_001);
       for (const [type, body] of [
         ['text/plain', text],
         ['text/markdown', text],
         ['text/html', `<p>${text}`],
-        [PDF, pdf([['x'.repeat(31)], ['x'.repeat(31)]])],
+        [PDF, pdf(Array(500).fill(Array(48).fill('x'.repeat(45))))],
       ] as const) {
         expect(errorOf(await put(one, type, body)).code).toBe('WARMPATH_DOCUMENT_TOO_LARGE');
       }
@@ -269,7 +271,7 @@ describe('collections over HTTP', () => {
       expect(json(await put(one, PDF, small))).toMatchObject({ added: 1 });
       const { data } = json(await send(one.at('collections/handbook/documents'))) as unknown as { data: object[] };
       expect(data).toMatchObject([{ id: 'a', bytes: 60 }]);
-      expect(errorOf(await put(one, PDF, small, 'id=b')).code).toBe('WARMPATH_BODY_TOO_LARGE');
+      expect(errorOf(await put(one, 'text/plain', text.slice(1), 'id=b')).code).toBe('WARMPATH_BODY_TOO_LARGE');
       expect(await ids(one)).toEqual(['a']);
     });
 
@@ -771,7 +773,7 @@ describe('collections over HTTP', () => {
   });
 
   it('bounds what a collection holds', async () => {
-    const one = await here({ collections: { maxBytes: 100 } });
+    const one = await here({}, undefined, { maxCollectionBytes: 100 });
     expect(errorOf(await fill(one)).code).toBe('WARMPATH_BODY_TOO_LARGE');
   });
 

@@ -16,12 +16,10 @@ const CODED: [coding: string, encode: (text: string) => Buffer][] = [
 /** 20 MB of spaces. */
 const BOMB = gzipSync(Buffer.alloc(20_000_000, ' '));
 const CHAT = '/v1/chat/completions';
-const SALTED: StandConfig = {
-  upstream: { cacheSaltKey: 'a-key-of-16-letters-or-more', messages: 'native', responses: 'native' },
-};
+const SALTED: StandConfig = { upstream: { cacheSaltKey: 'a-key-of-16-letters-or-more' } };
 
 async function standing(config: StandConfig = {}) {
-  const { engine, gateway } = await stand(undefined, config);
+  const { engine, gateway } = await stand(undefined, config, { way: 'native' });
   const ask = async (body: string | Buffer | object, headers: Record<string, string>, path = CHAT) => {
     const reply = await send(gateway.url + path, body, { headers });
     return reply.status === 200 ? 200 : `${reply.status} ${errorOf(reply).code}`;

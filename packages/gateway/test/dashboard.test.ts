@@ -204,7 +204,7 @@ describe('the feed', () => {
   });
 
   it('ends when the gateway shuts down', async () => {
-    const one = await stand(undefined, { server: { drainMs: 60_000 } });
+    const one = await stand(undefined, {}, { drainMs: 60_000 });
     const viewer = await watch(one);
     await viewer.next<FeedTick>('tick');
     const closed = one.gateway.close();

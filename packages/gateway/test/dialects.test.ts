@@ -109,7 +109,7 @@ describe('the table of dialects', () => {
     ['anthropic/claude-opus-4.6', 4_096],
   ])('marks nothing of %s below %i tokens, which it would not cache', (model, least) => {
     const anthropic = dialectOf('anthropic');
-    const asked = { api: 'messages', model, cacheBreakpoints: undefined } as const;
+    const asked = { api: 'messages', model } as const;
     expect(breakpointRule(anthropic, asked)?.least).toBe(least);
     expect(reusable(anthropic, model, least - 1)).toBe(0);
     expect(reusable(anthropic, model, least)).toBe(least);

@@ -22,12 +22,12 @@ const textOf = ({ content }: Message): string =>
 describe('an engine that is told where documents end', () => {
   it.each(LAYOUT_NAMES)('gets each as a text part of its own, and the same text, in the layout %s', async (layout) => {
     const arrange = { layout, policy: 'retrieval' } as const;
-    const messages = async (segments: boolean): Promise<readonly Message[]> => {
-      const { engine, gateway } = await stand(undefined, { arrange, upstream: { segments } });
+    const messages = async (dialect: 'embedded' | 'generic'): Promise<readonly Message[]> => {
+      const { engine, gateway } = await stand(undefined, { arrange, upstream: { dialect } });
       await send(gateway.url + CHAT, chat());
       return (JSON.parse(engine.last.body) as { messages: readonly Message[] }).messages;
     };
-    const [whole, cut] = [await messages(false), await messages(true)];
+    const [whole, cut] = [await messages('generic'), await messages('embedded')];
     expect(cut.map(textOf)).toEqual(whole.map(textOf));
     const parts = cut.flatMap(({ content }) => (typeof content === 'string' ? [] : content.map(({ text }) => text)));
     const documents = parts.filter((text) => /^<document id="[a-z]+"[\s\S]*<\/document>\n$/.test(text));
@@ -35,7 +35,7 @@ describe('an engine that is told where documents end', () => {
   });
 
   it('keeps the parts that a client has sent', async () => {
-    const { engine, gateway } = await stand(undefined, { upstream: { segments: true } });
+    const { engine, gateway } = await stand(undefined, { upstream: { dialect: 'embedded' } });
     const image = { type: 'image_url', image_url: { url: 'data:,' } };
     const messages = [{ role: 'user', content: [{ type: 'text', text: 'What is it?' }, image] }];
     await send(gateway.url + CHAT, { messages, documents: DOCUMENTS.slice(0, 1) });
@@ -44,7 +44,7 @@ describe('an engine that is told where documents end', () => {
   });
 
   it('gets the places in the prompt of a completion', async () => {
-    const { engine, gateway } = await stand(undefined, { upstream: { segments: true } });
+    const { engine, gateway } = await stand(undefined, { upstream: { dialect: 'embedded' } });
     await send(gateway.url + COMPLETIONS, { prompt: 'Which one?', documents: DOCUMENTS });
     const { prompt, segments } = JSON.parse(engine.last.body) as { prompt: string; segments: number[] };
     expect(segments).toHaveLength(DOCUMENTS.length);
@@ -66,7 +66,9 @@ describe('the embedded engine behind the gateway', () => {
     const options = { port: 0, threads: 1, contextTokens: 2048 };
     // When it ends, it writes every node into a file that says which tokens it holds.
     const engine = await spawnEngine({ ...options, hostTier: 2 ** 26, diskTier: folder });
-    const gateway = closing(await gatewayAt(engine.url, { upstream: { segments: true }, arrange: { hints: false } }));
+    const gateway = closing(
+      await gatewayAt(engine.url, { upstream: { dialect: 'embedded' }, arrange: { hints: false } }),
+    );
     const fields = { model: engine.model.name, max_tokens: 2, temperature: 0 };
     expect((await send(gateway.url + CHAT, chat(DOCUMENTS, fields))).status).toBe(200);
     const completion = { prompt: 'Which one?', documents: DOCUMENTS.toReversed(), ...fields };

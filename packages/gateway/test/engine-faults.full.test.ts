@@ -154,8 +154,7 @@ it(`${FAULTS} answers that go wrong: each client is told, and nothing is left be
   timeout: 600_000,
 }, async () => {
   const engine = closing(await faultyEngine());
-  const timeouts = { headersMs: 300, idleMs: 300 };
-  const gateway = closing(await gatewayAt(engine.url, { upstream: { timeouts, maxConcurrent: 4 } }));
+  const gateway = closing(await gatewayAt(engine.url, { upstream: { timeoutMs: 500, maxConcurrent: 4 } }));
   let state = 17;
   const below = (limit: number) => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;

@@ -3,13 +3,12 @@ import { chat, errorOf, type StandConfig, send, stand } from './harness.js';
 
 const KEYS: StandConfig = {
   server: { keys: [{ name: 'alice', key: 'alice-has-this-key' }] },
-  upstream: { messages: 'native', responses: 'native' },
 };
 const headers = { authorization: 'Bearer alice-has-this-key', 'x-tenant': 'alice' };
 const CLOSED = 'WARMPATH_PATH_CLOSED';
 
 async function standing(config: StandConfig = KEYS) {
-  const { engine, gateway } = await stand(undefined, config);
+  const { engine, gateway } = await stand(undefined, config, { way: 'native' });
   const ask = async (method: string, path: string, body?: string | object) => {
     const reply = await send(gateway.url + path, body, { method, headers });
     return reply.status < 400 ? reply.status : errorOf(reply).code;

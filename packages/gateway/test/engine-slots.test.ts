@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
 import { findLlamaServer, startLlamaServer } from '../../engine/bench/llama-server.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
-import { beliefOf, dialectOf, type StatedSlots, withSlots } from '../src/dialects/dialects.js';
+import { beliefOf, dialectOf, withSlots } from '../src/dialects/dialects.js';
 import { HEALTH_SETTINGS } from '../src/engines/engine-health.js';
 import type { EngineReport } from '../src/index.js';
 import { FakeEngine } from './fake-engine.js';
@@ -41,7 +41,7 @@ function llamaServer(props: () => Props): Promise<FakeEngine> {
 }
 
 /** A gateway that has found the engine at that address, and what it found. */
-async function found(url: string, upstream: { slots?: StatedSlots; dialect?: 'llama-server' | 'vllm' } = {}) {
+async function found(url: string, upstream: { dialect?: 'llama-server' } = {}) {
   let told = (_: EngineReport): void => {};
   const reports = new Promise<EngineReport>((resolve) => {
     told = resolve;
@@ -102,33 +102,11 @@ describe('the slots of a llama-server', () => {
     expect((await found(engine.url, { dialect: 'llama-server' })).report.slots).toBe(2);
   });
 
-  it.each([
-    ['of two slots, nothing is left of the first of three prompts', TWO_SLOTS, [0, 1, 2, 0], false],
-    ['of four, all is', UNTOLD, [0, 1, 2, 0], true],
-    ['and nothing of the first of five', UNTOLD, [0, 1, 2, 3, 4, 0], false],
-  ])('decide what is believed: %s', async (_, bytes, order, isHeld) => {
-    const engine = closing(await llamaServer(() => ({ bytes })));
-    const { gateway } = await found(engine.url, { slots: { savedTokens: 0 } });
-    const { predicted } = (await ask(gateway.url, order)).at(-1)!;
-    expect(predicted > 100).toBe(isHeld);
-  });
-
-  it('are what the operator states, before what the engine says', () => {
-    const slots = (said?: number, stated?: StatedSlots) =>
-      beliefOf(withSlots(dialectOf('llama-server'), said, stated).reuse).slots;
-    expect(slots()).toEqual(beliefOf(dialectOf('llama-server').reuse).slots);
+  it('decide what is believed', () => {
+    const slots = (said: number) => beliefOf(withSlots(dialectOf('llama-server'), said).reuse).slots;
     expect(slots(4)).toEqual({ slots: 4 });
     expect(slots(2)).toEqual({ slots: 2 });
-    expect(slots(2, { count: 8, clearsIdle: true })).toEqual({ slots: 8, clearsIdleSlots: true });
-    const stated = { savedTokens: 0, savesIdle: false };
-    expect(slots(2, stated)).toEqual({ slots: 2, savedTokens: 0, savesIdleSlots: false });
     expect(withSlots(dialectOf('vllm'), 2)).toEqual(dialectOf('vllm'));
-  });
-
-  it('are not stated of another kind of engine', async () => {
-    const upstream = { dialect: 'vllm', slots: { count: 2 } } as const;
-    const refused = gatewayAt('http://127.0.0.1:1', { upstream });
-    await expect(refused).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', message: /upstream\.slots/ });
   });
 
   it('are followed anew when an engine comes back with another number of them', async () => {
@@ -139,7 +117,7 @@ describe('the slots of a llama-server', () => {
       { name: 'one', url: engine.url, models: ['m'] },
       { name: 'other', url: other.url, models: ['other'] },
     ];
-    const upstream = { url: undefined, slots: { savedTokens: 0 } };
+    const upstream = { url: undefined };
     const gateway = closing(
       await gatewayAt('', { upstream, engines }, { health: { ...HEALTH_SETTINGS, checkMs: 20 } }),
     );
@@ -152,9 +130,8 @@ describe('the slots of a llama-server', () => {
     expect((await ask(gateway.url, [0, 1, 2, 0]))[3]!.predicted).toBeGreaterThan(100);
     bytes = TWO_SLOTS;
     await heard();
-    const [first, , , last] = await ask(gateway.url, [0, 1, 2, 0]);
+    const [first] = await ask(gateway.url, [0]);
     expect(first!.predicted).toBe(0);
-    expect(last!.predicted).toBeLessThan(100);
   });
 });
 
@@ -163,18 +140,16 @@ const server = findLlamaServer();
 // A peer that is built, not installed: without it there is nothing to compare with.
 if (server !== undefined) {
   describe('a real llama-server', () => {
-    it.each<[flags: string[], slots: number, stated: StatedSlots | undefined]>([
-      [[], 4, undefined],
-      [['-np', '2'], 2, undefined],
-      [['-np', '1'], 1, undefined],
-      [['-np', '2', '--cache-ram', '0'], 2, { savedTokens: 0 }],
-      [['--no-cache-idle-slots'], 4, { savesIdle: false }],
-    ])('reuses what is predicted: %j', async (flags, slots, stated) => {
+    it.each<[flags: string[], slots: number]>([
+      [[], 4],
+      [['-np', '2'], 2],
+      [['-np', '1'], 1],
+    ])('reuses what is predicted: %j', async (flags, slots) => {
       const given = { model: await modelPath('random:1m'), port: await freePort(), flags };
       const { child, url: listening } = startLlamaServer(server, given);
       closing({ close: async () => void child.kill('SIGKILL') });
       const url = await listening;
-      const { gateway, report } = await found(url, stated && { slots: stated });
+      const { gateway, report } = await found(url);
       expect(report.slots).toBe(slots);
       const order = [0, 1, 2, 3, 0, 1, 4, 0, 0, 2, 1, 2, 3, 0, 4, 4, 2, 1];
       const seen = await ask(gateway.url, order);

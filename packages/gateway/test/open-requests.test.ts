@@ -18,7 +18,7 @@ function pour(response: ServerResponse): void {
 describe('a client that asks and takes nothing', () => {
   it('gets no place for ever', async () => {
     const { engine, gateway } = await stand((response) => pour(startStream(response)), {
-      upstream: { timeouts: { idleMs: 250 } },
+      upstream: { timeoutMs: 625 },
     });
     const { hostname, port } = new URL(gateway.url);
     const socket = connect(Number(port), hostname);

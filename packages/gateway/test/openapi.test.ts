@@ -26,14 +26,18 @@ beforeEach(async () => {
   subscribe('fastify.initialization', listen);
   folder = await mkdtemp(join(tmpdir(), 'warmpath-openapi-'));
   // A salt adds a route, and so do collections; a translation lets the gateway count itself.
-  here = await stand(undefined, {
-    upstream: { cacheSaltKey: 'a secret of this test', messages: 'translate' },
-    collections: {
-      folder,
-      models: { handbook: { model: 'm', collection: 'handbook' } },
-      stores: { manual: { kind: 'opensearch', url: 'http://127.0.0.1:9', index: 'manual' } },
+  here = await stand(
+    undefined,
+    {
+      upstream: { cacheSaltKey: 'a secret of this test' },
+      collections: {
+        folder,
+        models: { handbook: { model: 'm', collection: 'handbook' } },
+        stores: { manual: { kind: 'opensearch', url: 'http://127.0.0.1:9', index: 'manual' } },
+      },
     },
-  });
+    { way: 'translate' },
+  );
   await send(`${here.gateway.url}/v1/collections/handbook/documents`, { documents: [{ id: 'a', text: 'Which, a.' }] });
 });
 

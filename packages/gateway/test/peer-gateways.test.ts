@@ -102,7 +102,7 @@ describe('gateways that share a store', () => {
 
   it('hold what a key may have under way together, and forget one of them that says nothing more', async () => {
     const keys = [{ name: 'limited', key: KEY, maxConcurrent: 1 }];
-    const { engine, gateways, order, clock } = await fleet(2, { server: { keys, drainMs: 1 } });
+    const { engine, gateways, order, clock } = await fleet(2, { server: { keys } });
     const answers: (() => void)[] = [];
     const { answer } = engine;
     engine.answer = (response, request) => answers.push(() => answer(response, request));

@@ -100,7 +100,7 @@ describe('POST /v1/plan', () => {
   });
 
   it('is bounded in time and contexts', async () => {
-    const { gateway } = await stand(undefined, { upstream: { timeouts: { totalMs: 10 } } });
+    const { gateway } = await stand(undefined, { upstream: { timeoutMs: 1 } });
     const late = await send(`${gateway.url}/v1/plan`, large);
     expect(late.status).toBe(422);
     expect(errorOf(late)).toMatchObject({ code: 'WARMPATH_PLAN_LIMIT' });

@@ -48,7 +48,7 @@ async function gatewayBefore(withEvents = false): Promise<RunningGateway> {
       {
         server: { port: 0 },
         log: { level: 'silent' },
-        upstream: { segments: true },
+        upstream: { dialect: 'embedded' },
         arrange: { policy: 'exact' },
         engines: listed,
       },

@@ -42,7 +42,6 @@ const alice = (key: string, limits: object = {}) => ({ keys: [{ name: 'alice', k
 describe('a changed configuration', () => {
   it('says of every key whether it counts at once', () => {
     const keys = describeConfig();
-    expect(keys.length).toBeGreaterThan(40);
     const restart = keys.filter(({ changesAtOnce }) => !changesAtOnce).map(({ path }) => path);
     // Whoever adds a key decides which it is.
     expect(restart).toMatchInlineSnapshot(`
@@ -53,25 +52,12 @@ describe('a changed configuration', () => {
         "server.trustedHeaders.tenant",
         "server.trustedHeaders.endUser",
         "upstream.dialect",
-        "upstream.apiKeyHeader",
         "upstream.cacheSaltKey",
-        "upstream.messages",
-        "upstream.responses",
-        "upstream.cacheBreakpoints",
         "upstream.maxConcurrent",
-        "upstream.segments",
-        "upstream.slots.count",
-        "upstream.slots.savedTokens",
-        "upstream.slots.savesIdle",
-        "upstream.slots.clearsIdle",
         "arrange.template",
         "arrange.layout",
         "session.maxAgeMs",
         "session.store.url",
-        "session.store.password",
-        "session.store.tls.caFile",
-        "session.store.tls.certFile",
-        "session.store.tls.keyFile",
         "limits.memoryBytes",
         "prewarm.tokensPerMinute",
         "collections.folder",
@@ -93,19 +79,19 @@ describe('a changed configuration', () => {
   it('is what holds and what needs a restart, by the paths of keys', () => {
     const current = resolveConfig({ upstream: { url: 'http://127.0.0.1:1' }, server: alice(OLD_KEY) });
     const next = resolveConfig({
-      upstream: { url: 'http://127.0.0.1:1', timeouts: { idleMs: 7 }, maxConcurrent: 3 },
+      upstream: { url: 'http://127.0.0.1:1', timeoutMs: 7, maxConcurrent: 3 },
       server: { ...alice(NEW_KEY), port: 9 },
       collections: { folder: '/nowhere' },
       log: { level: 'warn' },
     });
     const { config, changed, needRestart } = changesOf(current, next);
-    expect(changed).toEqual(['server.keys', 'upstream.timeouts.idleMs', 'log.level']);
+    expect(changed).toEqual(['server.keys', 'upstream.timeoutMs', 'log.level']);
     expect(needRestart).toEqual(['server.port', 'upstream.maxConcurrent', 'collections']);
-    const { timeouts } = current.upstream;
+    const { upstream } = current;
     adopt(current, config);
     expect(current).toEqual(config);
     // Whoever holds a section of it sees the new values.
-    expect(timeouts.idleMs).toBe(7);
+    expect(upstream.timeoutMs).toBe(7);
     expect(current.server.port).toBe(8_080);
     expect(changesOf(current, config)).toMatchObject({ changed: [], needRestart: [] });
     expect(JSON.stringify({ changed, needRestart })).not.toContain(NEW_KEY);
@@ -252,12 +238,10 @@ describe('other settings', () => {
     expect(await allowed()).toBeUndefined();
     await reload({
       server: { cors: [origin] },
-      limits: { documents: 2 },
       arrange: { policy: 'sorted', hints: false },
       queue: { capacity: 5, maxWaitMs: 10 },
     });
     expect(await allowed()).toBe(origin);
-    expect((await ask()).status).toBe(400);
     const { headers } = await send(gateway.url + PATH, chat([DOCUMENT]));
     expect(told({ headers })['policy']).toBe('sorted');
     await reload({});
@@ -270,12 +254,10 @@ describe('other settings', () => {
     engine.answer = (response, { body }) => {
       if (body.includes('"stream":true')) startStream(response).write(CHAT_STREAM.slice(0, 200));
     };
-    await reload({ upstream: { timeouts: { headersMs: 40, idleMs: 40 } } });
+    await reload({ upstream: { timeoutMs: 40 } });
     const silent = await ask();
-    expect([silent.status, errorOf(silent).message]).toEqual([504, expect.stringContaining('headersMs')]);
+    expect([silent.status, errorOf(silent).message]).toEqual([504, expect.stringContaining('`upstream.timeoutMs`')]);
     expect(await ask(undefined, { stream: true })).toMatchObject({ status: 200, broken: true });
-    await reload({ upstream: { timeouts: { totalMs: 40 } } });
-    expect(errorOf(await ask()).message).toContain('totalMs');
   });
 
   it('that need a restart stay as they were', async () => {
@@ -317,7 +299,7 @@ it('100 changes while requests are under way cost none of them', async () => {
   for (let change = 0; change < 100; change++) {
     await reload({
       server: limited(1_000_000 + change),
-      upstream: { apiKey: `key-${change % 3}`, timeouts: { idleMs: 1_000 + change } },
+      upstream: { apiKey: `key-${change % 3}`, timeoutMs: 100_000 + change },
       queue: { capacity: 100 + change },
       explain: { prompts: change % 2 === 0 ? 'all' : 'off' },
     });

@@ -100,8 +100,8 @@ describe('errors that say where and what to do', () => {
   });
 
   it.each([
-    ['documents of a request', { limits: { documents: 2 } }, { documents: DOCUMENTS }, '`limits.documents`'],
-    ['length of a document', { limits: { documentLength: 9 } }, { documents: DOCUMENTS }, '`limits.documentLength`'],
+    ['documents of a request', {}, { documents: Array(1_001).fill({ content: 'x' }) }, '`server.bodyLimitBytes`'],
+    ['length of a document', {}, { documents: [{ content: 'x'.repeat(1_000_001) }] }, '`server.bodyLimitBytes`'],
     ['bytes of a body', { server: { bodyLimitBytes: 99 } }, { documents: DOCUMENTS }, '`server.bodyLimitBytes`'],
   ])('names the key that raises the limit: %s', async (_, config, fields, key) => {
     const { gateway } = await stand(undefined, config);
@@ -149,7 +149,7 @@ describe('health', () => {
       if (status) response.writeHead(status).end();
     });
     const url = status === undefined ? 'http://127.0.0.1:1' : engine.url;
-    const gateway = closing(await gatewayAt(url, { upstream: { timeouts: { headersMs: 200 } } }));
+    const gateway = closing(await gatewayAt(url, { upstream: { timeoutMs: 200 } }));
     const reply = await send(`${gateway.url}/readyz`);
     expect(reply.status).toBe(503);
     expect(errorOf(reply).code).toBe(code);

@@ -119,7 +119,8 @@ describe('close', () => {
           else response.writeHead(200, { 'content-type': 'application/json' }).end(CHAT_RESPONSE);
         });
       },
-      { upstream: { messages: 'translate' } },
+      {},
+      { way: 'translate' },
     );
     const agent = new Agent({ keepAlive: true });
     const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] };
@@ -169,7 +170,8 @@ describe('close', () => {
         startStream(response);
         response.write(CHAT_STREAM.slice(0, 200));
       },
-      { server: { drainMs: 50 } },
+      {},
+      { drainMs: 50 },
     );
     const request = openRequest(gateway.url + PATH, chat(undefined, { stream: true }));
     const [response] = (await once(request, 'response')) as [IncomingMessage];

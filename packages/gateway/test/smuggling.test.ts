@@ -76,10 +76,9 @@ let gateway: RunningGateway;
 
 beforeAll(async () => {
   engine = new LenientEngine();
-  const timeouts = { headersMs: 10_000 };
   gateway = await gatewayAt(await engine.url(), {
     server: { keys: [{ name: 'alice', key: KEY }] },
-    upstream: { timeouts, apiKey: 'of-the-gateway' },
+    upstream: { timeoutMs: 10_000, apiKey: 'of-the-gateway' },
   });
 });
 

@@ -146,8 +146,8 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     expect(engine.received.map((request) => request.path)).toEqual([path, path, path, '/v1/chat/completions']);
   });
 
-  it.each(['native', 'translate'] as const)('asks nothing where it is configured: %s', async (way) => {
-    const { engine, gateway } = await stand(chatOnlyEngine(), { upstream: { [api]: way } });
+  it.each(['native', 'translate'] as const)('asks nothing where it is known: %s', async (way) => {
+    const { engine, gateway } = await stand(chatOnlyEngine(), {}, { way });
     const reply = await send(gateway.url + path, body(api));
     expect(reply.status).toBe(way === 'native' ? 404 : 200);
     expect(engine.received.map((request) => request.path)).toEqual([way === 'native' ? path : '/v1/chat/completions']);
@@ -231,7 +231,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
   });
 
   it('an engine that is down is told in its own words', async () => {
-    const gateway = closing(await gatewayAt('http://127.0.0.1:1', { upstream: { [api]: 'translate' } }));
+    const gateway = closing(await gatewayAt('http://127.0.0.1:1', {}, { way: 'translate' }));
     const reply = await send(gateway.url + path, body(api));
     expect(reply.status).toBe(502);
     expect(JSON.parse(reply.text)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE' } });
@@ -400,12 +400,12 @@ describe('a conversation', () => {
 
 describe('keys', () => {
   it.each([
-    ['authorization', { authorization: 'Bearer own' }, 'x-api-key'],
-    ['x-api-key', { 'x-api-key': 'own' }, 'authorization'],
-  ] as const)("the engine's own is sent as %s, the client's is not", async (apiKeyHeader, expected, absent) => {
+    ['vllm', { authorization: 'Bearer own' }, 'x-api-key'],
+    ['anthropic', { 'x-api-key': 'own' }, 'authorization'],
+  ] as const)("the engine's own is sent as %s wants it, the client's is not", async (dialect, expected, absent) => {
     for (const way of ['native', 'translate'] as const) {
-      const upstream = { apiKey: 'own', apiKeyHeader, messages: way };
-      const { engine, gateway } = await stand(undefined, { upstream });
+      const upstream = { apiKey: 'own', dialect };
+      const { engine, gateway } = await stand(undefined, { upstream }, { way });
       const headers = { 'x-api-key': 'client', authorization: 'Bearer client' };
       await send(gateway.url + PATHS.messages, body('messages'), { headers });
       expect(engine.last.headers).toMatchObject(expected);
@@ -445,9 +445,7 @@ describe('POST /v1/messages/count_tokens', () => {
   });
 
   it("is the engine's where it can", async () => {
-    const { engine, gateway } = await stand((response) => response.end('{"input_tokens":7}'), {
-      upstream: { messages: 'native' },
-    });
+    const { engine, gateway } = await stand((response) => response.end('{"input_tokens":7}'), {}, { way: 'native' });
     const sent = JSON.stringify(body('messages'));
     expect((await send(gateway.url + path, sent)).text).toBe('{"input_tokens":7}');
     expect(engine.last).toMatchObject({ path, body: sent });

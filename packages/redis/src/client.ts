@@ -183,7 +183,7 @@ async function pem(option: string, key: string, file: string | undefined): Promi
     return { [option]: await readFile(file) };
   } catch (cause) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: `session.store.tls.${key}`,
+      path: `tls.${key}`,
       detail: `${file} cannot be read`,
       cause,
     });

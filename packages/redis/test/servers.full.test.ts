@@ -125,7 +125,7 @@ describe('a server of conversations', () => {
     expect(await reasonAt({ url, tls: { caFile: ca } })).not.toBe('');
     expect(await reasonAt({ url: server.url })).not.toBe('');
     const missing = openStore({ url, tls: { caFile: join(folder, 'nowhere.pem') } });
-    await expect(missing).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path: 'session.store.tls.caFile' });
+    await expect(missing).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path: 'tls.caFile' });
   });
 
   it('lets in a user of its own who may do no more than the store does', async () => {

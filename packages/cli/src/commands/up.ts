@@ -30,7 +30,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
 async function up(options: UpOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
   const { terminal, environment } = context;
   // Who starts an engine with Warmpath wants to see what it does, also to prompts of clients that know nothing of it.
-  const defaults = { logLevel: 'warn', segments: true, recognise: 'conservative' } as const;
+  const defaults = { logLevel: 'warn', recognise: 'conservative' } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
   const address = { host: server.host, port: server.port, option: '--port' } as const;
@@ -49,11 +49,10 @@ async function up(options: UpOptions, context: CommandContext, signal: AbortSign
       const upstream = {
         // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
         cacheSaltKey: randomBytes(32).toString('base64url'),
-        dialect: 'embedded' as const,
         ...config.upstream,
+        dialect: 'embedded' as const,
         // The engine answers this gateway only.
         apiKey: key,
-        apiKeyHeader: 'authorization' as const,
         ...(events && { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replayEndpoint } }),
       };
       const gateway = await startGateway({ ...config, collections, upstream }, listeners(terminal, options)).catch(

@@ -32,6 +32,14 @@ const MOST_LISTED = 64;
 const MOST_COLLECTIONS = 100;
 /** The n-th stage by which a caller may end a search at most. No search has as many. */
 export const MOST_STAGES = 32;
+const MAX_COLLECTION_BYTES = 10_737_418_240;
+
+/** Bounds that no key sets. */
+interface OpenOptions {
+  readonly memoryBytes: number;
+  readonly wastedShare: number | undefined;
+  readonly maxBytes?: number | undefined;
+}
 
 const NONE: readonly never[] = [];
 
@@ -76,14 +84,22 @@ export class OpenCollections {
    * `undefined`.
    */
   readonly wastedShare: number | undefined;
+  /** Bytes of text that one collection may hold through the HTTP API. */
+  readonly maxBytes: number;
   readonly #collections: Collections;
   readonly #observer: Observer;
   /** By place (`placeOf`). */
   readonly #searched = new Map<string, Searched>();
 
-  private constructor(settings: Settings, collections: Collections, observer: Observer, wastedShare?: number) {
+  private constructor(
+    settings: Settings,
+    collections: Collections,
+    observer: Observer,
+    options: Pick<OpenCollections, 'wastedShare' | 'maxBytes'>,
+  ) {
     this.settings = settings;
-    this.wastedShare = wastedShare;
+    this.wastedShare = options.wastedShare;
+    this.maxBytes = options.maxBytes;
     this.#collections = collections;
     this.#observer = observer;
   }
@@ -91,7 +107,7 @@ export class OpenCollections {
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
   static async open(
     settings: Settings,
-    { memoryBytes, wastedShare }: { readonly memoryBytes: number; readonly wastedShare: number | undefined },
+    { memoryBytes, wastedShare, maxBytes = MAX_COLLECTION_BYTES }: OpenOptions,
     observer: Observer,
   ): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
@@ -100,7 +116,7 @@ export class OpenCollections {
       settings,
       new Collections(folder, { embeddings, rerank, stores, memoryBytes }),
       observer,
-      wastedShare,
+      { wastedShare, maxBytes },
     );
   }
 

@@ -3,6 +3,7 @@ import type { SpeculationGate } from '@warmpath/core/internal';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
 import { invalid } from '../apis/prompt-view.js';
+import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { SESSION_HEADER } from '../intake/headers.js';
 import { modelOf } from '../intake/parse-request.js';
@@ -135,7 +136,7 @@ function readRetrieval(
   if (collection !== undefined && typeof collection !== 'string')
     throw invalid(`${path}.collection`, 'a string was expected');
   if (query !== undefined && typeof query !== 'string') throw invalid(`${path}.query`, 'a string was expected');
-  const most = Math.min(MOST_PASSAGES, config.limits.documents);
+  const most = Math.min(MOST_PASSAGES, documentLimits(config.server).documents);
   if (typeof k !== 'number' || !Number.isInteger(k) || k < 1 || k > most) {
     throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
   }

@@ -8,7 +8,7 @@ export function configJsonSchema(): Record<string, unknown> {
 
 /** One key of the configuration, for a documentation table. */
 export interface ConfigKey {
-  /** Dotted path, for instance `upstream.timeouts.idleMs`. */
+  /** Dotted path, for instance `upstream.timeoutMs`. */
   readonly path: string;
   /** `string`, `integer`, `boolean`, or the allowed values joined by `|`. */
   readonly type: string;
@@ -26,7 +26,6 @@ export interface ConfigKey {
  */
 const AT_ONCE: readonly string[] = [
   'server.drainDelayMs',
-  'server.drainMs',
   'server.keys',
   'server.jwt',
   'server.operatorKey',
@@ -34,7 +33,7 @@ const AT_ONCE: readonly string[] = [
   'server.cors',
   'upstream.url',
   'upstream.apiKey',
-  'upstream.timeouts',
+  'upstream.timeoutMs',
   'upstream.kvEvents',
   'engines',
   'arrange.policy',
@@ -42,15 +41,12 @@ const AT_ONCE: readonly string[] = [
   'arrange.shiftPrice',
   'arrange.hints',
   'recognise',
-  'limits.documents',
-  'limits.documentLength',
   'queue.capacity',
   'queue.maxWaitMs',
   'queue.discipline',
   'explain',
   'dashboard',
   'collections.k',
-  'collections.maxBytes',
   'collections.models',
   'log',
   'passthrough',

@@ -245,6 +245,26 @@ export const REMOVED_KEYS: Readonly<Record<string, string>> = {
     "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served. How the engine evicts follows from `upstream.dialect`",
   'queue.adaptive':
     'delete it. An engine that reports how many prompts wait inside it sets the limit; any other gets `upstream.maxConcurrent` prompts at once',
+  'server.drainMs': 'delete it. Answers in flight at shutdown have 30 seconds to finish',
+  'upstream.apiKeyHeader':
+    "delete it. The key is sent as `Authorization: Bearer …`, and to Anthropic's API (by its address, or `upstream.dialect: anthropic`) as `x-api-key`",
+  'upstream.messages':
+    'delete it. The gateway asks the engine whether it speaks Messages, and translates where it does not',
+  'upstream.responses':
+    'delete it. The gateway asks the engine whether it speaks Responses, and translates where it does not',
+  'upstream.cacheBreakpoints':
+    "delete it. Anthropic's API (by its address, or `upstream.dialect: anthropic`) gets breakpoints, other engines none",
+  'upstream.segments': 'delete it. With `upstream.dialect: embedded`, the engine is told where documents end',
+  'upstream.slots': 'delete it. The gateway asks a llama-server how many slots it has',
+  'upstream.timeouts':
+    'use `upstream.timeoutMs`, the time until the response headers. The other timeouts follow from it',
+  'limits.documents':
+    'delete it. A request may bring 1,000 documents, and more where `server.bodyLimitBytes` is higher',
+  'limits.documentLength':
+    'delete it. A document may have 1,000,000 characters, and more where `server.bodyLimitBytes` is higher',
+  'session.store.tls':
+    "delete it. Name the certificates that sign the server's in the environment variable NODE_EXTRA_CA_CERTS. A server that asks for a client certificate needs a TLS proxy",
+  'collections.maxBytes': 'delete it. A collection holds at most 10 GiB of text',
   'arrange.wording': 'delete it. The hints have fixed English words; `arrange.hints: false` leaves out the order hint',
   'session.enabled': 'delete it. A conversation is remembered only where a request names one',
   'session.deduplicate': 'delete it. A request may set `warmpath.deduplicate: false`',
@@ -262,6 +282,8 @@ export const REMOVED_KEYS: Readonly<Record<string, string>> = {
     'delete it. Three failures in a row eject one of several engines for 5 seconds, and each engine is checked every 5 seconds',
   'dashboard.savedPerMillionTokens': 'delete it. The dashboard shows saved tokens, without a price',
   'dashboard.savedUnit': 'delete it. The dashboard shows saved tokens, without a price',
+  'session.store.password':
+    'delete it. The password stands in `session.store.url`, percent-encoded: `redis://:password@host`',
   'session.store.prefix':
     'delete it. Each key begins with `warmpath:`. Gateways that must not share conversations use another database or server',
   'session.store.timeoutMs': 'delete it. A request waits 50 ms for the store',

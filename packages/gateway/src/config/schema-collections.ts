@@ -117,9 +117,6 @@ export const collections = z
       .optional()
       .describe('What ranks the passages of each search anew, as its last stage; nothing does if left out.'),
     k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
-    maxBytes: count(1_099_511_627_776)
-      .default(10_737_418_240)
-      .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),
     stores: z
       .record(collectionName(), store)
       .default({})

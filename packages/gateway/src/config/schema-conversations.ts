@@ -25,30 +25,14 @@ export const recognise = z.strictObject({
     ),
 });
 
-const file = (description: string) => z.string().min(1).optional().describe(description);
-
-const store = z
-  .strictObject({
-    url: z
-      .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
-      .optional()
-      .describe(
-        'Server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts. `redis://host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`; user and database may stand in it. Of a cluster, any server. The memory of this process if left out.',
-      ),
-    password: z.string().min(1).optional().describe('Its password. Best taken from the environment; never logged.'),
-    tls: z
-      .strictObject({
-        caFile: file("Certificates (PEM) that the server's may be signed by, where the system does not know them."),
-        certFile: file("This gateway's own certificate (PEM), where the server asks for one."),
-        keyFile: file('Its key (PEM).'),
-      })
-      .prefault({})
-      .describe('For `rediss://`.'),
-  })
-  .refine(({ password, url }) => password === undefined || url !== undefined, {
-    path: ['url'],
-    error: 'is required where there is a password',
-  });
+const store = z.strictObject({
+  url: z
+    .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
+    .optional()
+    .describe(
+      'Server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts. `redis://:password@host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`. User, password and database may stand in it, percent-encoded. Best taken from the environment; never logged. Of a cluster, any server. The memory of this process if left out.',
+    ),
+});
 
 /** `session`: what is remembered of conversations. */
 export const session = z.strictObject({

@@ -2,7 +2,8 @@ import { hash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { isAnonymousTenant } from '@warmpath/core/internal';
 import { z } from 'zod';
-import { count, milliseconds } from './schema-values.js';
+import { DEFAULT_BODY_LIMIT_BYTES } from './derived.js';
+import { count } from './schema-values.js';
 
 /** The shortest key that is taken in clear: a shorter one can be guessed. */
 const KEY_MIN_LENGTH = 16;
@@ -133,8 +134,10 @@ export const server = z
     host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
     port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
     bodyLimitBytes: count(1_073_741_824)
-      .default(33_554_432)
-      .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),
+      .default(DEFAULT_BODY_LIMIT_BYTES)
+      .describe(
+        'Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE. A higher limit also allows more and longer documents.',
+      ),
     drainDelayMs: z
       .int()
       .min(0)
@@ -143,9 +146,6 @@ export const server = z
       .describe(
         'At shutdown, milliseconds in which `/readyz` answers 503 and all else is served as before, on connections that end with the answer. A load balancer needs a few seconds to look elsewhere.',
       ),
-    drainMs: milliseconds()
-      .default(30_000)
-      .describe('At shutdown, milliseconds that answers in flight get to finish before their connections are cut.'),
     keys: z
       .array(clientKey)
       .min(1)

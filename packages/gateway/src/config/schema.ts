@@ -7,26 +7,6 @@ import { recognise, session } from './schema-conversations.js';
 import { identifiesTenants, isLoopback, server } from './schema-server.js';
 import { count, milliseconds } from './schema-values.js';
 
-const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
-
-const timeouts = z.strictObject({
-  headersMs: milliseconds()
-    .default(300_000)
-    .describe(
-      'Milliseconds from the request sent until the response headers: queueing and prefill in the engine. A connection must open in this time, too, and within 5 s.',
-    ),
-  idleMs: milliseconds()
-    .default(120_000)
-    .describe(
-      'Milliseconds between two chunks of a response body; also those in which a client must take something of an answer that waits for it.',
-    ),
-  totalMs: milliseconds()
-    .default(1_800_000)
-    .describe(
-      'Milliseconds for the whole exchange, waiting included. A batch may be planned for so long, too, up to a minute.',
-    ),
-});
-
 /** More ranks than one engine has. */
 const MAX_RANKS = 64;
 const TCP_PORT = /^tcp:\/\/.+:(\d{1,5})$/;
@@ -60,30 +40,6 @@ const kvEvents = z
 
 const engineUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
 
-const slots = z.strictObject({
-  count: count(256)
-    .optional()
-    .describe('Slots (`-np`). Left out: as many as the engine says at `GET /props`, or 4 where it does not say.'),
-  savedTokens: z
-    .int()
-    .min(0)
-    .max(1_000_000_000_000)
-    .optional()
-    .describe(
-      'Tokens that its saved prompts have room for together: `--cache-ram`, by what the model needs a token; 0 for `--cache-ram 0`. Unlimited if left out.',
-    ),
-  savesIdle: z
-    .boolean()
-    .optional()
-    .describe('Whether it saves idle slots at each request: false with `--no-cache-idle-slots`. True if left out.'),
-  clearsIdle: z
-    .boolean()
-    .optional()
-    .describe(
-      'Whether it clears them then, which it does where all slots share their cells (`--kv-unified`). Left out: true where it has 4 slots, as it does without `-np`, else false.',
-    ),
-});
-
 const upstream = z.strictObject({
   url: engineUrl()
     .optional()
@@ -101,12 +57,8 @@ const upstream = z.strictObject({
     .min(1)
     .optional()
     .describe(
-      "Sent to the engine in place of the client's own key, as `Authorization: Bearer …` or as `apiKeyHeader` says. Best taken from the environment.",
+      "Sent to the engine in place of the client's own key, as `Authorization: Bearer …`, and to Anthropic's API as `x-api-key`. Best taken from the environment.",
     ),
-  apiKeyHeader: z
-    .enum(['authorization', 'x-api-key'])
-    .default('authorization')
-    .describe("Where the engine looks for `apiKey`; Anthropic's own API wants `x-api-key`."),
   cacheSaltKey: z
     .string()
     .min(16)
@@ -114,38 +66,22 @@ const upstream = z.strictObject({
     .describe(
       "Secret of 16 characters or more from which every tenant's `cache_salt` is derived: tenants then share nothing in the cache of a vLLM, SGLang or embedded engine. Best taken from the environment, the same for all gateways of an engine. None is sent if left out, as hosted APIs need it, which refuse unknown fields.",
     ),
-  messages: apiWay().describe(
-    'How `/v1/messages` is served: as it is (`native`), in the words of chat completions (`translate`), or whichever the engine turns out to speak.',
-  ),
-  responses: apiWay().describe('The same for `/v1/responses`.'),
-  cacheBreakpoints: z
-    .boolean()
-    .optional()
-    .describe(
-      "Mark the documents of `/v1/messages` as cache breakpoints, for an API that caches up to these only and bills writing them. Left out: true for Anthropic's own, else false.",
-    ),
   maxConcurrent: count(65_536)
     .default(1_024)
     .describe(
       'Prompts that the engine gets at once, at most; the others wait in the queue, where `foresight` sees them. An engine that reports how many prompts wait inside it gets fewer.',
-    ),
-  segments: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Tell the engine where documents end, so that it keeps, moves and evicts them as a whole: text parts in chats, `segments` in completions. For the embedded engine, which `warmpath up` does it for.',
     ),
   kvEvents: kvEvents
     .optional()
     .describe(
       'KV events of the engine (vLLM, SGLang, TensorRT-LLM, the embedded engine), over ZeroMQ: what it holds is then known, not guessed. The engine must answer `POST /tokenize`; needs `npm install zeromq@6`.',
     ),
-  slots: slots
-    .optional()
+  timeoutMs: milliseconds()
+    .max(14_400_000)
+    .default(300_000)
     .describe(
-      'How a llama-server was started, which it does not say by itself but for the number of its slots: what it reuses is followed by that.',
+      'Milliseconds until the response headers: queueing and prefill in the engine. Two chunks of the body may be two fifths of it apart. A whole exchange may take six times as long.',
     ),
-  timeouts: timeouts.prefault({}),
 });
 
 /** More than one process can keep busy. */
@@ -198,8 +134,6 @@ const arrange = z.strictObject({
 });
 
 const limits = z.strictObject({
-  documents: count(100_000).default(1_000).describe('Documents that one request may bring.'),
-  documentLength: count(100_000_000).default(1_000_000).describe("Length of one document's content, in UTF-16 units."),
   memoryBytes: count(1_099_511_627_776)
     .min(16_777_216)
     .default(268_435_456)
@@ -325,11 +259,6 @@ export const gatewayConfigSchema = z
         'would let everybody who reaches this address use `upstream.apiKey`: configure `server.keys`, `server.jwt` or ' +
         '`server.trustedHeaders.tenant`, listen on 127.0.0.1, or set `server.open: true`',
     });
-  })
-  .superRefine(({ upstream: { dialect, slots } }, context) => {
-    if (slots === undefined || dialect === 'auto' || dialect === 'llama-server') return;
-    const message = `are a llama-server's, and \`upstream.dialect\` says \`${dialect}\``;
-    context.addIssue({ code: 'custom', path: ['upstream', 'slots'], message });
   })
   .superRefine(({ upstream, engines }, context) => {
     const refuse = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });

@@ -84,10 +84,10 @@ export async function createConversationStore(
 ): Promise<ConversationStore> {
   const { store, maxAgeMs } = session;
   const memory = { maxAgeMs, maxBytes: Math.floor(bytesOfPart('conversations', limits.memoryBytes) / 2) };
-  const { url, ...login } = store;
+  const { url } = store;
   if (url === undefined) return new MemoryConversationStore(memory);
   const { RedisConversationStore } = await loadRedis();
-  return new RedisConversationStore({ url, ...login, prefix, timeoutMs, memory });
+  return new RedisConversationStore({ url, prefix, timeoutMs, memory });
 }
 
 async function loadRedis(): Promise<typeof import('@warmpath/redis')> {

@@ -40,6 +40,8 @@ export interface Dialect {
   /** Where a hosted API lives. */
   readonly hosts: readonly string[];
   readonly reuse: ReuseModel;
+  /** The header of the API's key; `authorization` if left out. */
+  readonly keyHeader?: 'x-api-key';
   /** Where `usage` states cached tokens. Left out at 0 by some, so a field never seen says nothing. */
   readonly cachedTokens: string;
   /** Field of a request that keeps tenants apart in the cache. */
@@ -181,6 +183,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     title: 'Anthropic',
     owners: [],
     hosts: ['api.anthropic.com'],
+    keyHeader: 'x-api-key',
     reuse: { kind: 'breakpoints', marks: 4, least: 1_024, keptMs: 5 * MINUTE_MS },
     cachedTokens: 'cache_read_input_tokens',
     breakpoints: {
@@ -286,28 +289,9 @@ export function dialectOfOwner(owner: string | undefined): Dialect | undefined {
   return owner === undefined ? undefined : DIALECTS.find(({ owners }) => owners.includes(owner));
 }
 
-/** How a llama-server was started, as far as the operator says so (`upstream.slots`). */
-export interface StatedSlots {
-  readonly count?: number | undefined;
-  readonly savedTokens?: number | undefined;
-  readonly savesIdle?: boolean | undefined;
-  readonly clearsIdle?: boolean | undefined;
-}
-
-/**
- * A dialect with the slots of one engine, where its kind has slots. What the operator states goes before what the
- * engine said.
- */
-export function withSlots(dialect: Dialect, said: number | undefined, stated: StatedSlots = {}): Dialect {
-  if (dialect.reuse.kind !== 'slots') return dialect;
-  const { count = said, savedTokens, savesIdle, clearsIdle } = stated;
-  const slots: PromptSlotsOptions = {
-    ...(count !== undefined && { slots: count }),
-    ...(savedTokens !== undefined && { savedTokens }),
-    ...(savesIdle !== undefined && { savesIdleSlots: savesIdle }),
-    ...(clearsIdle !== undefined && { clearsIdleSlots: clearsIdle }),
-  };
-  return { ...dialect, reuse: { kind: 'slots', slots } };
+/** A dialect with as many slots as one engine says it has, where its kind has slots. */
+export function withSlots(dialect: Dialect, slots: number): Dialect {
+  return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
 }
 
 /** Tokens below which a model caches no prompt that is marked. */

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { TranslatedApi } from '@warmpath/translate';
-import type { GatewayConfig } from '../config/schema.js';
 import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
 import { type HeaderOverrides, requestHeaders } from '../intake/headers.js';
 import type { Upstream } from './upstream.js';
@@ -30,21 +29,24 @@ export interface AskedEngine {
   readonly forwardsClientKey: boolean;
 }
 
-/** What the engine speaks besides chat completions: configured, or found out by asking. */
+/** What the engine speaks besides chat completions, found out by asking. */
 export class EngineApis {
   readonly #upstream: Upstream;
-  readonly #settings: Pick<GatewayConfig['upstream'], 'messages' | 'responses'>;
+  readonly #way: Way | undefined;
   readonly #credentials: HeaderOverrides;
   readonly #asksWithClientKey: boolean;
   readonly #now: () => number;
   readonly #known = new Map<string, { readonly way: Way; readonly until: number }>();
   readonly #asking = new Map<string, Promise<Way>>();
 
-  /** @param now The monotonic clock, in milliseconds. */
-  constructor(engine: AskedEngine, config: GatewayConfig, now: () => number) {
+  /**
+   * @param way Of all requests; the engine is asked if `undefined`.
+   * @param now The monotonic clock, in milliseconds.
+   */
+  constructor(engine: AskedEngine, way: Way | undefined, now: () => number) {
     const { upstream, credentials, forwardsClientKey } = engine;
     this.#upstream = upstream;
-    this.#settings = config.upstream;
+    this.#way = way;
     this.#credentials = credentials;
     this.#asksWithClientKey = forwardsClientKey;
     this.#now = now;
@@ -58,8 +60,7 @@ export class EngineApis {
    * rejects.
    */
   way(api: TranslatedApi, { tenant }: Pick<Caller, 'tenant'>, headers: IncomingHttpHeaders): Way | Promise<Way> {
-    const setting = this.#settings[api];
-    if (setting !== 'auto') return setting;
+    if (this.#way !== undefined) return this.#way;
     const question = this.#asksWithClientKey ? `${api} ${tenant}` : api;
     const known = this.#known.get(question);
     if (known !== undefined && this.#now() < known.until) return known.way;

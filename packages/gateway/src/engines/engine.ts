@@ -16,7 +16,7 @@ import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Call } from '../shapes/shapes.js';
 import { DispatchQueue } from './dispatch-queue.js';
-import { EngineApis } from './engine-apis.js';
+import { EngineApis, type Way } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
 import { askModels, askText, type EngineReport, probeEngine } from './engine-probe.js';
 import type { KvResidency } from './kv-residency.js';
@@ -130,6 +130,8 @@ export interface EnginePrewarmer {
 export interface EngineParts {
   readonly config: GatewayConfig;
   readonly health?: HealthSettings | undefined;
+  /** How requests of Messages and Responses go to it; it is asked if left out. */
+  readonly way?: Way | undefined;
   /** What this gateway is called in `x-warmpath-via`. */
   readonly hopName: string;
   /** The monotonic clock, in milliseconds. */
@@ -199,8 +201,7 @@ export class Engine {
     this.#settings = settings;
     this.#parts = parts;
     this.#models = settings.models && new Set(settings.models);
-    const { dialect, slots } = config.upstream;
-    this.#dialect = withSlots(configuredDialect({ dialect, url: settings.url }), undefined, slots);
+    this.#dialect = configuredDialect({ dialect: config.upstream.dialect, url: settings.url });
     this.health = new EngineHealth(health, {
       now,
       isSpare: () => parts.isSpare(this),
@@ -223,12 +224,12 @@ export class Engine {
     this.#queueReports = new QueueReports(this, now);
     const rank = settings.kvEvents?.rank;
     this.credentials = {
-      ...engineCredentials(settings, config),
+      ...engineCredentials(settings, config, this.#dialect.keyHeader ?? 'authorization'),
       [HOPS_HEADER]: parts.hopName,
       ...(rank !== undefined && { [RANK_HEADER]: String(rank) }),
     };
     this.forwardsClientKey = forwardsClientKey(settings, config);
-    this.apis = new EngineApis(this, config, now);
+    this.apis = new EngineApis(this, parts.way, now);
     this.prewarmer = parts.createPrewarmer(this);
   }
 
@@ -332,8 +333,8 @@ export class Engine {
   #learnDialect({ dialect, slots }: EngineReport): void {
     const { upstream } = this.#parts.config;
     const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
-    let found = isOpen && dialect !== undefined ? withSlots(dialect, undefined, upstream.slots) : this.#dialect;
-    if (slots !== undefined) found = withSlots(found, slots, upstream.slots);
+    let found = isOpen && dialect !== undefined ? dialect : this.#dialect;
+    if (slots !== undefined) found = withSlots(found, slots);
     const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
     if (now !== before) this.#parts.cachesOtherwise(this);

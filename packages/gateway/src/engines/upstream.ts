@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
+import { type Timeouts, timeoutsOf } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 
 /** One request for the engine. */
@@ -98,26 +99,30 @@ export class Upstream {
   readonly url: string;
   readonly #pool: Dispatcher;
   readonly #basePath: string;
-  /** As the configuration says at the moment: they may change while requests are under way. */
-  readonly #timeouts: GatewayConfig['upstream']['timeouts'];
+  readonly #config: Pick<GatewayConfig['upstream'], 'timeoutMs'>;
   readonly #activity: Activity;
   #connect: { readonly ms: number; readonly open: buildConnector.connector } | undefined;
 
   /** @param address Base URL of the engine. */
   constructor(
     address: string,
-    config: Pick<GatewayConfig['upstream'], 'timeouts' | 'maxConcurrent'>,
+    config: Pick<GatewayConfig['upstream'], 'timeoutMs' | 'maxConcurrent'>,
     observer: UpstreamObserver = NOBODY,
   ) {
     const url = new URL(address);
     this.#activity = { observer, watcher: undefined, retries: 0, underWay: 0, exchanges: 0 };
-    this.#timeouts = config.timeouts;
+    this.#config = config;
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.url = `${url.origin}${this.#basePath}`;
     this.#pool = new Pool(url.origin, {
       connections: Math.max(LEAST_CONNECTIONS, config.maxConcurrent),
       connect: (options, done) => this.#connector()(options, done),
     });
+  }
+
+  /** They may change while requests are under way. */
+  get #timeouts(): Timeouts {
+    return timeoutsOf(this.#config);
   }
 
   /** Milliseconds in which a connection must open, or a question about the engine be answered. */
@@ -345,9 +350,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     if (WarmpathError.isInstance(error)) return error;
     const code = codeOf(error);
     if (code === 'UND_ERR_HEADERS_TIMEOUT')
-      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no response headers (`upstream.timeouts.headersMs`)', error);
+      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no response headers in time (`upstream.timeoutMs`)', error);
     if (code === 'UND_ERR_BODY_TIMEOUT')
-      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled (`upstream.timeouts.idleMs`)', error);
+      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled (`upstream.timeoutMs`)', error);
     if (code === 'UND_ERR_CONNECT_TIMEOUT')
       return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection in time', error);
     if (code === 'UND_ERR_INVALID_ARG') return withCause('WARMPATH_INVALID_REQUEST', error.message, error);
@@ -370,7 +375,7 @@ function withCause(
 }
 
 function timeout(ms: number): WarmpathError {
-  const detail = `the exchange took longer than ${ms} ms (\`upstream.timeouts.totalMs\`)`;
+  const detail = `the exchange took longer than ${ms} ms (\`upstream.timeoutMs\`)`;
   return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { detail });
 }
 

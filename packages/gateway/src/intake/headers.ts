@@ -71,13 +71,16 @@ export function forwardsClientKey(
  * Overrides for every request to the engine: the gateway's own key in place of the client's, and nothing that is only
  * between the client, a proxy in front and the gateway.
  */
-export function engineCredentials(engine: Pick<EngineSettings, 'apiKey'>, config: GatewayConfig): HeaderOverrides {
+export function engineCredentials(
+  engine: Pick<EngineSettings, 'apiKey'>,
+  config: GatewayConfig,
+  keyHeader: 'authorization' | 'x-api-key',
+): HeaderOverrides {
   const { apiKey } = engine;
-  const { apiKeyHeader } = config.upstream;
   const overrides: Record<string, string | undefined> = {};
   if (!forwardsClientKey(engine, config)) for (const name of KEY_HEADERS) overrides[name] = undefined;
   for (const name of Object.values(config.server.trustedHeaders)) if (name !== undefined) overrides[name] = undefined;
-  if (apiKey !== undefined) overrides[apiKeyHeader] = apiKeyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey;
+  if (apiKey !== undefined) overrides[keyHeader] = keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey;
   return overrides;
 }
 

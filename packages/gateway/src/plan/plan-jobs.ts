@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { WarmpathError } from '@warmpath/core';
 import { FifoScheduler } from '@warmpath/core/internal';
+import { documentLimits, timeoutsOf } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { PlanOutcome, PlanTask } from './plan-worker.js';
 
@@ -23,6 +24,8 @@ interface Task {
   timer: NodeJS.Timeout | undefined;
 }
 
+type PlanConfig = Pick<GatewayConfig, 'upstream' | 'limits' | 'server'>;
+
 /** Milliseconds that planning a batch may take, where the configuration allows an exchange that much. */
 const PLAN_MS = 60_000;
 /** Contexts of one batch. */
@@ -36,14 +39,12 @@ const CAPACITY = 4;
  * stands while it plans.
  */
 export class PlanJobs {
-  readonly #timeouts: GatewayConfig['upstream']['timeouts'];
-  readonly #limits: GatewayConfig['limits'];
+  readonly #config: PlanConfig;
   readonly #waiting: FifoScheduler<Task>;
   readonly #running = new Set<Task>();
 
-  constructor({ upstream, limits }: Pick<GatewayConfig, 'upstream' | 'limits'>) {
-    this.#timeouts = upstream.timeouts;
-    this.#limits = limits;
+  constructor(config: PlanConfig) {
+    this.#config = config;
     this.#waiting = new FifoScheduler({ capacity: CAPACITY });
   }
 
@@ -65,9 +66,10 @@ export class PlanJobs {
 
   #run(task: Task): void {
     this.#running.add(task);
-    const { documents, memoryBytes } = this.#limits;
-    const timeoutMs = Math.min(PLAN_MS, this.#timeouts.totalMs);
-    const heapMiB = Math.ceil(memoryBytes / 1_048_576);
+    const { upstream, limits, server } = this.#config;
+    const { documents } = documentLimits(server);
+    const timeoutMs = Math.min(PLAN_MS, timeoutsOf(upstream).totalMs);
+    const heapMiB = Math.ceil(limits.memoryBytes / 1_048_576);
     const workerData: PlanTask = { body: task.body, limits: { contexts: CONTEXTS, documents } };
     const worker = new Worker(WORKER, {
       workerData,

@@ -2,7 +2,7 @@ import type { Arrangement } from '@warmpath/core';
 import { estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core/internal';
 import type { ApiName } from '../apis/prompt-api.js';
 import { OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
-import { type BreakpointRule, type Dialect, dialectOf, leastMarked } from '../dialects/dialects.js';
+import { type BreakpointRule, type Dialect, leastMarked } from '../dialects/dialects.js';
 import type { BodyView } from '../json/body-view.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 import type { BreakpointMarks } from './insert-documents.js';
@@ -27,23 +27,13 @@ export interface BreakpointPlaces {
   readonly documents: ReadonlySet<number>;
 }
 
-/**
- * How requests of an API to such an engine say up to where they are to be cached; `undefined` where they need not.
- *
- * @param cacheBreakpoints What is configured: Messages are marked for any engine, or nothing is for none.
- */
+/** How requests of an API to such an engine say up to where they are to be cached; `undefined` where they need not. */
 export function breakpointRule(
   { breakpoints }: Dialect,
-  {
-    api,
-    model,
-    cacheBreakpoints,
-  }: { readonly api: ApiName; readonly model: string; readonly cacheBreakpoints: boolean | undefined },
+  { api, model }: { readonly api: ApiName; readonly model: string },
 ): BreakpointRule | undefined {
-  if (cacheBreakpoints === false) return undefined;
-  const known = breakpoints ?? (cacheBreakpoints === true ? dialectOf('anthropic').breakpoints : undefined);
-  if (!known?.apis.includes(api) || known.models?.test(model) === false) return undefined;
-  return { ...known, least: leastMarked(known, model) };
+  if (!breakpoints?.apis.includes(api) || breakpoints.models?.test(model) === false) return undefined;
+  return { ...breakpoints, least: leastMarked(breakpoints, model) };
 }
 
 /** Breakpoints that may be added to those that the client set itself. O(body), native. */

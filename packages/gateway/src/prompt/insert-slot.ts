@@ -28,6 +28,7 @@ import {
   toolTokens,
   type ViewedMessages,
 } from '../apis/prompt-view.js';
+import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { mayBeReused } from '../engines/expected-reuse.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
@@ -66,7 +67,7 @@ export class InsertedDocuments {
   constructor(config: GatewayConfig, cacheBytes: number, arrange: Arrange = arrangeByPolicy) {
     this.#config = config;
     this.#arrange = arrange;
-    const { limits } = config;
+    const limits = documentLimits(config.server);
     this.cache = new DocumentCache({ maxBytes: cacheBytes, template: config.arrange.template, limits });
   }
 

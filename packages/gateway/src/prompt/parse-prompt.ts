@@ -1,6 +1,7 @@
 import type { ArrangeRequest } from '@warmpath/core';
 import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
 import { PromptView } from '../apis/prompt-view.js';
+import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { Conversations } from '../conversation/conversations.js';
 import { modelOf, type ParsedRequest, parseRequest } from '../intake/parse-request.js';
@@ -222,14 +223,14 @@ export class PromptParser {
     history: RecalledConversation | undefined,
   ): RecogniseRequestOptions | undefined {
     if (parsed?.bypass === true) return undefined;
-    const { recognise, limits, upstream } = this.#parts.config;
+    const { recognise, server, upstream } = this.#parts.config;
     const mode = parsed?.recognise ?? recognise.mode;
     if (body.length > MAX_SEARCHED_BYTES || !mayHoldDocuments(body, mode) || !isWorthReading(body)) return undefined;
     const blocks = parsed?.blocks ?? false;
     const name = history && [history.tenant, history.user ?? null, history.session];
     const markerKey = name && JSON.stringify([upstream.cacheSaltKey ?? null, ...name]);
     const { templates } = recognise;
-    return { mode, templates, maxDocuments: limits.documents, blocks, markerKey };
+    return { mode, templates, maxDocuments: documentLimits(server).documents, blocks, markerKey };
   }
 
   /** Behind the request, which does not wait for it: nothing is changed by that. */

@@ -129,7 +129,7 @@ export class PromptRenderer {
     const hint = renderHint(arrangement, arrange.template);
     const groups = arrangement.documents.map((document) => this.#cache.rendered(document));
     const edits: ByteEdit[] = [{ start: at, end: at, pieces: [...groups, escaped(hint)] }];
-    if (upstream.segments) edits.push(parsed.body.with('segments', JSON.stringify(documentEnds(groups))));
+    if (upstream.dialect === 'embedded') edits.push(parsed.body.with('segments', JSON.stringify(documentEnds(groups))));
     const tokens = arrangement.documents.reduce((sum, document) => sum + document.tokens, 0);
     return {
       edits,
@@ -151,8 +151,7 @@ export class PromptRenderer {
     arrangement: Arrangement,
     { isTurn, state }: { readonly isTurn: boolean; readonly state: TenantModel },
   ): BreakpointPlaces | undefined {
-    const { cacheBreakpoints } = this.#config.upstream;
-    const rule = breakpointRule(state.engine.dialect, { api: parsed.api.name, model: parsed.model, cacheBreakpoints });
+    const rule = breakpointRule(state.engine.dialect, { api: parsed.api.name, model: parsed.model });
     if (rule === undefined || prompt.isText) return undefined;
     const room = breakpointRoom(rule, parsed.body);
     if (room < 1) return undefined;
@@ -180,7 +179,7 @@ export class PromptRenderer {
     if (documents.length === 0) return PLAIN;
     const groups = documents.map((document) => this.#cache.rendered(document));
     if (places !== undefined) return { groups, isCut: !isTurn, marked: places.documents };
-    return { groups, isCut: this.#config.upstream.segments && api.name === 'chat', marked: PLAIN.marked };
+    return { groups, isCut: this.#config.upstream.dialect === 'embedded' && api.name === 'chat', marked: PLAIN.marked };
   }
 }
 

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { clientError, errorShapeOf } from '../apis/error-shape.js';
 import { invalid } from '../apis/prompt-view.js';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
+import { type DocumentLimits, documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
@@ -109,7 +110,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
   const options = { config: { mediaTypes: MEDIA_TYPES } };
   app.post<NamedFile>('/v1/collections/:name/documents', options, async (request, reply) => {
     const place = { tenant: tenantOf(request), name: request.params.name };
-    const { limits } = config;
+    const limits = documentLimits(config.server);
     const file = givenFile(request);
     const texts = file === undefined ? readDocuments(givenDocuments(request), limits) : [];
     const signal = untilClosed(reply);
@@ -157,9 +158,9 @@ async function ingested(
 ): Promise<object> {
   const { place, bytes, put, unread = [] } = given;
   const collection = await collections.getOrMake(place.tenant, place.name);
-  const { maxBytes } = collections.settings;
+  const { maxBytes } = collections;
   if (collection.totals.bytes + bytes > maxBytes) {
-    const detail = `A collection holds at most ${maxBytes} bytes of text (\`collections.maxBytes\`).`;
+    const detail = `A collection holds at most ${maxBytes} bytes of text.`;
     throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
   }
   const { added, changed, unchanged, embedding } = await put(collection);
@@ -264,7 +265,7 @@ function givenDocuments(request: FastifyRequest): GivenDocument[] {
   return documents.map((document: unknown, place) => ({ path: `documents[${place}]`, document }));
 }
 
-function readDocuments(given: readonly GivenDocument[], limits: GatewayConfig['limits']): DocumentText[] {
+function readDocuments(given: readonly GivenDocument[], limits: DocumentLimits): DocumentText[] {
   if (given.length === 0) throw invalid('documents', 'an array of documents was expected');
   if (given.length > limits.documents) throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'documents' });
   return given.map(({ path, document }) => {

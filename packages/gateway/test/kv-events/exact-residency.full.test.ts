@@ -36,7 +36,7 @@ describe('residency by the events of a real engine', () => {
   const gateway = async (upstream: object = {}): Promise<string> => {
     const kvEvents = { endpoint: `ipc://${folder}/live`, replayEndpoint: `ipc://${folder}/replay` };
     const config = {
-      upstream: { kvEvents, dialect: 'embedded', segments: true, ...upstream } as const,
+      upstream: { kvEvents, dialect: 'embedded', ...upstream } as const,
       arrange: { policy: 'exact' as const },
     };
     return closing(await gatewayAt(engine.url, config)).url;

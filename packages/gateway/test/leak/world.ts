@@ -9,6 +9,8 @@ import { ConversationModel, type WorldMemory } from './model.js';
 
 /** What a gateway has in place of the room for conversations and of the clock that it would have. */
 export interface LittleRoom {
+  /** How requests of Messages and Responses go to the engine. */
+  readonly way?: 'native' | 'translate';
   /** How the gateways that share a server use it. */
   readonly sharedStore?: { readonly prefix: string; readonly timeoutMs: number };
   /** Bytes of the conversations that it remembers by itself. */
@@ -214,14 +216,14 @@ export class World {
       urls.length === 1 ? {} : { engines: urls.map((url, number) => ({ name: `engine-${number}`, url })) };
     const config = {
       server: { port: 0 },
-      upstream: { ...one, messages: engine, responses: engine, ...(isSalted && { cacheSaltKey: KEY }) },
+      upstream: { ...one, ...(isSalted && { cacheSaltKey: KEY }) },
       ...several,
       arrange: { layout },
       session: { maxAgeMs: MAX_AGE_MS, ...(isShared && { store }) },
       log: { level: 'silent' },
     };
     const room = isShared ? { now: () => this.#now } : { conversationBytes: FEW_BYTES };
-    const gateway = await this.#around.start(config, { sharedStore, ...(hasLittleRoom && room) });
+    const gateway = await this.#around.start(config, { sharedStore, way: engine, ...(hasLittleRoom && room) });
     const pool = new Pool(gateway.url, { connections: 1 });
     this.#gateways[at] = { close: () => gateway.close(), pool };
   }
