@@ -54,9 +54,8 @@ export { EventResidency } from './residency/event-residency.js';
 export type { ServedRequest } from './residency/history.js';
 export type { HeldPrompt, PromptSlotsOptions } from './residency/prompt-slots.js';
 export { leadingSpans, PromptSlots } from './residency/prompt-slots.js';
-export { CacheAwareScheduler } from './schedule/cache-aware.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
-export { FifoScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
+export { RequestScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
 export { ByteBuffer, SseReader } from './server-sent-events.js';
 export type {
   ConversationStore,

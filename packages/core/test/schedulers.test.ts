@@ -2,14 +2,14 @@ import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import { CacheAwareScheduler, FifoScheduler } from '../src/internal.js';
-import type { CacheAwareSchedulerOptions } from '../src/schedule/cache-aware.js';
+import { RequestScheduler } from '../src/internal.js';
+import type { RequestSchedulerOptions } from '../src/schedule/scheduler.js';
 import { play, schedulerCases, stepsArbitrary, type Waiting } from './conformance/scheduler.cases.js';
 
-type Options = Omit<CacheAwareSchedulerOptions<Waiting>, 'lookup'>;
+type Options = Omit<RequestSchedulerOptions<Waiting>, 'lookup'>;
 
 const cacheAware = (options: Options = {}) =>
-  new CacheAwareScheduler<Waiting>({ lookup: (request) => request, ...options });
+  new RequestScheduler<Waiting>({ lookup: (request) => request, ...options });
 
 const waiting = (number: number, cachedTokens: number, computeTokens: number, hostTokens = 0): Waiting => ({
   number,
@@ -19,31 +19,31 @@ const waiting = (number: number, cachedTokens: number, computeTokens: number, ho
 });
 
 /** Numbers in the order in which a scheduler serves these requests. */
-function served(scheduler: CacheAwareScheduler<Waiting>, requests: readonly Waiting[]): number[] {
+function served(scheduler: RequestScheduler<Waiting>, requests: readonly Waiting[]): number[] {
   for (const request of requests) scheduler.push(request);
   return requests.map(() => scheduler.next(0)!.number);
 }
 
-schedulerCases((options) => new FifoScheduler(options));
-schedulerCases((options) => cacheAware(options));
+schedulerCases('fifo', (options) => new RequestScheduler(options));
+schedulerCases('cache-aware', (options) => cacheAware(options));
 
 describe('first come, first served', () => {
   test('never lets a request overtake another', () => {
     fc.assert(
       fc.property(stepsArbitrary, (steps) => {
-        expect(play(new FifoScheduler(), steps).overtaken.size).toBe(0);
+        expect(play(new RequestScheduler(), steps).overtaken.size).toBe(0);
       }),
     );
   });
 
   test('keeps its order over thousands of requests', () => {
-    const scheduler = new FifoScheduler<number>();
+    const scheduler = new RequestScheduler<number>();
     const order: number[] = [];
     for (let number = 0; number < 5_000; number++) {
       scheduler.push(number);
-      if (number % 3 !== 0) order.push(scheduler.next()!);
+      if (number % 3 !== 0) order.push(scheduler.next(0)!);
     }
-    while (scheduler.size > 0) order.push(scheduler.next()!);
+    while (scheduler.size > 0) order.push(scheduler.next(0)!);
     expect(order).toEqual(Array.from({ length: 5_000 }, (_, number) => number));
   });
 });
@@ -89,7 +89,7 @@ describe('cache-aware reordering', () => {
   test('looks the cache up at every dispatch, with the time of the dispatch', () => {
     const times: number[] = [];
     const held = new Set([1]);
-    const scheduler = new CacheAwareScheduler<number>({
+    const scheduler = new RequestScheduler<number>({
       lookup: (request, now) => {
         times.push(now);
         return { cachedTokens: held.has(request) ? 9 : 0, hostTokens: 0, computeTokens: 1 };
@@ -131,5 +131,31 @@ describe('cache-aware reordering', () => {
     [{ hostTokenCost: Number.NaN }, 'hostTokenCost'],
   ])('refuses %j at %s', (options, path) => {
     expect(() => cacheAware(options)).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_REQUEST', path }));
+  });
+});
+
+describe('priorities', () => {
+  test('go first, and hold no request up for longer than its equals do', () => {
+    const scheduler = cacheAware({ window: 1 });
+    for (const [number, priority] of [0, 2, 1, 2, 0].entries()) scheduler.push(waiting(number, number, 1), priority);
+    expect(scheduler.size).toBe(5);
+    expect([...scheduler].map(({ number }) => number)).toEqual([1, 3, 2, 0, 4]);
+    expect(Array.from({ length: 6 }, () => scheduler.next(0)?.number)).toEqual([3, 1, 2, 4, 0, undefined]);
+  });
+
+  test('a request that is put back goes before its equals, the last one first, and behind more urgent requests', () => {
+    const scheduler = cacheAware({ capacity: 4 });
+    for (const number of [0, 1, 2, 3]) scheduler.push(waiting(number, number, 1));
+    const [first, second] = [scheduler.next(0)!, scheduler.next(0)!];
+    scheduler.push(waiting(4, 9, 1));
+    scheduler.push(waiting(5, 0, 1), 1);
+    // The queue is full: a request that was taken comes back all the same.
+    scheduler.putBack(first);
+    scheduler.putBack(second);
+    expect(scheduler.size).toBe(6);
+    expect(scheduler.remove(first)).toBe(true);
+    expect(scheduler.remove(first)).toBe(false);
+    scheduler.putBack(first);
+    expect(Array.from({ length: 6 }, () => scheduler.next(0)!.number)).toEqual([5, 3, 2, 4, 1, 0]);
   });
 });

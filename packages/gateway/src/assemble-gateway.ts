@@ -159,6 +159,8 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     const bytes = Math.floor(bytesOf('prewarm') / listed.length);
     return new Prewarmer(config.prewarm, bytes, { upstream, renderer, cacheSalts, metrics, now });
   };
+  // Simulated time says nothing about the load of the process.
+  const eventLoopBudget = new EventLoopBudget(() => performance.now());
   const engines = await Engines.open(
     listed,
     {
@@ -167,6 +169,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       health: parts.health,
       way: parts.way,
       now,
+      eventLoopBudget,
       createPrewarmer,
       waited: (ms) => metrics.waited(ms),
       changed: (engine, change) => {
@@ -181,8 +184,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const exchange = sessions.exchange?.bind(sessions);
   const keys = () => config.server.keys ?? [];
   const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
-  // Simulated time says nothing about the load of the process.
-  const eventLoopBudget = new EventLoopBudget(() => performance.now());
   const overload = new Overload({
     waitMs: () => eventLoopBudget.waitMs,
     isBusy: () => bodies.bytes > 0,

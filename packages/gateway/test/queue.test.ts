@@ -3,8 +3,8 @@ import { type ArrangeRequest, arrange } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
-import { DispatchQueue } from '../src/engines/dispatch-queue.js';
-import type { Dispatch, EnginePlace, Waiting } from '../src/engines/tenant-queue.js';
+import { type Dispatch, DispatchQueue, type EnginePlace, type Waiting } from '../src/engines/dispatch-queue.js';
+import { EventLoopBudget } from '../src/limits/event-loop-budget.js';
 import {
   chat,
   DOCUMENTS,
@@ -237,7 +237,7 @@ describe('a limit of prompts in the engine', () => {
     expect(tooMany.headers).toMatchObject({ 'retry-after': '1', 'x-warmpath': 'error=gateway' });
     const third = as('two');
     expect(errorOf(await givesWay).message).toContain(
-      'Queue full: this tenant has 1 requests waiting, other tenants 1 (limit 2 in all).',
+      'Queue full: this tenant has 1 request waiting, other tenants 1 (limit 2 in all).',
     );
     expect(errorOf(await as('three')).message).toContain('this tenant has 0 requests waiting, other tenants 2');
     for (let i = 0; i < 3; i++) await answer();
@@ -275,7 +275,12 @@ describe('a limit of prompts in the engine', () => {
   });
 });
 
-const PARTS = { now: () => 0, waited: () => {}, needsLeader: () => false };
+const PARTS = {
+  now: () => 0,
+  eventLoopBudget: new EventLoopBudget(() => 0),
+  waited: () => {},
+  needsLeader: () => false,
+};
 
 describe('DispatchQueue', () => {
   it('never has more under way than its limit, loses nobody, and keeps the order within a tenant', () => {
@@ -601,7 +606,13 @@ describe('DispatchQueue', () => {
 
   it('starts those that followed the same one over turns of the event loop', async () => {
     let now = 0;
-    const queue = new DispatchQueue(64, settings, { ...PARTS, now: () => now, needsLeader: () => true });
+    const eventLoopBudget = new EventLoopBudget(() => now);
+    const queue = new DispatchQueue(64, settings, {
+      ...PARTS,
+      now: () => now,
+      eventLoopBudget,
+      needsLeader: () => true,
+    });
     const { leader, context } = led(queue);
     const started: number[] = [];
     for (let number = 0; number < 7; number++) {
@@ -622,7 +633,53 @@ describe('DispatchQueue', () => {
     expect(started).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
 
-  it('lets nobody follow for longer than ten seconds', () => {
+  it('lets followers go before their equals, and behind more urgent prompts', () => {
+    const queue = new DispatchQueue(2, settings, { ...PARTS, needsLeader: () => true });
+    const { leader, context } = led(queue);
+    const started: string[] = [];
+    const places: EnginePlace[] = [];
+    const enter = (name: string, given: Partial<Dispatch>) => {
+      const start = (_: number, place: EnginePlace) => {
+        started.push(name);
+        places.push(place);
+      };
+      queue.enter(dispatch('a', { start, ...given }));
+    };
+    enter('first follower', { context });
+    enter('second follower', { context });
+    enter('beside the leader', {});
+    enter('equal', {});
+    enter('urgent', { urgency: () => 1 });
+    expect([started, queue.depth]).toEqual([['beside the leader'], 4]);
+    leader.room().began();
+    queue.reported(undefined);
+    expect(started).toHaveLength(1);
+    leader.room().release(true);
+    expect(started).toEqual(['beside the leader', 'urgent']);
+    expect(queue.waitingBehind({ key: 'p', tokens: 500 }, 'a')).toHaveLength(2);
+    for (let place = places.shift(); place !== undefined; place = places.shift()) place.release(true);
+    expect(started.slice(2)).toEqual(['first follower', 'second follower', 'equal']);
+  });
+
+  it('shares the budget of a turn with other work on requests', async () => {
+    let now = 0;
+    const eventLoopBudget = new EventLoopBudget(() => now);
+    const queue = new DispatchQueue(2, settings, { ...PARTS, now: () => now, eventLoopBudget });
+    const first = dispatch('a');
+    queue.enter(first);
+    queue.enter(dispatch('a'));
+    const waiting = dispatch('a');
+    queue.enter(waiting);
+    eventLoopBudget.run(() => {
+      now += 10;
+    });
+    first.room().release(true);
+    expect([queue.depth, queue.underWay]).toEqual([1, 1]);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([queue.depth, queue.underWay]).toEqual([0, 2]);
+  });
+
+  it('lets no prompt follow for longer than ten seconds', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const queue = new DispatchQueue(8, settings, { ...PARTS, needsLeader: () => true });

@@ -167,11 +167,11 @@ describe('BodyMemory', () => {
     );
     const memory = new BodyMemory(1_000);
     for (let i = 0; i < 8; i++) memory.reserve('greedy', 100);
-    expect(() => memory.reserve('greedy', 100)).toThrow('take 800 bytes');
+    expect(() => memory.reserve('greedy', 100)).toThrow('of all tenants 800 (limit 1000');
     memory.reserve('newcomer', 125);
     memory.release('greedy', 400);
     // Beside another one, half is all that it gets.
-    expect(() => memory.reserve('greedy', 200)).toThrow('400 of them yours');
+    expect(() => memory.reserve('greedy', 200)).toThrow('bodies of this tenant take 400 bytes');
     memory.reserve('newcomer', 300);
   });
 });

@@ -4,10 +4,10 @@ import { arrange } from '@warmpath/core';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
 import { configuredDialect } from '../src/dialects/dialects.js';
-import { DispatchQueue } from '../src/engines/dispatch-queue.js';
+import { type Dispatch, DispatchQueue } from '../src/engines/dispatch-queue.js';
 import { QueueReports, sumOfMetric } from '../src/engines/engine.js';
-import type { Dispatch } from '../src/engines/tenant-queue.js';
 import type { Upstream, UpstreamListener } from '../src/engines/upstream.js';
+import { EventLoopBudget } from '../src/limits/event-loop-budget.js';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
 import {
   chat,
@@ -113,7 +113,9 @@ describe('a wait that would be too long', () => {
     const late = await post(asked('late'), { 'x-stainless-timeout': '2' });
     expect(late.status).toBe(429);
     expect(errorOf(late)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });
-    expect(errorOf(late).message).toContain('3 requests wait before this one, 4.0 s by estimate');
+    expect(errorOf(late).message).toContain(
+      'with 3 requests before it, this request would wait about 4.0 s. It may wait 2.0 s',
+    );
     expect(late.headers['retry-after']).toBe('2');
     const patient = post(asked('patient'), { 'x-stainless-timeout': '600' });
     await untilMetric(both.gateway, 'warmpath_queue_depth', 4);
@@ -302,6 +304,7 @@ describe('what an engine says of its own queue', () => {
     const limits: number[] = [];
     const queue = new DispatchQueue(8, resolveConfig({ upstream: { url: 'http://127.0.0.1' } }).queue, {
       now: () => 0,
+      eventLoopBudget: new EventLoopBudget(() => 0),
       waited: () => {},
       needsLeader: () => false,
     });

@@ -1,76 +1,171 @@
-import { ArrivalQueue } from './queue.js';
+import { WarmpathError } from '../errors.js';
 
 /** Disciplines by name. */
 export const SCHEDULER_NAMES = ['fifo', 'cache-aware'] as const;
 
 export type SchedulerName = (typeof SCHEDULER_NAMES)[number];
 
-/**
- * Requests that wait for one engine, and the rule that says which goes next. Iterates over them in order of arrival:
- * what `foresight` reads as `waiting`. Deterministic: same pushes, same answers.
- */
-export interface Scheduler<Request> extends Iterable<Request> {
-  readonly name: SchedulerName;
-  /** Requests that wait. */
-  readonly size: number;
-  /** Takes a request in, behind all others. Error: `WARMPATH_OVERLOADED` if the queue is full. Amortised O(1). */
-  push(request: Request): void;
-  /** Takes out the request that goes next; undefined if none waits. `now` in the caller's milliseconds. */
-  next(now: number): Request | undefined;
-  /**
-   * Takes a request out that will not be served, for instance because its client left; false if it does not wait.
-   * O(size).
-   */
-  remove(request: Request): boolean;
-}
-
 /** What a prompt would cost if it were dispatched now, in tokens. */
 export interface PromptReuse {
-  /** Tokens at its start that are held, in whichever tier. */
+  /** Cached tokens at its start, in any tier. */
   readonly cachedTokens: number;
-  /** Those of them that lie in host memory and must be brought to the device. */
+  /** Cached tokens that must be brought from host memory to the device. */
   readonly hostTokens: number;
-  /** What bringing them costs, in tokens computed; left out, the scheduler's own figure a token. */
+  /** Cost of bringing them, in computed tokens. Default: `hostTokens` times the scheduler's `hostTokenCost`. */
   readonly transferTokens?: number;
-  /** Tokens that must be computed; the question is among them, so there is at least one. */
+  /** Tokens to compute; at least one, because a question is never cached. */
   readonly computeTokens: number;
 }
 
-/** Looks a request up in the cache, as it stands at `now`. Called for every candidate at every dispatch. */
+/** Says what a waiting request would find in the cache at `now`. */
 export type ReuseLookup<Request> = (request: Request, now: number) => PromptReuse;
 
-export interface FifoSchedulerOptions {
-  /** Most requests that may wait. Default 65,536. */
+/**
+ * Requests that wait for one engine, and the rule that says which goes next. Iterates in order of arrival within a
+ * priority, which is what `foresight` reads as `waiting`. Deterministic.
+ */
+export interface Scheduler<Request> extends Iterable<Request> {
+  /** Requests that wait. */
+  readonly size: number;
+  /** Adds a request behind all others. @throws WarmpathError `WARMPATH_OVERLOADED` when the queue is full. */
+  push(request: Request): void;
+  /** Removes and returns the request that goes next. `now` is in the caller's milliseconds. */
+  next(now: number): Request | undefined;
+  /** Removes a request that will not be served; false if it does not wait. O(size). */
+  remove(request: Request): boolean;
+}
+
+export interface RequestSchedulerOptions<Request> {
+  /** Reorders requests by what they would find in the cache. Without it, the oldest request goes first. */
+  readonly lookup?: ReuseLookup<Request>;
+  /** How often a request may be overtaken before it goes next. Default 32 (RAGCache §7.4). */
+  readonly window?: number;
+  /** Cost of bringing one token from host to device, in computed tokens, where a lookup gives none. Default 0. */
+  readonly hostTokenCost?: number;
+  /** Oldest requests that are looked up at a dispatch. Default 256. */
+  readonly candidates?: number;
+  /** Requests that may wait. Default 65,536. */
   readonly capacity?: number;
 }
 
-/** First come, first served. Every operation O(1) amortised, but `remove`. */
-export class FifoScheduler<Request> implements Scheduler<Request> {
-  readonly name = 'fifo';
-  readonly #queue: ArrivalQueue<Request>;
+interface Entry<Request> {
+  readonly request: Request;
+  overtaken: number;
+}
 
-  /** Error: `WARMPATH_INVALID_REQUEST` for a capacity that is no whole number above 0. */
-  constructor(options: FifoSchedulerOptions = {}) {
-    this.#queue = new ArrivalQueue(options.capacity);
+/** Requests of one priority in order of arrival. */
+interface PriorityClass<Request> {
+  readonly priority: number;
+  readonly entries: Entry<Request>[];
+}
+
+/**
+ * Takes the request with the highest priority. Among equals: the oldest, or, with `lookup`, the one with the largest
+ * `cached / computed` tokens (RAGCache §5.2). A request that was overtaken `window` times goes next.
+ *
+ * Cost of `next`: `candidates` lookups, O(size) moves in memory.
+ */
+export class RequestScheduler<Request> implements Scheduler<Request> {
+  readonly #lookup: ReuseLookup<Request> | undefined;
+  readonly #window: number;
+  readonly #hostTokenCost: number;
+  readonly #candidates: number;
+  readonly #capacity: number;
+  /** By descending priority; none is empty. */
+  readonly #classes: PriorityClass<Request>[] = [];
+  #size = 0;
+
+  /** @throws WarmpathError `WARMPATH_INVALID_REQUEST` for an option out of its range. */
+  constructor(options: RequestSchedulerOptions<Request> = {}) {
+    const { lookup, window = 32, hostTokenCost = 0, candidates = 256, capacity = 65_536 } = options;
+    for (const [path, value] of Object.entries({ window, candidates, capacity })) {
+      if (!Number.isSafeInteger(value) || value < 1) throw invalid(path, 'A whole number above 0 was expected.');
+    }
+    if (!Number.isFinite(hostTokenCost) || hostTokenCost < 0) {
+      throw invalid('hostTokenCost', 'A number of 0 or more was expected.');
+    }
+    this.#lookup = lookup;
+    this.#window = window;
+    this.#hostTokenCost = hostTokenCost;
+    this.#candidates = candidates;
+    this.#capacity = capacity;
   }
 
   get size(): number {
-    return this.#queue.size;
+    return this.#size;
   }
 
-  push(request: Request): void {
-    this.#queue.push(request);
+  /** @param priority Higher goes first. */
+  push(request: Request, priority = 0): void {
+    if (this.#size >= this.#capacity) throw new WarmpathError('WARMPATH_OVERLOADED');
+    this.#entriesOf(priority).push({ request, overtaken: 0 });
+    this.#size++;
   }
 
-  next(): Request | undefined {
-    return this.#queue.size === 0 ? undefined : this.#queue.overtake(0);
+  /** Adds a request that was taken and must wait again, before all others of its priority; above capacity, too. */
+  putBack(request: Request, priority = 0): void {
+    this.#entriesOf(priority).unshift({ request, overtaken: Number.POSITIVE_INFINITY });
+    this.#size++;
+  }
+
+  next(now: number): Request | undefined {
+    const first = this.#classes[0];
+    if (first === undefined) return undefined;
+    const place = this.#placeOfNext(first.entries, now);
+    for (let before = 0; before < place; before++) first.entries[before]!.overtaken++;
+    return this.#take(first, place);
   }
 
   remove(request: Request): boolean {
-    return this.#queue.remove(request);
+    for (const each of this.#classes) {
+      const place = each.entries.findIndex((entry) => entry.request === request);
+      if (place < 0) continue;
+      this.#take(each, place);
+      return true;
+    }
+    return false;
   }
 
-  [Symbol.iterator](): IterableIterator<Request> {
-    return this.#queue[Symbol.iterator]();
+  *[Symbol.iterator](): IterableIterator<Request> {
+    for (const { entries } of this.#classes) for (const { request } of entries) yield request;
   }
+
+  #entriesOf(priority: number): Entry<Request>[] {
+    const place = this.#classes.findIndex((each) => each.priority <= priority);
+    const known = this.#classes[place];
+    if (known?.priority === priority) return known.entries;
+    const added: PriorityClass<Request> = { priority, entries: [] };
+    this.#classes.splice(place < 0 ? this.#classes.length : place, 0, added);
+    return added.entries;
+  }
+
+  #placeOfNext(entries: readonly Entry<Request>[], now: number): number {
+    // A dispatch overtakes all requests before its own, so the first one was overtaken most.
+    if (this.#lookup === undefined || entries[0]!.overtaken >= this.#window) return 0;
+    let best = 0;
+    let bestShare = Number.NEGATIVE_INFINITY;
+    const candidates = Math.min(entries.length, this.#candidates);
+    for (let place = 0; place < candidates; place++) {
+      const share = this.#share(this.#lookup(entries[place]!.request, now));
+      if (share <= bestShare) continue;
+      best = place;
+      bestShare = share;
+    }
+    return best;
+  }
+
+  #share({ cachedTokens, hostTokens, transferTokens, computeTokens }: PromptReuse): number {
+    return cachedTokens / (Math.max(1, computeTokens) + (transferTokens ?? this.#hostTokenCost * hostTokens));
+  }
+
+  #take(from: PriorityClass<Request>, place: number): Request {
+    const [taken] = from.entries.splice(place, 1);
+    if (from.entries.length === 0) this.#classes.splice(this.#classes.indexOf(from), 1);
+    this.#size--;
+    return taken!.request;
+  }
+}
+
+function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Scheduler } from '../../src/internal.js';
+import type { Scheduler, SchedulerName } from '../../src/internal.js';
 
 /** A waiting request of the tests: its number in order of arrival, and what it finds in the cache. */
 export interface Waiting {
@@ -81,8 +81,11 @@ export function play(scheduler: Scheduler<Waiting>, steps: readonly Step[]): Pla
 }
 
 /** The contract of `Scheduler`, for every implementation. */
-export function schedulerCases(create: (options: { capacity?: number }) => Scheduler<Waiting>): void {
-  describe(`scheduler ${create({}).name}`, () => {
+export function schedulerCases(
+  discipline: SchedulerName,
+  create: (options: { capacity?: number }) => Scheduler<Waiting>,
+): void {
+  describe(`scheduler ${discipline}`, () => {
     test('loses nothing, serves nothing twice, and lists what waits in order of arrival', () => {
       fc.assert(
         fc.property(stepsArbitrary, (steps) => {

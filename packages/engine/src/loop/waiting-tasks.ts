@@ -1,11 +1,4 @@
-import {
-  CacheAwareScheduler,
-  type CostModel,
-  FifoScheduler,
-  type PromptReuse,
-  type Scheduler,
-  type SchedulerName,
-} from '@warmpath/core/internal';
+import { type CostModel, type PromptReuse, RequestScheduler, type SchedulerName } from '@warmpath/core/internal';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { PromptCursor } from '../cache/prompt-cursor.js';
 import type { GenerationTask } from './task.js';
@@ -19,86 +12,54 @@ export interface WaitingTasksOptions {
   readonly cost: CostModel;
 }
 
-/** The requests of one priority: those that were chosen before and must wait again, and the others. */
-interface PriorityClass {
-  readonly priority: number;
-  readonly returned: GenerationTask[];
-  readonly scheduler: Scheduler<GenerationTask>;
-}
-
 /**
- * The requests that wait for a place in the loop. Those with the lowest priority number go first. Which of them goes
- * next is core's scheduler's decision: the first to come, or the one that finds most in the cache for what it must
- * compute (RAGCache §5.2), where what must be brought back from host memory or the disk is charged with the time that
- * takes. A request that was chosen and found no room, or lost its place, goes before all others of its priority.
+ * Requests that wait for a place in the loop. The lowest priority number goes first; among equals, core's scheduler
+ * decides (RAGCache §5.2). Bringing tokens back from host memory or disk costs the time that it takes.
  */
-export class WaitingTasks {
+export class WaitingTasks implements Iterable<GenerationTask> {
   readonly #cache: PrefixCache;
   readonly #cost: CostModel;
-  readonly #newScheduler: () => Scheduler<GenerationTask>;
-  /** By ascending number; those in which nobody waits go when the next request is chosen. */
-  #classes: PriorityClass[] = [];
+  readonly #scheduler: RequestScheduler<GenerationTask>;
   /** How far each waiting prompt is known to follow the tree. */
   readonly #cursors = new WeakMap<GenerationTask, PromptCursor>();
 
   constructor({ discipline, window, cache, cost }: WaitingTasksOptions) {
-    const lookup = (task: GenerationTask): PromptReuse => this.#lookUp(task);
     this.#cache = cache;
     this.#cost = cost;
-    // The loop refuses what is too much when it comes.
-    const capacity = Number.MAX_SAFE_INTEGER;
-    this.#newScheduler = () =>
-      discipline === 'fifo'
-        ? new FifoScheduler({ capacity })
-        : new CacheAwareScheduler({ lookup, capacity, ...(window !== undefined && { window }) });
+    this.#scheduler = new RequestScheduler({
+      // The loop refuses excess requests when they come.
+      capacity: Number.MAX_SAFE_INTEGER,
+      ...(discipline === 'cache-aware' && { lookup: (task: GenerationTask) => this.#lookUp(task) }),
+      ...(window !== undefined && { window }),
+    });
   }
 
   get size(): number {
-    return this.#classes.reduce((sum, { returned, scheduler }) => sum + returned.length + scheduler.size, 0);
+    return this.#scheduler.size;
   }
 
-  /** A request that has just come. */
+  /** Adds a new request. */
   push(task: GenerationTask): void {
-    this.#classOf(task).scheduler.push(task);
+    this.#scheduler.push(task, urgencyOf(task));
   }
 
-  /** A request that was chosen, or that ran, and must wait again. */
+  /** Adds a request that was chosen, or that ran, and must wait again: it goes before its equals. */
   putBack(task: GenerationTask): void {
-    this.#classOf(task).returned.unshift(task);
+    this.#scheduler.putBack(task, urgencyOf(task));
   }
 
-  /** Takes out the request that goes next. Cost: that of core's scheduler; a look-up costs what changed in the tree. */
+  /** Removes and returns the request that goes next. A lookup costs what changed in the tree. */
   next(): GenerationTask | undefined {
-    this.#classes = this.#classes.filter(({ returned, scheduler }) => returned.length + scheduler.size > 0);
-    const first = this.#classes[0];
-    return first?.returned.shift() ?? first?.scheduler.next(0);
+    return this.#scheduler.next(0);
   }
 
-  /** Takes out a request that is not wanted any more; false when it does not wait. */
+  /** Removes a request that is not wanted any more; false when it does not wait. */
   remove(task: GenerationTask): boolean {
-    const { returned, scheduler } = this.#classOf(task);
-    const place = returned.indexOf(task);
-    if (place >= 0) {
-      returned.splice(place, 1);
-    }
-    return place >= 0 || scheduler.remove(task);
+    return this.#scheduler.remove(task);
   }
 
-  *[Symbol.iterator](): Iterator<GenerationTask> {
-    for (const { returned, scheduler } of this.#classes) {
-      yield* returned;
-      yield* scheduler;
-    }
-  }
-
-  #classOf({ request: { priority = 0 } }: GenerationTask): PriorityClass {
-    let found = this.#classes.find((each) => each.priority === priority);
-    if (found === undefined) {
-      found = { priority, returned: [], scheduler: this.#newScheduler() };
-      this.#classes.push(found);
-      this.#classes.sort((a, b) => a.priority - b.priority);
-    }
-    return found;
+  [Symbol.iterator](): Iterator<GenerationTask> {
+    return this.#scheduler[Symbol.iterator]();
   }
 
   #lookUp(task: GenerationTask): PromptReuse {
@@ -115,4 +76,8 @@ export class WaitingTasks {
     const transferTokens = computeMs > 0 ? (transferMs * computeTokens) / computeMs : 0;
     return { cachedTokens, hostTokens: host + disk, transferTokens, computeTokens };
   }
+}
+
+function urgencyOf({ request: { priority = 0 } }: GenerationTask): number {
+  return -priority;
 }

@@ -13,6 +13,7 @@ import {
   translatedHeaders,
 } from '../intake/headers.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
+import type { EventLoopBudget } from '../limits/event-loop-budget.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Call } from '../shapes/shapes.js';
 import { DispatchQueue } from './dispatch-queue.js';
@@ -136,6 +137,7 @@ export interface EngineParts {
   readonly hopName: string;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
+  readonly eventLoopBudget: EventLoopBudget;
   readonly waited: (ms: number) => void;
   readonly changed: (engine: Engine, change: EngineChange) => void;
   /** Whether another engine is there to do the work of this one. */
@@ -218,6 +220,7 @@ export class Engine {
     });
     this.queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, {
       now,
+      eventLoopBudget: parts.eventLoopBudget,
       waited: parts.waited,
       needsLeader: () => this.#dialect.needsLeader,
     });

@@ -1,21 +1,20 @@
 import type { IncomingMessage } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
+import { TenantShares } from '../limits/tenant-shares.js';
 import { type BodySource, bodySource } from './body-type.js';
 
-/** A tenant on its own may fill all of the memory for bodies but this part, so that another one finds room at once. */
-const NEWCOMERS_PART = 1 / 8;
-/** Beside others it may have this part. */
+/** Part of the memory for bodies that a single active tenant may use: another tenant finds room at once. */
+const SINGLE_TENANT_PART = 7 / 8;
+/** Part that a tenant may use beside others. */
 const TENANT_PART = 1 / 2;
 
 /**
- * The memory for bodies: of requests that are being received, that wait, and whose answer is not over. What exceeds it
- * is refused before a byte of the body is read. All O(1).
+ * The memory for request bodies, from the first byte until the answer is over. A body that does not fit is refused
+ * before it is read.
  */
 export class BodyMemory {
   readonly maxBytes: number;
-  /** Bytes of each tenant that has any. */
-  readonly #bytesOf = new Map<string, number>();
-  #bytes = 0;
+  readonly #shares = new TenantShares();
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
@@ -23,35 +22,32 @@ export class BodyMemory {
 
   /** Bytes that are reserved. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#shares.total;
   }
 
-  /** The largest body that finds room when there is no other. */
+  /** The largest body that fits when there is no other. */
   get largestBody(): number {
-    return Math.floor(this.maxBytes * (1 - NEWCOMERS_PART));
+    return Math.floor(this.maxBytes * SINGLE_TENANT_PART);
   }
 
-  /** Error: `WARMPATH_OVERLOADED` where it does not fit, or is more than a tenant may have. */
+  /** @throws WarmpathError `WARMPATH_OVERLOADED` when the bytes do not fit, or exceed the tenant's part. O(1). */
   reserve(tenant: string, bytes: number): void {
     if (bytes === 0) return;
-    const own = this.#bytesOf.get(tenant) ?? 0;
-    const isAlone = own === this.#bytes;
-    const ownMost = own === 0 ? this.maxBytes : this.maxBytes * (isAlone ? 1 - NEWCOMERS_PART : TENANT_PART);
-    if (this.#bytes + bytes > this.maxBytes || own + bytes > ownMost) {
-      throw new WarmpathError('WARMPATH_OVERLOADED', {
-        detail: `The bodies of requests under way take ${this.#bytes} bytes${own < this.#bytes ? `, ${own} of them yours` : ''} (\`limits.memoryBytes\` is the limit of all).`,
-      });
+    const own = this.#shares.of(tenant);
+    const isSingle = own === this.bytes;
+    // A tenant without bodies may use all that is left, so that its first request is served.
+    const maxOwn = own === 0 ? this.maxBytes : this.maxBytes * (isSingle ? SINGLE_TENANT_PART : TENANT_PART);
+    if (this.bytes + bytes > this.maxBytes || own + bytes > maxOwn) {
+      const detail =
+        `No memory for this body of ${bytes} bytes: bodies of this tenant take ${own} bytes, of all tenants ` +
+        `${this.bytes} (limit ${this.maxBytes}, a part of \`limits.memoryBytes\`).`;
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
     }
-    this.#bytesOf.set(tenant, own + bytes);
-    this.#bytes += bytes;
+    this.#shares.add(tenant, bytes);
   }
 
   release(tenant: string, bytes: number): void {
-    if (bytes === 0) return;
-    const left = this.#bytesOf.get(tenant)! - bytes;
-    if (left > 0) this.#bytesOf.set(tenant, left);
-    else this.#bytesOf.delete(tenant);
-    this.#bytes -= bytes;
+    this.#shares.add(tenant, -bytes);
   }
 }
 

@@ -48,6 +48,16 @@ export class EventLoopBudget {
     else this.#wait(begin);
   }
 
+  /** Repeats a step until it returns false, over as many turns as needed. */
+  repeat(step: () => boolean): void {
+    const begin = (): void => {
+      do if (!step()) return;
+      while (!this.#isUsedUp());
+      this.#wait(begin);
+    };
+    this.run(begin);
+  }
+
   /**
    * Works through steps. Work below `UNINTERRUPTED_SIZE` is done at once; larger work gives way to other work when the
    * turn's budget is used up.

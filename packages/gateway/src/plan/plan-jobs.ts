@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { WarmpathError } from '@warmpath/core';
-import { FifoScheduler } from '@warmpath/core/internal';
+import { RequestScheduler } from '@warmpath/core/internal';
 import { documentLimits, timeoutsOf } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { PlanOutcome, PlanTask } from './plan-worker.js';
@@ -40,12 +40,12 @@ const CAPACITY = 4;
  */
 export class PlanJobs {
   readonly #config: PlanConfig;
-  readonly #waiting: FifoScheduler<Task>;
+  readonly #waiting: RequestScheduler<Task>;
   readonly #running = new Set<Task>();
 
   constructor(config: PlanConfig) {
     this.#config = config;
-    this.#waiting = new FifoScheduler({ capacity: CAPACITY });
+    this.#waiting = new RequestScheduler({ capacity: CAPACITY });
   }
 
   /** Batches that wait. */
@@ -96,7 +96,7 @@ export class PlanJobs {
       return;
     }
     void task.worker!.terminate();
-    const next = this.#waiting.next();
+    const next = this.#waiting.next(0);
     if (next !== undefined) this.#run(next);
   }
 }

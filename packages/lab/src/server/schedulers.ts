@@ -1,10 +1,4 @@
-import {
-  CacheAwareScheduler,
-  FifoScheduler,
-  type ReuseLookup,
-  type Scheduler,
-  type SchedulerName,
-} from '@warmpath/core/internal';
+import { RequestScheduler, type ReuseLookup, type Scheduler, type SchedulerName } from '@warmpath/core/internal';
 import type { WorkloadRequest } from '../workloads/workload.js';
 
 /** A request that waits at a replica. */
@@ -31,6 +25,6 @@ export type CreateScheduler = (context: SchedulerContext) => Scheduler<QueuedReq
 
 /** Queue disciplines by name. */
 export const SCHEDULERS: Readonly<Record<SchedulerName, CreateScheduler>> = {
-  fifo: ({ capacity }) => new FifoScheduler({ capacity }),
-  'cache-aware': (context) => new CacheAwareScheduler(context),
+  fifo: ({ capacity }) => new RequestScheduler({ capacity }),
+  'cache-aware': (context) => new RequestScheduler(context),
 };

@@ -1,4 +1,4 @@
-import { CacheAwareScheduler, SpeculativePipeline } from '@warmpath/core/internal';
+import { RequestScheduler, SpeculativePipeline } from '@warmpath/core/internal';
 import {
   estimate,
   promptTokens,
@@ -45,7 +45,7 @@ function decisionMs({ preamble, requests }: Workload): number {
     cost: A10G,
   });
   const promptOf = ({ documents, question }: WorkloadRequest) => ({ spans: [preamble, ...documents, question] });
-  const scheduler = new CacheAwareScheduler<WorkloadRequest>({
+  const scheduler = new RequestScheduler<WorkloadRequest>({
     lookup: (request) => {
       const prompt = promptOf(request);
       const reuse = tree.reuse(prompt);

@@ -1,4 +1,4 @@
-import { CacheAwareScheduler, type ReplacementPolicy, replacementPolicy } from '@warmpath/core/internal';
+import { type ReplacementPolicy, RequestScheduler, replacementPolicy } from '@warmpath/core/internal';
 import {
   type CreateClients,
   type CreateScheduler,
@@ -25,7 +25,7 @@ export const HOST_GIB = [8, 16, 32, 64, 128] as const;
 const ARRIVALS_SEED = 2 ** 36;
 
 /** The paper's reordering, with its window of 32 (§7.4). */
-const REORDERING: CreateScheduler = (context) => new CacheAwareScheduler({ ...context, window: 32 });
+const REORDERING: CreateScheduler = (context) => new RequestScheduler({ ...context, window: 32 });
 
 /** A system under test: how it caches, and in which order it serves. */
 export interface ServedSystem {
