@@ -13,7 +13,7 @@ import { type AdmitParts, admit } from './intake/admit.js';
 import { checkHops, RESPONSE_HEADERS, retryAfter } from './intake/headers.js';
 import { CLIENT_TIMEOUTS, OpenRequests } from './intake/open-requests.js';
 import { type BodyMemory, RequestBodies } from './intake/request-body.js';
-import { withPlace } from './json/json-scanner.js';
+import { withPlace } from './json/json-body.js';
 import type { EventLoopBudget } from './limits/event-loop-budget.js';
 import { describeDefect } from './observe/fail-open.js';
 import type { Log } from './observe/log.js';

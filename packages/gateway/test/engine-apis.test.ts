@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ReceivedRequest } from './fake-engine.js';
-import { answerJson } from './fake-engine.js';
+import { answerJson, type ReceivedRequest } from './fake-engine.js';
 import { type StandConfig, send, stand } from './harness.js';
 
 const MESSAGE = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] };

@@ -16,8 +16,7 @@ import { anyText } from '../../core/test/arbitraries.js';
 import type { PromptApi } from '../src/apis/prompt-api.js';
 import { chatApi, messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
 import { PromptView, type ViewedMessages } from '../src/apis/prompt-view.js';
-import { BodyView } from '../src/json/body-view.js';
-import { applyEdits, type ByteEdit, escaped } from '../src/json/json-scanner.js';
+import { applyEdits, BodyView, type ByteEdit, escaped } from '../src/json/json-body.js';
 import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from '../src/prompt/insert-documents.js';
 
 const SEED = { seed: 20261122 };

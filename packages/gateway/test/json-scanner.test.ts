@@ -1,8 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BodyView } from '../src/json/body-view.js';
-import { applyEdits, type ByteEdit, JsonScanner } from '../src/json/json-scanner.js';
+import { applyEdits, BodyView, type ByteEdit } from '../src/json/json-body.js';
+import { JsonScanner } from '../src/json/json-scanner.js';
 
 const SEED = { seed: 20261122, numRuns: 500 };
 

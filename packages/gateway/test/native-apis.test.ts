@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ReceivedRequest } from './fake-engine.js';
-import { startStream } from './fake-engine.js';
+import { type ReceivedRequest, startStream } from './fake-engine.js';
 import { DOCUMENTS, labelsIn, send, stand, told } from './harness.js';
 
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { readPromptTokens, tokenizeBody } from '../src/engines/prompt-tokens.js';
-import { BodyView } from '../src/json/body-view.js';
+import { BodyView } from '../src/json/json-body.js';
 
 describe('the tokens of a prompt', () => {
   test('are asked for with what decides them, and nothing else', () => {

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
 import { type JsonPath, pathName, type TextChange, textEdits } from '../src/apis/request-texts.js';
-import { BodyView } from '../src/json/body-view.js';
-import { applyEdits, type JsonObject } from '../src/json/json-scanner.js';
+import { applyEdits, BodyView } from '../src/json/json-body.js';
+import type { JsonObject } from '../src/json/json-scanner.js';
 
 /** The body with other texts at these places. */
 function rewriteTexts(body: string, changes: readonly TextChange[]): string {

@@ -4,8 +4,7 @@ import { isUtf8 } from 'node:buffer';
 import { WarmpathError } from '@warmpath/core';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../../../packages/gateway/dist/apis/prompt-apis.js';
 import { parseRequest } from '../../../packages/gateway/dist/intake/parse-request.js';
-import { BodyView } from '../../../packages/gateway/dist/json/body-view.js';
-import { readObject } from '../../../packages/gateway/dist/json/json-body.js';
+import { BodyView, readObject } from '../../../packages/gateway/dist/json/json-body.js';
 import { JsonScanner } from '../../../packages/gateway/dist/json/json-scanner.js';
 
 export const APIS = [chatApi, completionsApi, messagesApi, responsesApi];

@@ -1,6 +1,5 @@
 import { answerHash } from '@warmpath/core';
-import type { JsonObject } from '../json/json-scanner.js';
-import { isObject } from '../json/json-scanner.js';
+import { isObject, type JsonObject } from '../json/json-scanner.js';
 
 /** Characters of one answer that are kept to be recognised; a longer one is not recognised. */
 const MAX_CHARACTERS = 1_048_576;

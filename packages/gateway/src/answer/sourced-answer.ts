@@ -1,8 +1,7 @@
 import type { Arrangement, WarmpathError } from '@warmpath/core';
 import type { ApiName } from '../apis/prompt-api.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
-import { BodyView } from '../json/body-view.js';
-import { applyEdits } from '../json/json-scanner.js';
+import { applyEdits, BodyView } from '../json/json-body.js';
 import type { Sources } from '../shapes/shapes.js';
 
 /** How the line begins that ends a stream: the sources stand before it, or in its event. */

@@ -1,10 +1,10 @@
 import type { ChatMessage } from '@warmpath/core';
 import type { ContentPart } from '@warmpath/core/internal';
-import type { JsonObject } from '../json/json-scanner.js';
-import { isObject } from '../json/json-scanner.js';
+import { invalid } from '../json/json-body.js';
+import { isObject, type JsonObject } from '../json/json-scanner.js';
 import { contentTexts, elementsText, isCited, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
-import { checkContent, invalid, readMessage } from './prompt-view.js';
+import { checkContent, readMessage } from './prompt-view.js';
 import type { JsonPath, RequestMessage, RequestText, TextRole } from './request-texts.js';
 
 /** OpenAI's chat completions. */

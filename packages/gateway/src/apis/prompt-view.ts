@@ -1,4 +1,4 @@
-import { type ChatMessage, WarmpathError } from '@warmpath/core';
+import type { ChatMessage } from '@warmpath/core';
 import {
   byteChain,
   estimateTokensOfBytes,
@@ -6,7 +6,7 @@ import {
   messageSteps,
   type WorkSteps,
 } from '@warmpath/core/internal';
-import type { BodyView } from '../json/body-view.js';
+import { type BodyView, invalid } from '../json/json-body.js';
 import { type ByteSpan, isObject, parseJson } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import type { ConversationMembers, PromptApi } from './prompt-api.js';
@@ -203,10 +203,6 @@ export function readMessage(value: unknown, path: string): ChatMessage {
 export function checkContent(content: unknown, path: string): void {
   if (content === undefined || content === null || typeof content === 'string' || Array.isArray(content)) return;
   throw invalid(path, 'a string or an array of content parts was expected');
-}
-
-export function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }
 
 /** What of a request decides how its prompt begins, beside the messages. */

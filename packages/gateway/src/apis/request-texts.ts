@@ -1,6 +1,6 @@
 import type { TextMove } from '@warmpath/core/internal';
-import type { BodyView } from '../json/body-view.js';
-import { type ByteEdit, type ByteSpan, JsonScanner } from '../json/json-scanner.js';
+import type { BodyView, ByteEdit } from '../json/json-body.js';
+import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 
 /** Elements of an array that stand side by side. */
 export interface ElementRange {

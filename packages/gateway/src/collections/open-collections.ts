@@ -13,10 +13,10 @@ import type {
   Stage,
 } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
-import { invalid } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
+import { invalid } from '../json/json-body.js';
 import type { Log } from '../observe/log.js';
 import type { ClientWarnings } from '../shapes/shapes.js';
 

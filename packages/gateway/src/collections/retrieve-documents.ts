@@ -2,13 +2,10 @@ import { WarmpathError } from '@warmpath/core';
 import type { SpeculationGate } from '@warmpath/core/internal';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
-import { invalid } from '../apis/prompt-view.js';
 import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { SESSION_HEADER } from '../intake/headers.js';
-import { modelOf } from '../intake/parse-request.js';
-import { BodyView } from '../json/body-view.js';
-import { applyEdits, type ByteEdit } from '../json/json-scanner.js';
+import { applyEdits, BodyView, type ByteEdit, invalid, modelOf } from '../json/json-body.js';
 import type { Call } from '../shapes/shapes.js';
 import { collectionTenant, type OpenCollections, readStages } from './open-collections.js';
 
@@ -46,7 +43,6 @@ const LONGEST_NAME = 64;
 const MOST_PASSAGES = 100;
 /** Ids of documents that a prompt takes have this length at most; the end of an id tells it from others. */
 const LONGEST_ID = 500;
-const SIGN = Buffer.from('"retrieval"');
 
 /**
  * What a call asks to be looked for, by `warmpath.retrieval` or by the name of a model that answers from a collection:
@@ -62,7 +58,7 @@ export function readRetrievalCall(
   const { models } = collections.settings;
   const isNamed = Object.keys(models).length > 0;
   const { api } = call;
-  if (!hasMessages(api) || (!isNamed && !call.body.includes(SIGN))) return call;
+  if (!hasMessages(api) || (!isNamed && !call.body.includes('"retrieval"'))) return call;
   const body = readBody(call.body);
   if (body === undefined) return call;
   const name = modelOf(body);

@@ -7,8 +7,7 @@ import type { Engine } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
 import { type ColdPrefix, coldPrefix } from '../engines/leading-prompts.js';
 import { clientTimeoutMs } from '../intake/headers.js';
-import { KeySign } from '../intake/parse-request.js';
-import { BodyView } from '../json/body-view.js';
+import { BodyView } from '../json/json-body.js';
 import type { SentPrefixes } from '../memory/sent-prefixes.js';
 import type { ServedHistories } from '../memory/served-histories.js';
 import type { ArrangedPrompt, PromptArranger } from '../prompt/arrange-prompt.js';
@@ -325,8 +324,6 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   }
 }
 
-const PRIORITY_SIGN = new KeySign('priority');
-
 /** When the client gives up, as far as it says. */
 function deadlineOf({ request: { headers, exchange } }: Call): number | undefined {
   const timeoutMs = clientTimeoutMs(headers);
@@ -335,7 +332,7 @@ function deadlineOf({ request: { headers, exchange } }: Call): number | undefine
 
 /** The request's own `priority` as the engine reads it, the higher the sooner; 0 where it has none, or the engine. */
 function urgencyOf({ body }: Call, { dialect: { priority: direction } }: Engine): number {
-  if (direction === undefined || !PRIORITY_SIGN.isIn(body)) return 0;
+  if (direction === undefined || !body.includes('"priority"')) return 0;
   try {
     const priority = new BodyView(body).parse('priority');
     if (!Number.isSafeInteger(priority)) return 0;

@@ -3,13 +3,11 @@ import type { FastifyRequest } from 'fastify';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/error-shape.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
-import type { Engine } from '../engines/engine.js';
-import { engineHeaders, IDENTITY } from '../engines/engine.js';
+import { type Engine, engineHeaders, IDENTITY } from '../engines/engine.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { type HeaderOverrides, RESPONSE_HEADERS } from '../intake/headers.js';
 import type { RateLimits } from '../intake/rate-limits.js';
-import type { ReportBuilder } from '../observe/report.js';
-import { summaryHeader } from '../observe/report.js';
+import { type ReportBuilder, summaryHeader } from '../observe/report.js';
 import type { CallReply } from '../shapes/shapes.js';
 
 /** How a request goes to the engine when it is not simply passed through. */

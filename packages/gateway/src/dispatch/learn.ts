@@ -1,13 +1,12 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { ConversationStore } from '@warmpath/core/internal';
 import type { RelayResult } from '../answer/relay.js';
-import type { Engine } from '../engines/engine.js';
-import { engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
+import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { UpstreamRequest } from '../engines/upstream.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import { BodyView } from '../json/body-view.js';
+import { BodyView } from '../json/json-body.js';
 import type { DocumentCache } from '../memory/document-cache.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
 import type { TenantModel } from '../memory/served-histories.js';

@@ -10,7 +10,7 @@ import type { Way } from '../engines/engine-apis.js';
 import type { Engines } from '../engines/engines.js';
 import { checkStoredState } from '../intake/engine-paths.js';
 import { bodyOf } from '../intake/request-body.js';
-import { BodyView } from '../json/body-view.js';
+import { BodyView } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
 import type { PromptParser } from '../prompt/parse-prompt.js';
 import type { Call } from '../shapes/shapes.js';

@@ -1,5 +1,5 @@
 import type { PromptTokens } from '@warmpath/core/internal';
-import type { BodyView } from '../json/body-view.js';
+import type { BodyView } from '../json/json-body.js';
 
 /** Fields of a prompt's body that decide which tokens it becomes. */
 const CHAT_FIELDS = ['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'add_generation_prompt'];

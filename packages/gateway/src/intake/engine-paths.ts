@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
-import { BodyView } from '../json/body-view.js';
+import { BodyView } from '../json/json-body.js';
 import type { JsonMember } from '../json/json-scanner.js';
 
 /** What an engine answers without keeping anything of it, so that one tenant never meets what another has left. */

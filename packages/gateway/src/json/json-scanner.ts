@@ -1,17 +1,11 @@
 import { isAscii } from 'node:buffer';
 import { WarmpathError } from '@warmpath/core';
-import { describeJsonError, ERROR_TABLE } from '@warmpath/core/internal';
 
-/**
- * The one JSON scanner of the gateway. It finds where values stand in the bytes of a body, so that a body is changed in
- * a few places and forwarded otherwise as the client wrote it: numbers beyond 2^53, `1.0` and the order of keys would
- * not survive a round trip through JavaScript objects. A scan costs a tenth of `JSON.parse`, because long strings are
- * skipped by native searches.
- *
- * It checks structure (brackets, commas, colons, quotes, literals), not the inside of strings: that is the engine's.
- */
+// Finds the byte spans of values in a body, so that a body is changed in a few places and forwarded otherwise as the
+// client wrote it. Numbers beyond 2^53, `1.0` and the order of keys would not survive `JSON.parse`. The scanner checks
+// structure (brackets, commas, colons, quotes, literals), not the inside of strings: the engine does.
 
-/** Where a value stands: its first byte, and the one behind its last. */
+/** The bytes of a value: `[start, end)`. */
 export interface ByteSpan {
   readonly start: number;
   readonly end: number;
@@ -43,37 +37,33 @@ const MINUS = 0x2d;
 const PLUS = 0x2b;
 const POINT = 0x2e;
 
-/** Members of an object that is looked into: a hundred times as many as any API has. Names of millions are 100 MB. */
+/** Members of an object whose members are read. Names of millions would take 100 MB. */
 const MAX_MEMBERS = 4_096;
-/** Levels of arrays and objects. Real requests have about ten (schemas of tools). */
+/** Levels of arrays and objects. */
 const MAX_DEPTH = 256;
-/**
- * Values, and searches inside of strings, of one scan: some 15 ms of work. A real body of 32 MB has a third of that.
- */
+/** Values, and searches inside of strings, of one scan: it bounds the time. */
 const MAX_STEPS = 600_000;
 
-/**
- * Bytes of a string that are looked at one by one before a native search is worth its call: names and roles are
- * shorter.
- */
+/** Bytes of a string that are compared one by one before a native search: names and roles are shorter. */
 const SHORT_STRING = 24;
-/** Bytes from which on the end of a string is remembered: few enough of these are in a body. */
+/** Bytes of a string whose end is remembered. */
 const LONG_STRING = 1_024;
 
 const WORDS = ['true', 'false', 'null'].map((word) => [...Buffer.from(word)]);
 
-/** Scans the bytes of one JSON text. Errors: `WARMPATH_INVALID_JSON`; `WARMPATH_BODY_TOO_COMPLEX` beyond the bounds. */
+/**
+ * Scans the bytes of one JSON text.
+ *
+ * @throws WarmpathError `WARMPATH_INVALID_JSON`; `WARMPATH_BODY_TOO_COMPLEX` beyond the bounds.
+ */
 export class JsonScanner {
   readonly bytes: Buffer;
   readonly #maxSteps: number;
   #steps = 0;
   #values = 0;
-  /**
-   * Start and end of each long string, in their order: one is passed once for each container around it that is looked
-   * into.
-   */
+  /** Start and end of each long string, ascending: each container around it that is read passes it again. */
   #longStrings: number[] = [];
-  /** What closes each container that is open while one is passed over. Never shortened: that would free its memory. */
+  /** The closing bracket of each open container. Never shortened, so that its memory is used again. */
   readonly #closers: number[] = [];
 
   /** @param maxSteps Values, and searches inside of strings, after which the text is too complex. */
@@ -82,19 +72,19 @@ export class JsonScanner {
     this.#maxSteps = maxSteps;
   }
 
-  /** Another scanner of the same bytes, with a bound of steps of its own, that knows what this one has passed. */
+  /** Another scanner of the same bytes, with its own bound of steps and the same long strings. */
   again(): JsonScanner {
     const scanner = new JsonScanner(this.bytes, this.#maxSteps);
     scanner.#longStrings = this.#longStrings;
     return scanner;
   }
 
-  /** Values inside of containers that were scanned so far. */
+  /** Values inside of containers that were scanned. */
   get values(): number {
     return this.#values;
   }
 
-  /** Where the only value of the text stands; anything but white space beside it is an error. O(text). */
+  /** The only value of the text. O(text). */
   root(): ByteSpan {
     const start = this.space(0);
     const end = this.valueEnd(start);
@@ -103,8 +93,9 @@ export class JsonScanner {
   }
 
   /**
-   * The members of the object at `start`, in their order, duplicates included, the first `most` of them. O(members).
-   * Error: `WARMPATH_BODY_TOO_COMPLEX` also for an object of thousands.
+   * The first `most` members of the object at `start`, duplicates included. O(members).
+   *
+   * @throws WarmpathError `WARMPATH_BODY_TOO_COMPLEX` also beyond `MAX_MEMBERS`.
    */
   members(start: number, most = Number.POSITIVE_INFINITY): JsonMember[] {
     const found: JsonMember[] = [];
@@ -119,7 +110,7 @@ export class JsonScanner {
     return found;
   }
 
-  /** The elements of the array at `start`, the first `most` of them. O(elements). */
+  /** The first `most` elements of the array at `start`. O(elements). */
   elements(start: number, most = Number.POSITIVE_INFINITY): ByteSpan[] {
     const found: ByteSpan[] = [];
     let at = this.#open(OPEN_BRACKET, start);
@@ -133,22 +124,9 @@ export class JsonScanner {
   }
 
   /**
-   * Where the value of the first member of this name begins, without a look behind it; `undefined` if there is none.
-   */
-  firstValue(name: string): number | undefined {
-    const start = this.space(0);
-    let at = this.#open(OPEN_BRACE, start);
-    while (this.bytes[at] !== CLOSE_BRACE) {
-      const { key, valueStart } = this.#memberHead(at);
-      if (key === name) return valueStart;
-      at = this.#next(this.valueEnd(valueStart), CLOSE_BRACE);
-    }
-    return undefined;
-  }
-
-  /**
-   * The value of the last member of this name, as in `JSON.parse`; `undefined` where the value is no object or lacks
-   * it. O(object).
+   * The value of the last member of this name, as in `JSON.parse`. O(object).
+   *
+   * @returns `undefined` where the value is no object, or lacks the member.
    */
   member(start: number, name: string): ByteSpan | undefined {
     if (this.bytes[start] !== OPEN_BRACE) return undefined;
@@ -182,7 +160,9 @@ export class JsonScanner {
   }
 
   /**
-   * A string's value; `undefined` for any other value. O(string). Error: `WARMPATH_INVALID_JSON` for a broken escape.
+   * The value of a string; `undefined` for any other value. O(string).
+   *
+   * @throws WarmpathError `WARMPATH_INVALID_JSON` for a broken escape.
    */
   string(span: ByteSpan): string | undefined {
     if (!this.isString(span)) return undefined;
@@ -191,8 +171,9 @@ export class JsonScanner {
   }
 
   /**
-   * Where characters of a string's text stand among the bytes: `offsets` count UTF-16 units of the text, ascending, and
-   * none is inside a character. The bytes must be UTF-8. O(string); of plain ASCII O(escapes), native.
+   * The bytes at which characters of a string begin. The bytes must be UTF-8. O(string); for ASCII O(escapes).
+   *
+   * @param offsets UTF-16 units of the text, ascending, none of them inside a character.
    */
   placesIn({ start, end }: ByteSpan, offsets: readonly number[]): readonly number[] {
     const { bytes } = this;
@@ -221,12 +202,12 @@ export class JsonScanner {
     });
   }
 
-  /** A value as `JSON.parse` gives it. O(value). Error: `WARMPATH_INVALID_JSON`. */
+  /** A value as `JSON.parse` gives it. O(value). */
   parse(span: ByteSpan): unknown {
     return parseJson(this.text(span));
   }
 
-  /** The first byte from `from` on that is no white space. */
+  /** The first byte from `from` on that is not white space. */
   space(from: number): number {
     let at = from;
     while (this.bytes[at] === 0x20 || this.bytes[at] === 0x0a || this.bytes[at] === 0x0d || this.bytes[at] === 0x09)
@@ -234,14 +215,14 @@ export class JsonScanner {
     return at;
   }
 
-  /** Behind the value that begins at `start`. O(value). */
+  /** The end of the value that begins at `start`. O(value). */
   valueEnd(start: number): number {
     const first = this.bytes[start];
     if (first === QUOTE) return this.stringEnd(start);
     return first === OPEN_BRACE || first === OPEN_BRACKET ? this.#containerEnd(start) : this.#literalEnd(start);
   }
 
-  /** Behind the closing quote of the string that opens at `start`. O(string), once for a long one. */
+  /** The end of the string that begins at `start`. O(string), once for a long one. */
   stringEnd(start: number): number {
     const known = this.#longStrings;
     const isBehind = known.length === 0 || start > known[known.length - 2]!;
@@ -261,12 +242,12 @@ export class JsonScanner {
       for (; at < end; at++) {
         const byte = bytes[at];
         if (byte === QUOTE) return at + 1;
-        // What follows is part of the string, whatever it is.
+        // The escaped byte belongs to the string.
         if (byte === BACKSLASH) at++;
       }
       const quote = bytes.indexOf(QUOTE, at);
       if (quote < 0) throw invalidJson();
-      // Back over the backslashes before it: an even number of them belongs to themselves.
+      // An even number of backslashes before the quote escape each other.
       let first = quote;
       while (first > at && bytes[first - 1] === BACKSLASH) first--;
       this.#step();
@@ -275,7 +256,7 @@ export class JsonScanner {
     }
   }
 
-  /** Walks through nested containers without recursion: what closes each open one is kept in a list. */
+  /** Passes nested containers without recursion. */
   #containerEnd(start: number): number {
     const { bytes } = this;
     const open = this.#closers;
@@ -299,7 +280,7 @@ export class JsonScanner {
           isComplete = false;
         }
       } else at = this.#literalEnd(at);
-      // Behind a complete value come the ends of containers, then a comma and the next value.
+      // After a value: the ends of containers, then a comma and the next value.
       while (isComplete) {
         if (depth === 0) return at;
         at = this.space(at);
@@ -363,7 +344,7 @@ export class JsonScanner {
     return at;
   }
 
-  /** Behind one digit or more. */
+  /** The end of one digit or more. */
   #digitsEnd(start: number): number {
     let at = start;
     while (isDigit(this.bytes[at])) at++;
@@ -371,13 +352,13 @@ export class JsonScanner {
     return at;
   }
 
-  /** Behind the bracket and white space. */
+  /** The first byte after the bracket and white space. */
   #open(bracket: number, at: number): number {
     this.#expect(bracket, at);
     return this.space(at + 1);
   }
 
-  /** Where the next member or element begins, or the bracket that closes. */
+  /** The start of the next member or element, or the closing bracket. */
   #next(from: number, close: number): number {
     const at = this.space(from);
     if (this.bytes[at] === close) return at;
@@ -396,20 +377,11 @@ export class JsonScanner {
   }
 }
 
-/** Texts up to so many bytes get the place where they stop being JSON, which takes some ms. */
-const PLACED_BYTES = 1_048_576;
-
 /**
- * The place where a body stops being JSON, for an error that has none; the same error where it has, or where that would
- * take too long. O(body).
+ * `JSON.parse`.
+ *
+ * @throws WarmpathError `WARMPATH_INVALID_JSON`. The parser's own message would quote the text.
  */
-export function withPlace(error: WarmpathError, body: Buffer): WarmpathError {
-  const isPlaced = error.message !== ERROR_TABLE.WARMPATH_INVALID_JSON.message;
-  if (error.code !== 'WARMPATH_INVALID_JSON' || isPlaced || body.length > PLACED_BYTES) return error;
-  return new WarmpathError('WARMPATH_INVALID_JSON', { detail: describeJsonError(body.toString('utf8')), cause: error });
-}
-
-/** `JSON.parse`. Error: `WARMPATH_INVALID_JSON`, without any of the text: the parser's own message quotes it. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -426,7 +398,7 @@ function isOfLiteral(byte: number | undefined): boolean {
   return byte !== undefined && byte > 0x20 && byte !== COMMA && byte !== CLOSE_BRACE && byte !== CLOSE_BRACKET;
 }
 
-/** The end of the string that starts there, of pairs of start and end in their order. Binary search: O(log pairs). */
+/** The end of the string that begins at `start`, from ascending pairs of start and end. O(log pairs). */
 function endOf(strings: readonly number[], start: number): number | undefined {
   let first = 0;
   let last = strings.length / 2;
@@ -446,55 +418,6 @@ function tooComplex(what: string): WarmpathError {
   return new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail: `The body has ${what}.` });
 }
 
-/**
- * Bytes in place of others: `[start, end)` of the body becomes `pieces`, one after the other. `start === end` inserts.
- */
-export interface ByteEdit extends ByteSpan {
-  readonly pieces: readonly (Buffer | string)[];
-}
-
-/**
- * The body with all edits made, every other byte as it was; with no edits, the very same buffer. Edits may come in any
- * order and must not overlap. What is inserted at one place stands in the order given, before what replaces the bytes
- * that begin there. O(body), native copies.
- */
-export function applyEdits(body: Buffer, edits: readonly ByteEdit[]): Buffer {
-  if (edits.length === 0) return body;
-  const sorted =
-    edits.length === 1 ? edits : edits.toSorted((one, other) => one.start - other.start || one.end - other.end);
-  let length = body.length;
-  for (const { start, end, pieces } of sorted) {
-    length -= end - start;
-    for (const piece of pieces) length += typeof piece === 'string' ? Buffer.byteLength(piece) : piece.length;
-  }
-  const written = Buffer.allocUnsafe(length);
-  let from = 0;
-  let to = 0;
-  for (const { start, end, pieces } of sorted) {
-    to += body.copy(written, to, from, start);
-    for (const piece of pieces) {
-      to += typeof piece === 'string' ? written.write(piece, to) : piece.copy(written, to);
-    }
-    from = end;
-  }
-  body.copy(written, to, from);
-  return written;
-}
-
-/** Parses a body that must be one JSON object. Error: `WARMPATH_INVALID_JSON`, without any of the body's text. */
-export function parseObject(text: string): Readonly<Record<string, unknown>> {
-  const value = parseJson(text);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
-  }
-  return value as Readonly<Record<string, unknown>>;
-}
-
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** A text as the inside of a JSON string. */
-export function escaped(text: string): Buffer {
-  return Buffer.from(JSON.stringify(text).slice(1, -1));
 }

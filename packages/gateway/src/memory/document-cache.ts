@@ -1,7 +1,8 @@
 import { type ArrangeRequest, type Document, renderDocument, type TemplateName } from '@warmpath/core';
 import { type PrepareRequestOptions, requestSteps, type WorkSteps } from '@warmpath/core/internal';
 import type { RequestSwitches } from '../intake/parse-request.js';
-import { type ByteSpan, escaped, JsonScanner } from '../json/json-scanner.js';
+import { escaped } from '../json/json-body.js';
+import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import { TenantCache } from './tenant-cache.js';
 

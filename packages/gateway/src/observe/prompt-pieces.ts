@@ -2,7 +2,7 @@ import { blockDocuments, type DocumentBlock } from '@warmpath/core';
 import { fingerprint, type PromptPiece } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { type JsonPath, pathName, type RequestMessage } from '../apis/request-texts.js';
-import { BodyView } from '../json/body-view.js';
+import { BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject, JsonScanner } from '../json/json-scanner.js';
 
 /** A request as pieces, in the order in which chat templates write them: model, tools, settings, messages. O(body). */

@@ -1,5 +1,6 @@
 import { type PlanOptions, WarmpathError } from '@warmpath/core';
-import { JsonScanner, parseObject } from '../json/json-scanner.js';
+import { invalid, parseObject } from '../json/json-body.js';
+import { JsonScanner } from '../json/json-scanner.js';
 
 /** Bounds on a batch. */
 export interface PlanLimits {
@@ -113,8 +114,4 @@ function checkFields(object: Readonly<Record<string, unknown>>, known: readonly 
 
 function checkField(key: string, known: readonly string[], prefix: string): void {
   if (!known.includes(key)) throw invalid(`${prefix}${key}`, `unknown field; known ones are ${known.join(', ')}`);
-}
-
-function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

@@ -11,7 +11,7 @@ import {
 } from '@warmpath/core';
 import { type BlockRewrite, DEFAULT_HINT_WORDING, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
-import { applyEdits } from '../json/json-scanner.js';
+import { applyEdits } from '../json/json-body.js';
 import type {
   DecidedSlot,
   InPlace,

@@ -3,7 +3,7 @@ import { estimateTokensOfBytes, type KnowledgeTreeView } from '@warmpath/core/in
 import type { ApiName } from '../apis/prompt-api.js';
 import { OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
 import { type BreakpointRule, type Dialect, leastMarked } from '../dialects/dialects.js';
-import type { BodyView } from '../json/body-view.js';
+import type { BodyView } from '../json/json-body.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 import type { BreakpointMarks } from './insert-documents.js';
 

@@ -1,6 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { BodyView } from '../json/body-view.js';
-import { applyEdits } from '../json/json-scanner.js';
+import { applyEdits, BodyView } from '../json/json-body.js';
 
 const FIELD = 'cache_salt';
 

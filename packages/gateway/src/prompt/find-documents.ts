@@ -3,7 +3,7 @@ import { type DocumentBlock, type RecogniseOptions, recognise } from '@warmpath/
 import { hasRepeatedResult, messageChain, withResults } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import type { RequestMessage, RequestText } from '../apis/request-texts.js';
-import { BodyView } from '../json/body-view.js';
+import { BodyView } from '../json/json-body.js';
 import type { JsonObject } from '../json/json-scanner.js';
 import type { RecognisedMessage, RecognisedRequest } from '../shapes/shapes.js';
 

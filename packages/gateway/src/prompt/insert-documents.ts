@@ -1,7 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { ChatEdit } from '@warmpath/core/internal';
 import { type MessageOrigin, OPENING, type PromptView, type ViewedMessages } from '../apis/prompt-view.js';
-import { type ByteEdit, type ByteSpan, escaped } from '../json/json-scanner.js';
+import { type ByteEdit, escaped } from '../json/json-body.js';
+import type { ByteSpan } from '../json/json-scanner.js';
 import { ownBytes } from '../memory/document-cache.js';
 
 /** In a `ChatEdit` of this turn, stands for the text of its documents: they are known as bytes already. */

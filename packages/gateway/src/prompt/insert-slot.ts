@@ -20,7 +20,6 @@ import {
   type WorkSteps,
 } from '@warmpath/core/internal';
 import {
-  invalid,
   modelScope,
   type PromptView,
   promptScope,
@@ -32,6 +31,7 @@ import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { mayBeReused } from '../engines/expected-reuse.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
+import { invalid } from '../json/json-body.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';

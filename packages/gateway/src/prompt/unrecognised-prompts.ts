@@ -2,7 +2,7 @@ import { recognise } from '@warmpath/core';
 import { type FormatName, fingerprint, type RecognitionMode, suggestTemplate } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { pathName } from '../apis/request-texts.js';
-import { isWorthReading } from '../json/json-body.js';
+import { isReadable } from '../json/json-body.js';
 import type { JsonObject } from '../json/json-scanner.js';
 
 /** Why documents that stand in prompts stay as they are, without a word of these. */
@@ -55,7 +55,7 @@ export class UnrecognisedPrompts {
   look(body: Buffer, api: PromptApi, mode: RecognitionMode): void {
     const now = this.#now();
     if (now < this.#nextAt || this.#reported.size >= MOST_SHAPES) return;
-    const isNew = body.length <= MOST_BYTES && isWorthReading(body) && this.#tellsOf(body, api, mode);
+    const isNew = body.length <= MOST_BYTES && isReadable(body) && this.#tellsOf(body, api, mode);
     this.#pauseMs = isNew ? FIRST_PAUSE_MS : Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
     this.#nextAt = now + this.#pauseMs;
   }

@@ -6,9 +6,7 @@ import type { Engine } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
-import { modelOf } from '../intake/parse-request.js';
-import { BodyView } from '../json/body-view.js';
-import { escaped } from '../json/json-scanner.js';
+import { BodyView, escaped, invalid, modelOf } from '../json/json-body.js';
 import type { EventLoopBudget } from '../limits/event-loop-budget.js';
 import { type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
 import type { ServedHistories } from '../memory/served-histories.js';
@@ -209,8 +207,4 @@ function readBody(bytes: Buffer = Buffer.alloc(0)) {
   }
   const switches = Object.fromEntries(SWITCHES.map((key) => [key, body.parse(key)]));
   return { body, preamble: body.string('preamble'), engine: body.string('engine'), switches };
-}
-
-function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

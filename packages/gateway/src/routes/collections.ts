@@ -2,14 +2,13 @@ import { WarmpathError, type Warning } from '@warmpath/core';
 import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { clientError, errorShapeOf } from '../apis/error-shape.js';
-import { invalid } from '../apis/prompt-view.js';
 import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
 import { type DocumentLimits, documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { bodyOf } from '../intake/request-body.js';
-import { readLines, readObject } from '../json/json-body.js';
+import { invalid, readLines, readObject } from '../json/json-body.js';
 
 /** Documents of one page of a list. */
 const PAGE = 100;

@@ -1,8 +1,8 @@
-import { observe, WarmpathError } from '@warmpath/core';
+import { observe } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { bodyOf } from '../intake/request-body.js';
-import { readObject } from '../json/json-body.js';
+import { invalid, readObject } from '../json/json-body.js';
 import type { OpenArrangement, OpenArrangements } from '../memory/open-arrangements.js';
 import type { ReportBuilder } from '../observe/report.js';
 
@@ -79,8 +79,4 @@ function readCount(body: Readonly<Record<string, unknown>>, field: string): numb
   if (value === undefined || (Number.isSafeInteger(value) && (value as number) >= 0))
     return value as number | undefined;
   throw invalid(field, 'a whole number of 0 or more was expected');
-}
-
-function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

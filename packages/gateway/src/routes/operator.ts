@@ -1,6 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { ConversationStore } from '@warmpath/core/internal';
-import { ANONYMOUS_TENANT } from '@warmpath/core/internal';
+import { ANONYMOUS_TENANT, type ConversationStore } from '@warmpath/core/internal';
 import { loadDashboardPage } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
 import type { ServerConfig } from '../config/schema-server.js';

@@ -22,7 +22,7 @@ import type { PromptView, ViewedMessages } from '../apis/prompt-view.js';
 import type { RequestText, TextChange } from '../apis/request-texts.js';
 import type { Translation } from '../apis/translate-request.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
-import type { BodyView } from '../json/body-view.js';
+import type { BodyView } from '../json/json-body.js';
 import type { TenantModel } from '../memory/served-histories.js';
 
 // The shapes that a request takes on its way, in the order of the steps. None changes after it was made.

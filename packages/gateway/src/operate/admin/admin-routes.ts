@@ -6,6 +6,7 @@ import type { Engine } from '../../engines/engine.js';
 import type { Engines } from '../../engines/engines.js';
 import type { Access } from '../../intake/admit.js';
 import { KEY_HEADERS } from '../../intake/authenticate.js';
+import { invalid } from '../../json/json-body.js';
 import type { Log } from '../../observe/log.js';
 import { exportLines, importLines } from './session-transfer.js';
 
@@ -116,8 +117,4 @@ async function filterOf(
     user: user === '' ? null : (user as string | undefined),
     session: session as string | undefined,
   };
-}
-
-function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

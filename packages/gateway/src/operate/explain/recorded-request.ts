@@ -1,8 +1,7 @@
 import type { WarmpathError } from '@warmpath/core';
 import { API_NAMES, type ApiName } from '../../apis/prompt-api.js';
-import { BodyView } from '../../json/body-view.js';
-import type { JsonObject } from '../../json/json-scanner.js';
-import { isObject, parseObject, withPlace } from '../../json/json-scanner.js';
+import { BodyView, parseObject, withPlace } from '../../json/json-body.js';
+import { isObject, type JsonObject } from '../../json/json-scanner.js';
 
 /** The body of a request, and which API it is for where that was said. */
 export interface RecordedRequest {
