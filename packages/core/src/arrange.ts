@@ -1,7 +1,7 @@
 import type { Arrangement, ArrangeRequest, OrderHint, Outcome } from './arrangement.js';
 import type { Document } from './document.js';
 import { type ErrorCode, WarmpathError } from './errors.js';
-import { isShiftPrice, placesMoved } from './ordering/placement.js';
+import { placesMoved, readMaxShift, readShiftPrice, retrievalOrder, withCachedPrefix } from './ordering/placement.js';
 import { createPolicy } from './ordering/policies.js';
 import {
   type Context,
@@ -11,7 +11,6 @@ import {
   POLICY_NAMES,
   type PolicyName,
 } from './ordering/policy.js';
-import { retrievalOrder, withCachedPrefix } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
 import { hintTokens, movedChains } from './render/hints.js';
 import type { ServedHistory } from './residency/history.js';
@@ -19,9 +18,9 @@ import type { ResidencyView } from './residency/view.js';
 import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';
 
 /**
- * Tells the history what became of a request. The only way to change state. Cost: O(path).
+ * Records in the history what happened to a request. The only way to change state. Cost: O(path).
  *
- * Report `dispatched` when the request goes to the engine, then `completed` or `failed`, each with the arrangement
+ * Report `dispatched` when the request is sent to the engine, then `completed` or `failed`, each with the arrangement
  * object that `arrange` returned. Report `received` for a request that another gateway sent to the engine, and
  * `prewarmed` for a prefilled path of `planPrewarm`.
  */
@@ -51,25 +50,25 @@ const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
 const NONE: readonly never[] = [];
 
 /**
- * Decides which documents a prompt holds in full and in which order, so that it starts with tokens that the engine
- * already holds. Pure: same request, view and now, same arrangement. `now` in milliseconds of the caller's clock.
+ * Decides which documents a prompt holds in full and in which order, so that it starts with tokens that the engine has
+ * cached. Pure: the same request, view and `now` (milliseconds of the caller's clock) give the same arrangement.
  *
- * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order, and
- * `trace.fellBack` says why. Cost: that of the policy.
+ * Loses no document, and respects `maxShift` and `pin`. If the policy throws, the result is retrieval order with the
+ * reason in `trace.fellBack`. Cost: that of the policy.
  *
  * @throws `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`,
  * `WARMPATH_INVALID_PIN`
  */
 export function arrange(request: ArrangeRequest, view: ResidencyView, now: number): Arrangement {
   const policy = policyOf(request);
-  const kept = keptOf(request);
-  const context = contextOf(request, kept);
+  const deduplicated = deduplicatedOf(request);
+  const context = contextOf(request, deduplicated);
   const { documents, preamble } = context;
-  const { references } = kept;
+  const { references } = deduplicated;
   let ordering: Ordering;
   let fellBack: ErrorCode | undefined;
   try {
-    ordering = priced(policy.arrange(context, view, now), context, view);
+    ordering = orUnmoved(policy.arrange(context, view, now), context, view);
   } catch (error) {
     fellBack = WarmpathError.isInstance(error) ? error.code : 'WARMPATH_INTERNAL';
     ordering = fallBack(context, view, now);
@@ -88,7 +87,8 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
     documents: arranged,
     order,
     references,
-    hint: request.hints !== false && (moved || !isBehind(kept)) ? hintFor(kept, order) : undefined,
+    hint:
+      request.hints !== false && (moved || !areReferencesLast(deduplicated)) ? hintFor(deduplicated, order) : undefined,
     locationHint: request.hints !== false && references.length > 0,
     preamble,
     predictedCachedTokens: ordering.cachedTokens,
@@ -107,46 +107,33 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
   };
 }
 
-/** What a policy is asked: the documents that are sent, and how far they may move. */
-export function contextOf(request: ArrangeRequest, kept = keptOf(request)): Context {
-  const { remaining } = kept;
+/** The input of a policy: the documents to send, and how far they may move. */
+export function contextOf(request: ArrangeRequest, deduplicated = deduplicatedOf(request)): Context {
+  const { remaining } = deduplicated;
   const { preamble, shown, waiting } = request;
   const documents = shown === undefined ? remaining : shortenDocuments(remaining, shown);
   return {
     documents,
     preamble,
-    maxShift: checkMaxShift(request.maxShift),
-    shiftPrice: checkShiftPrice(request.shiftPrice),
-    pinned: ranksOf(request.pin, request.documents, documents),
+    maxShift: readMaxShift(request.maxShift),
+    shiftPrice: readShiftPrice(request.shiftPrice),
+    pinned: pinnedRanks(request.pin, request.documents, documents),
     waiting,
-    // With references before other documents, there is a hint whatever the order.
-    hintTokens: request.hints !== false && isBehind(kept) ? (order) => hintTokens(documents, order) : undefined,
+    // Where a reference precedes a document, the prompt has a hint in any order.
+    hintTokens:
+      request.hints !== false && areReferencesLast(deduplicated) ? (order) => hintTokens(documents, order) : undefined,
   };
 }
 
-/** The policy that a request names, or the default. Error: `WARMPATH_UNKNOWN_POLICY`. */
+/** The policy of a request, or the default. Error: `WARMPATH_UNKNOWN_POLICY`. */
 export function policyOf(request: ArrangeRequest): OrderingPolicy {
   const policy = request.policy ?? DEFAULT_POLICY;
   if (typeof policy !== 'string') return policy;
   return POLICIES.get(policy) ?? POLICIES.get(readPolicyName(policy))!;
 }
 
-function checkMaxShift(maxShift: number | undefined): number | undefined {
-  if (maxShift !== undefined && !(Number.isSafeInteger(maxShift) && maxShift >= 0)) {
-    throw new WarmpathError('WARMPATH_INVALID_MAX_SHIFT', { path: 'maxShift' });
-  }
-  return maxShift;
-}
-
-function checkShiftPrice(shiftPrice: number | undefined): number | undefined {
-  if (shiftPrice !== undefined && !isShiftPrice(shiftPrice)) {
-    throw new WarmpathError('WARMPATH_INVALID_SHIFT_PRICE', { path: 'shiftPrice' });
-  }
-  return shiftPrice;
-}
-
-/** A pinned document that stands elsewhere already has no place here; one that is unknown is an error. */
-function ranksOf(
+/** Ranks of the pinned documents. One that became a reference has none; an unknown id is an error. */
+function pinnedRanks(
   pin: readonly string[] | undefined,
   supplied: readonly Document[],
   documents: readonly Document[],
@@ -162,7 +149,7 @@ function ranksOf(
   return [...ranks].sort((a, b) => a - b);
 }
 
-/** Even a view that fails altogether costs the user no answer. */
+/** Retrieval order, even if the view throws. */
 function fallBack(context: Context, view: ResidencyView, now: number): Ordering {
   try {
     return POLICIES.get('retrieval')!.arrange(context, view, now);
@@ -171,23 +158,20 @@ function fallBack(context: Context, view: ResidencyView, now: number): Ordering 
   }
 }
 
-/** The documents that are sent, and those that are referred to. */
-function keptOf({ documents, visible, deduplicate: isWanted = true }: ArrangeRequest): Deduplication {
+/** The documents to send, and those that become references. */
+function deduplicatedOf({ documents, visible, deduplicate: isWanted = true }: ArrangeRequest): Deduplication {
   if (visible !== undefined && isWanted) return deduplicate(documents, visible);
   const remaining = visible === undefined ? documents : withFreeLabels(documents, visible);
   return { remaining, ranks: NONE, references: NONE };
 }
 
-/** Whether the retrieval order has all references behind all other documents, which is how the model meets them. */
-function isBehind({ remaining, references }: Deduplication): boolean {
+/** Whether all references come last in retrieval order, as the model assumes without a hint. */
+function areReferencesLast({ remaining, references }: Deduplication): boolean {
   return references.length === 0 || references[0]!.rank >= remaining.length;
 }
 
-/**
- * An order is kept only if it saves more tokens than the hint takes that it needs, and than its moves cost; else the
- * documents stay.
- */
-function priced(ordering: Ordering, context: Context, view: ResidencyView): Ordering {
+/** The order, if it saves more tokens than its hint and its moves cost; else retrieval order. */
+function orUnmoved(ordering: Ordering, context: Context, view: ResidencyView): Ordering {
   const { order, cachedTokens, laterTokens } = ordering;
   if (laterTokens === undefined || context.hintTokens === undefined) return ordering;
   const hint = context.hintTokens(order);

@@ -1,8 +1,8 @@
 import type { Arrangement, ArrangeRequest } from './arrangement.js';
 import type { TokenCounter } from './document.js';
 import { fingerprint } from './fingerprint.js';
+import { withCachedPrefix } from './ordering/placement.js';
 import type { OrderingPolicy } from './ordering/policy.js';
-import { withCachedPrefix } from './ordering/retrieval-order.js';
 import type { Preamble } from './preamble.js';
 import { renderHint } from './render/hints.js';
 import {

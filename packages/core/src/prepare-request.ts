@@ -1,19 +1,24 @@
 import type { ArrangeRequest } from './arrangement.js';
-import type { Document, PreparedDocuments } from './document.js';
-import { WarmpathError } from './errors.js';
-import { nearestName } from './nearest-name.js';
-import { isShiftPrice } from './ordering/placement.js';
-import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
 import {
-  type DocumentList,
-  documentSteps,
-  type PrepareDocumentsOptions,
-  prepareDocuments,
-} from './prepare-documents.js';
-import type { WorkSteps } from './work-steps.js';
+  cacheContentHash,
+  type Document,
+  type DocumentLimits,
+  type PreparedDocuments,
+  type TokenCounter,
+  textHash,
+} from './document.js';
+import { WarmpathError, type Warning } from './errors.js';
+import { fingerprint } from './fingerprint.js';
+import { nearestName } from './nearest-name.js';
+import { readMaxShift, readShiftPrice } from './ordering/placement.js';
+import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
+import type { TemplateName } from './render/prompt.js';
+import { renderDocument } from './render/template.js';
+import { estimateTokens } from './token-estimate.js';
+import { toEnd, type WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
-  /** Where the switches of the order stand in the caller's input, for error paths; none by default. */
+  /** Path of the ordering options in the caller's input, for errors. Default: none. */
   readonly switchesPath?: string | undefined;
 }
 
@@ -25,13 +30,15 @@ export interface PrepareRequestOptions extends PrepareDocumentsOptions {
  * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN`
  */
 export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
-  const input = asRecord(raw);
-  return withSwitches(prepareDocuments(input['documents'], options), input, options);
+  if (!isRecord(raw)) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'An object with `documents` was expected.' });
+  }
+  return withSwitches(prepareDocuments(raw['documents'], options), raw, options);
 }
 
 /**
- * The same, one document a step, for documents that are read when they are needed. `switches`: policy, maxShift,
- * shiftPrice, pin and hints, unchecked.
+ * The same as `prepareRequest`, one document a step. `switches`: policy, maxShift, shiftPrice, pin and hints,
+ * unchecked.
  */
 export function* requestSteps(
   documents: DocumentList,
@@ -41,82 +48,278 @@ export function* requestSteps(
   return withSwitches(yield* documentSteps(documents, options), switches, options);
 }
 
-function asRecord(raw: unknown): Readonly<Record<string, unknown>> {
-  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) {
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'An object with `documents` was expected.' });
-  }
-  return raw as Readonly<Record<string, unknown>>;
-}
-
 function withSwitches(
   { documents, warnings }: PreparedDocuments,
   input: Readonly<Record<string, unknown>>,
   options: PrepareRequestOptions,
 ): ArrangeRequest {
   const pathOf = (field: string) => (options.switchesPath === undefined ? field : `${options.switchesPath}.${field}`);
-  const policy = readPolicy(input['policy'], pathOf('policy'));
-  const maxShift = readMaxShift(input['maxShift'], pathOf('maxShift'));
-  const shiftPrice = readShiftPrice(input['shiftPrice'], pathOf('shiftPrice'));
-  const pin = readPin(input['pin'], documents, pathOf('pin'));
-  const hints = readHints(input['hints'], pathOf('hints'));
-  // What is absent stays absent, for callers who spread this over defaults of their own.
-  const request: { -readonly [Field in keyof ArrangeRequest]: ArrangeRequest[Field] } = { documents, warnings };
-  if (policy !== undefined) request.policy = policy;
-  if (maxShift !== undefined) request.maxShift = maxShift;
-  if (shiftPrice !== undefined) request.shiftPrice = shiftPrice;
-  if (pin !== undefined) request.pin = pin;
-  if (hints !== undefined) request.hints = hints;
-  return request;
+  const switches = {
+    policy: readPolicy(input['policy'], pathOf('policy')),
+    maxShift: readMaxShift(input['maxShift'], pathOf('maxShift')),
+    shiftPrice: readShiftPrice(input['shiftPrice'], pathOf('shiftPrice')),
+    pin: readPin(input['pin'], documents, pathOf('pin')),
+    hints: readHints(input['hints'], pathOf('hints')),
+  };
+  // An absent field stays absent, because callers spread this over their own defaults.
+  const given = Object.entries(switches).filter(([, value]) => value !== undefined);
+  return { documents, warnings, ...Object.fromEntries(given) };
 }
 
-/** The policy of that name. Error: `WARMPATH_UNKNOWN_POLICY`, which names the nearest known policy. */
+/** Checks a policy's name. Error: `WARMPATH_UNKNOWN_POLICY`, which names the nearest known policy. */
 export function readPolicyName(name: unknown, path = 'policy'): PolicyName {
-  if (typeof name === 'string') {
-    const known = POLICY_NAMES.find((candidate) => candidate === name);
-    if (known !== undefined) return known;
-  }
+  const known = POLICY_NAMES.find((candidate) => candidate === name);
+  if (known !== undefined) return known;
   const nearest = typeof name === 'string' ? nearestName(name, POLICY_NAMES) : undefined;
-  const detail =
-    nearest === undefined ? undefined : `There is no ordering policy of that name; did you mean \`${nearest}\`?`;
-  throw new WarmpathError('WARMPATH_UNKNOWN_POLICY', detail === undefined ? { path } : { path, detail });
+  throw new WarmpathError('WARMPATH_UNKNOWN_POLICY', {
+    path,
+    ...(nearest !== undefined && { detail: `There is no ordering policy of that name; did you mean \`${nearest}\`?` }),
+  });
 }
 
 function readPolicy(value: unknown, path: string): PolicyName | undefined {
   return value === undefined || value === null ? undefined : readPolicyName(value, path);
 }
 
-function readMaxShift(value: unknown, path: string): number | undefined {
-  if (value === undefined || value === null) return undefined;
-  if (!Number.isSafeInteger(value) || (value as number) < 0) {
-    throw new WarmpathError('WARMPATH_INVALID_MAX_SHIFT', { path });
-  }
-  return value as number;
-}
-
-function readShiftPrice(value: unknown, path: string): number | undefined {
-  if (value === undefined || value === null) return undefined;
-  if (!isShiftPrice(value)) throw new WarmpathError('WARMPATH_INVALID_SHIFT_PRICE', { path });
-  return value;
-}
-
 function readPin(value: unknown, documents: readonly Document[], path: string): readonly string[] | undefined {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value)) throw new WarmpathError('WARMPATH_INVALID_PIN', { path });
   const ids = new Set(documents.map((document) => document.id));
-  const pin = new Set<string>();
-  for (let i = 0; i < value.length; i++) {
-    const id: unknown = value[i];
-    if (typeof id !== 'string' || !ids.has(id))
-      throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `${path}[${i}]` });
-    pin.add(id);
-  }
-  return [...pin];
+  const unknown = value.findIndex((id: unknown) => typeof id !== 'string' || !ids.has(id));
+  if (unknown >= 0) throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `${path}[${unknown}]` });
+  return [...new Set(value as readonly string[])];
 }
 
 function readHints(value: unknown, path: string): boolean | undefined {
   if (value === undefined || value === null) return undefined;
-  if (typeof value !== 'boolean') {
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail: '`hints` is true or false.' });
+  if (typeof value === 'boolean') return value;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail: '`hints` is true or false.' });
+}
+
+/** Default limits of one request. */
+export const DEFAULT_DOCUMENT_LIMITS: DocumentLimits = { maxDocuments: 1_000, maxContentLength: 1_000_000 };
+
+/** UTF-16 units of an id. Ids are kept in the knowledge tree. */
+const MAX_ID_LENGTH = 512;
+
+/** Token counts are summed in 32 bits. */
+const MAX_TOKENS = 2 ** 31 - 1;
+
+/** Ids that serve as labels: a model can repeat them, and no template has to escape them. */
+const SAFE_LABEL = /^[A-Za-z0-9._:-]{1,32}$/;
+
+export interface PrepareDocumentsOptions {
+  /** Path of the documents in the caller's input, for errors. Default `documents`. */
+  readonly path?: string;
+  /** Counts the tokens of a rendered document. Default: `estimateTokens`. */
+  readonly countTokens?: TokenCounter;
+  readonly limits?: Partial<DocumentLimits>;
+  /** The template that the documents will be rendered with: its tags count as tokens. Default `xml`. */
+  readonly template?: TemplateName;
+  /** Documents prepared for earlier requests. Changes the cost, not the result. */
+  readonly memo?: DocumentMemo;
+}
+
+/**
+ * Remembers prepared documents from one request to the next, for a caller that identifies a document by its bytes. One
+ * memo serves one template and one token counter. Its owner bounds it.
+ */
+interface DocumentMemo {
+  /** The document remembered for exactly the bytes at this position. */
+  recall(position: number): Document | undefined;
+  /** Called with the document at this position, if no other document of the request influenced its id or label. */
+  remember(position: number, document: Document): void;
+}
+
+/** Documents that are read one by one. */
+export interface DocumentList {
+  readonly length: number;
+  /** The parsed JSON of the document at this position. */
+  read(position: number): unknown;
+  /** Characters or bytes that reading it takes. */
+  size(position: number): number;
+}
+
+/**
+ * Checks documents from outside and prepares them, in the same order. `text` is read where `content` is absent; `null`
+ * counts as absent. Without an id, the id is a hash of title and content.
+ *
+ * Warns where it changes something: a document that comes twice is kept once (`WARMPATH_DUPLICATE_DOCUMENT`); another
+ * text under a used id gets a new id (`WARMPATH_CONFLICTING_DOCUMENT`). Cost: O(total length).
+ *
+ * @throws the errors of the table whose code names documents, with a path
+ */
+export function prepareDocuments(input: unknown, options: PrepareDocumentsOptions = {}): PreparedDocuments {
+  if (!Array.isArray(input)) {
+    throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: options.path ?? 'documents' });
   }
+  return toEnd(documentSteps({ length: input.length, read: (position) => input[position], size: () => 0 }, options));
+}
+
+/** The same as `prepareDocuments`, one document a step. Documents that `memo` knows are not read. */
+function* documentSteps(input: DocumentList, options: PrepareDocumentsOptions = {}): WorkSteps<PreparedDocuments> {
+  const path = options.path ?? 'documents';
+  const limits = { ...DEFAULT_DOCUMENT_LIMITS, ...options.limits };
+  if (input.length > limits.maxDocuments) {
+    const detail = `There are more than ${limits.maxDocuments}.`;
+    throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path, detail });
+  }
+  const preparation = new Preparation(options);
+  for (let i = 0; i < input.length; i++) {
+    if (preparation.recall(i)) continue;
+    const checked = readDocument(input.read(i), `${path}[${i}]`, limits);
+    const document = preparation.prepare(checked);
+    if (document !== undefined) options.memo?.remember(i, document);
+    yield input.size(i);
+  }
+  return { documents: preparation.documents, warnings: preparation.warnings };
+}
+
+/** The checked fields of one document. */
+interface CheckedDocument {
+  readonly path: string;
+  readonly id: string | undefined;
+  readonly title: string | undefined;
+  readonly content: string;
+  readonly metadata: Readonly<Record<string, unknown>> | undefined;
+  readonly tokens: number | undefined;
+}
+
+function readDocument(input: unknown, path: string, limits: DocumentLimits): CheckedDocument {
+  if (!isRecord(input)) throw invalid(path, 'A document is an object with a string `content` (or `text`).');
+  const field = input['content'] == null && input['text'] != null ? 'text' : 'content';
+  const content = input[field];
+  if (typeof content !== 'string') throw invalid(`${path}.${field}`, 'The text of a document is a string.');
+  const id = optionalString(input['id'], `${path}.id`);
+  if (id !== undefined && (id === '' || id.length > MAX_ID_LENGTH)) {
+    throw invalid(`${path}.id`, `An id has 1 to ${MAX_ID_LENGTH} characters.`);
+  }
+  const title = optionalString(input['title'], `${path}.title`);
+  if (!/\S/.test(content)) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.${field}` });
+  const length = content.length + (title?.length ?? 0);
+  if (length > limits.maxContentLength) {
+    const detail = `${length} characters, and the limit is ${limits.maxContentLength}.`;
+    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}.${field}`, detail });
+  }
+  const metadata = input['metadata'] ?? undefined;
+  if (metadata !== undefined && !isRecord(metadata)) throw invalid(`${path}.metadata`, 'Metadata is an object.');
+  const tokens = input['tokens'] ?? undefined;
+  if (tokens !== undefined && !isTokenCount(tokens)) {
+    throw invalid(`${path}.tokens`, `A token count is a whole number from 1 to ${MAX_TOKENS}.`);
+  }
+  return { path, id, title: title === '' ? undefined : title, content, metadata, tokens };
+}
+
+/** The prepared documents of one request, with the ids and labels that are used. */
+class Preparation {
+  readonly documents: Document[] = [];
+  readonly warnings: Warning[] = [];
+  readonly #byId = new Map<string, Document>();
+  /** Labels that differ from the id of their document. */
+  readonly #otherLabels = new Set<string>();
+  readonly #template: TemplateName;
+  readonly #countTokens: TokenCounter;
+  readonly #memo: DocumentMemo | undefined;
+
+  constructor(options: PrepareDocumentsOptions) {
+    this.#template = options.template ?? 'xml';
+    this.#countTokens = options.countTokens ?? estimateTokens;
+    this.#memo = options.memo;
+  }
+
+  /** Adds the document that the memo knows, unless this request already uses its id or label. */
+  recall(position: number): boolean {
+    const known = this.#memo?.recall(position);
+    if (known === undefined || this.#byId.has(known.id) || this.#isTaken(known.label)) return false;
+    this.#keep(known);
+    return true;
+  }
+
+  /** @returns the document, if no other one of this request influenced its id or label. */
+  prepare(checked: CheckedDocument): Document | undefined {
+    const hash = textHash(checked.title, checked.content);
+    const ownId = checked.id ?? hash.slice(0, 12);
+    let id = ownId;
+    let key = keyOf(id, hash);
+    for (let holder = this.#byId.get(id); holder !== undefined; holder = this.#byId.get(id)) {
+      if (holder.content === checked.content && holder.title === checked.title) {
+        const message = 'The same document appears twice; the first one stands.';
+        this.warnings.push({ code: 'WARMPATH_DUPLICATE_DOCUMENT', path: checked.path, message });
+        return undefined;
+      }
+      id = `${id}~${hash.slice(0, 8)}`;
+      key = keyOf(id, hash);
+    }
+    if (id !== ownId) {
+      const message = 'Another document of this request has the same id; this one was given an id of its own.';
+      this.warnings.push({ code: 'WARMPATH_CONFLICTING_DOCUMENT', path: `${checked.path}.id`, message });
+    }
+    const document = this.#enter(checked, id, key);
+    cacheContentHash(document, hash);
+    return document.id === ownId && document.key === key ? document : undefined;
+  }
+
+  #enter(checked: CheckedDocument, id: string, usualKey: string): Document {
+    const usualLabel = labelOf(id);
+    const label = this.#unused(usualLabel, id);
+    // An unusual label changes the rendered text, so it is part of the identity.
+    const key = label === usualLabel ? usualKey : `${usualKey}#${label}`;
+    const { title, content, metadata } = checked;
+    const tokens = checked.tokens ?? this.#count(renderDocument({ label, title, content }, this.#template));
+    const document = { id, key, label, title, content, metadata, tokens };
+    this.#keep(document);
+    return document;
+  }
+
+  #keep(document: Document): void {
+    this.#byId.set(document.id, document);
+    if (document.label !== document.id) this.#otherLabels.add(document.label);
+    this.documents.push(document);
+  }
+
+  #isTaken(label: string): boolean {
+    return this.#byId.get(label)?.label === label || this.#otherLabels.has(label);
+  }
+
+  #count(text: string): number {
+    const tokens = this.#countTokens(text);
+    return tokens >= 1 && tokens <= MAX_TOKENS ? Math.ceil(tokens) : estimateTokens(text);
+  }
+
+  /** Two documents of one request never share a label. */
+  #unused(usual: string, id: string): string {
+    let label = usual;
+    for (let attempt = 1; this.#isTaken(label); attempt++) {
+      label = attempt === 1 ? `d${fingerprint([id])}` : `d${fingerprint([id])}-${attempt}`;
+    }
+    return label;
+  }
+}
+
+/** The label of a document: its id if that is short and safe, else a short hash of the id. */
+function labelOf(id: string): string {
+  return SAFE_LABEL.test(id) ? id : `d${fingerprint([id]).slice(0, 8)}`;
+}
+
+function keyOf(id: string, hash: string): string {
+  return `${id}#${hash}`;
+}
+
+function optionalString(value: unknown, path: string): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'string')
+    throw invalid(path, `A string was expected, not ${Array.isArray(value) ? 'an array' : typeof value}.`);
   return value;
+}
+
+function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail });
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isTokenCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MAX_TOKENS;
 }

@@ -12,7 +12,7 @@ import {
   ServedHistory,
 } from '../src/index.js';
 import { createPolicy } from '../src/internal.js';
-import { RankSurvival, RecentRequests } from '../src/residency/recent-requests.js';
+import { RankSurvival, RecentRequests } from '../src/residency/request-statistics.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { NaiveForesight } from './naive-foresight.js';
 import { documentsOf, historyOf, idsOf } from './served.js';

@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
 import type { Document } from '../src/index.js';
-import { bestPath } from '../src/tree/best-path.js';
+import { bestPath, UnusedDocuments } from '../src/tree/best-path.js';
 import { KnowledgeTree } from '../src/tree/knowledge-tree.js';
-import { UnusedDocuments } from '../src/tree/unused-documents.js';
 import type { ResidencyMark, TreeNode } from '../src/tree/view.js';
 import { order } from './arbitraries.js';
 import { NaiveTree } from './naive-tree.js';
@@ -223,7 +222,7 @@ test('children among unused documents are those that a look-up each finds, by ra
         expected.map((rank) => [rank, keys[rank]]),
       );
       expect(unused.lookUps(tree.root)).toBe(Math.min(held.length, 24 - used.length));
-      for (const rank of used) unused.giveBack(rank);
+      for (const rank of used) unused.release(rank);
       expect(unused.count).toBe(24);
     }),
     { numRuns: runs(100) },

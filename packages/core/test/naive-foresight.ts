@@ -1,6 +1,6 @@
 import type { Context, Document, ResidencyView } from '../src/index.js';
+import { weightOfLater, worthOf } from '../src/ordering/demand.js';
 import { ConstraintRule } from '../src/ordering/placement.js';
-import { weightOfLater, worthOf } from '../src/ordering/reuse-worth.js';
 
 /** A served request: ids by retrieval rank. */
 export type Served = readonly string[];

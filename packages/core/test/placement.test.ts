@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import { ConstraintRule, type OrderConstraints } from '../src/ordering/placement.js';
-import { limitShift } from '../src/ordering/retrieval-order.js';
+import { ConstraintRule, limitShift, type OrderConstraints } from '../src/ordering/placement.js';
 import { constraints } from './arbitraries.js';
 
 function permutations(count: number): number[][] {

@@ -3,10 +3,9 @@ import { expect, it } from 'vitest';
 import { ABSENT, keyedHeap } from '../src/indexed-heap.js';
 import { agglomeration } from '../src/plan/agglomerate.js';
 import { internBatch } from '../src/plan/batch.js';
-import { type Group, groupRecursion } from '../src/plan/group-recursion.js';
+import { type Group, groupRecursion, Remainders } from '../src/plan/group-recursion.js';
 import { PlanTree } from '../src/plan/plan-tree.js';
 import { refine } from '../src/plan/refine.js';
-import { Remainders } from '../src/plan/remainders.js';
 import './seed.js';
 
 const contexts = fc.array(fc.array(fc.constantFrom(...'abcdefghij'), { maxLength: 7 }), { maxLength: 20 });

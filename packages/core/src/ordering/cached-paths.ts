@@ -1,6 +1,6 @@
 import type { ResidencyView } from '../residency/view.js';
-import { OPERATIONS_A_LOOK_UP, preambleNode } from '../tree/best-path.js';
-import { UnusedDocuments } from '../tree/unused-documents.js';
+import { preambleNode, UnusedDocuments } from '../tree/best-path.js';
+import { OPERATIONS_A_LOOK_UP } from '../tree/operation-budget.js';
 import type { TreeNode } from '../tree/view.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
@@ -86,7 +86,7 @@ export class CachedPaths {
       this.all.push(longer);
       this.#unused.use(rank);
       this.#extend(longer, child);
-      this.#unused.giveBack(rank);
+      this.#unused.release(rank);
       if (this.lookUps > this.#maxLookUps) return;
     }
   }

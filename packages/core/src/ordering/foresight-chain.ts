@@ -1,9 +1,16 @@
 import type { CachedPaths, ContextPath } from './cached-paths.js';
-import { type ForesightProblem, heldTokensOf, type PlannedOrder, type Wish } from './demand.js';
+import {
+  type ForesightProblem,
+  heldTokensOf,
+  type PlannedOrder,
+  shareGained,
+  type Wish,
+  weightOfLater,
+  worthOf,
+} from './demand.js';
 import type { ConstraintRule } from './placement.js';
-import { lowestRank, setOf } from './rank-sets.js';
-import { followedByRetrievalOrder } from './retrieval-order.js';
-import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
+import { followedByRetrievalOrder } from './placement.js';
+import { lowestRank, setOf } from './subset-plan.js';
 
 /** Documents at most: a set must fit a bit mask. */
 export const CHAIN_MAX_DOCUMENTS = 30;

@@ -1,9 +1,14 @@
 import type { CachedPaths } from './cached-paths.js';
-import { type ForesightProblem, heldTokensOf, type PlannedOrder } from './demand.js';
+import {
+  type ForesightProblem,
+  heldTokensOf,
+  type PlannedOrder,
+  shareGained,
+  weightOfLater,
+  worthOf,
+} from './demand.js';
 import type { ConstraintRule } from './placement.js';
-import { lowestRank, rankCount } from './rank-sets.js';
-import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
-import { SubsetPlan } from './subset-plan.js';
+import { lowestRank, rankCount, SubsetPlan } from './subset-plan.js';
 
 /** Steps that `planBySubsets` takes. O(demand). */
 export function subsetsCost({ documents, demand, rule }: ForesightProblem): number {

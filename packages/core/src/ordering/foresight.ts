@@ -1,14 +1,18 @@
-import { CountedBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView } from '../residency/view.js';
-import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
+import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '../tree/operation-budget.js';
 import { CachedPaths } from './cached-paths.js';
-import { collectDemand, type ForesightProblem, type PlannedOrder, waitingCost } from './demand.js';
+import {
+  collectDemand,
+  type ForesightProblem,
+  lengthsDiffer,
+  type PlannedOrder,
+  waitingCost,
+  weightOfLater,
+} from './demand.js';
 import { CHAIN_MAX_DOCUMENTS, chainsCost, planByChains } from './foresight-chain.js';
 import { planBySubsets, subsetsCost } from './foresight-subsets.js';
-import { ConstraintRule, isFree } from './placement.js';
+import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
-import { followedByRetrievalOrder, retrievalOrder, withCachedPrefix } from './retrieval-order.js';
-import { lengthsDiffer, weightOfLater } from './reuse-worth.js';
 import { planForSlots } from './slot-plan.js';
 import { SUBSETS_MAX_DOCUMENTS } from './subset-plan.js';
 
@@ -35,7 +39,7 @@ export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIO
       );
       const order =
         rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
-      const budget = new CountedBudget(Math.max(0, maxOperations - path.operations));
+      const budget = new CountedBudget(maxOperations - path.operations);
       const ordering = isPriced
         ? { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 }
         : { order, cachedDocuments: path.order.length, cachedTokens: path.tokens, laterTokens: 0 };

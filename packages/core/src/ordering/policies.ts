@@ -1,16 +1,17 @@
 import type { Document } from '../document.js';
-import { CountedBudget } from '../residency/prompt-slots.js';
 import type { HotnessView, ResidencyView } from '../residency/view.js';
-import {
-  BEST_PATH_MAX_OPERATIONS,
-  OPERATIONS_A_LOOK_UP,
-  preambleNode,
-  residentPreambleTokens,
-} from '../tree/best-path.js';
+import { preambleNode, residentPreambleTokens } from '../tree/best-path.js';
+import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '../tree/operation-budget.js';
 import { createExactPolicy, createForesightPolicy } from './foresight.js';
-import { ConstraintRule, isFree } from './placement.js';
+import {
+  ConstraintRule,
+  followedByRetrievalOrder,
+  isFree,
+  limitShift,
+  retrievalOrder,
+  withCachedPrefix,
+} from './placement.js';
 import type { Context, Ordering, OrderingPolicy, PolicyName } from './policy.js';
-import { followedByRetrievalOrder, limitShift, retrievalOrder, withCachedPrefix } from './retrieval-order.js';
 
 /** Leaves the documents as they came. What every doubt falls back to. O(k). */
 function createRetrievalPolicy(): OrderingPolicy {
@@ -87,13 +88,12 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
   let node = preambleNode(tree, preamble);
   let cachedTokens = residentPreambleTokens(tree, preamble, node);
   const left = node === undefined ? [] : retrievalOrder(documents.length);
-  let operationsLeft = maxOperations;
+  const budget = new CountedBudget(maxOperations);
   let most = 0;
   let kept = 0;
   let walkedTokens = 0;
   for (let i = 0; i < left.length; ) {
-    operationsLeft -= OPERATIONS_A_LOOK_UP;
-    if (operationsLeft < 0) break;
+    if (!budget.take(OPERATIONS_A_LOOK_UP)) break;
     const rank = left[i]!;
     const child = node?.children.get(documents[rank]!.key);
     if (child === undefined || (rule !== undefined && !rule.allows(path, rank))) {
@@ -112,12 +112,11 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
   }
   if (rule?.priceOf !== undefined) path.length = kept;
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
-  const budget = new CountedBudget(Math.max(0, operationsLeft));
   const ordering =
     rule?.priceOf === undefined && view.slots === undefined
       ? { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 }
       : { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 };
-  return operationsLeft < 0 || budget.isCutShort ? { ...ordering, cutShort: 'partial' } : ordering;
+  return budget.isCutShort ? { ...ordering, cutShort: 'partial' } : ordering;
 }
 
 export interface PolicyOptions {

@@ -1,10 +1,8 @@
-import { CountedBudget, type OperationBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView, SlotsView } from '../residency/view.js';
-import { ConstraintRule, isFree } from './placement.js';
+import { CountedBudget, type OperationBudget } from '../tree/operation-budget.js';
+import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, Ordering } from './policy.js';
-import { lowestRank, rankCount } from './rank-sets.js';
-import { followedByRetrievalOrder, retrievalOrder, withCachedPrefix } from './retrieval-order.js';
-import { SUBSETS_MAX_DOCUMENTS, SubsetPlan } from './subset-plan.js';
+import { lowestRank, rankCount, SUBSETS_MAX_DOCUMENTS, SubsetPlan } from './subset-plan.js';
 
 /** Starts that are weighed with what they leave behind, those that save most now first. */
 const MAX_STARTS = 6;

@@ -1,7 +1,6 @@
 import { ABSENT, keyedHeap } from '../indexed-heap.js';
-import type { FinishGroup, Group } from './group-recursion.js';
+import type { FinishGroup, Group, Remainders } from './group-recursion.js';
 import type { PlanTree } from './plan-tree.js';
-import type { Remainders } from './remainders.js';
 
 /**
  * Agglomeration by largest intersection: merges the two clusters that share most tokens (documents) until no two share

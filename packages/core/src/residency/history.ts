@@ -3,11 +3,9 @@ import type { Preamble } from '../preamble.js';
 import { bestPath } from '../tree/best-path.js';
 import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
-import { CapacityEstimate } from './capacity-estimate.js';
-import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
-import { type EngineReport, PredictionRecord } from './prediction-record.js';
+import { CapacityEstimate, type EngineReport, PredictionRecord } from './engine-report.js';
 import type { PromptSlots } from './prompt-slots.js';
-import { RecentRequests } from './recent-requests.js';
+import { DocumentStatistics, type DocumentStatisticsOptions, RecentRequests } from './request-statistics.js';
 import { SlotResidency } from './slot-residency.js';
 import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './view.js';
 

@@ -1,4 +1,5 @@
 import { WarmpathError } from '../errors.js';
+import type { OperationBudget } from '../tree/operation-budget.js';
 
 /** A slot is taken for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
 const SLOT_SIMILARITY = 0.1;
@@ -55,58 +56,6 @@ export interface SlotUse extends SlotReuse {
   hold(prompt: HeldPrompt): void;
   /** The slot is idle again. */
   release(): void;
-}
-
-/** Operations that one decision may take: spans compared, and look-ups, which count 8. */
-export interface OperationBudget {
-  readonly left: number;
-  /** Whether more were asked for than were left; nothing more is given then. */
-  readonly isExceeded: boolean;
-  /** The same, or more than a share had. */
-  readonly isCutShort: boolean;
-  /** Takes so many, if they are left. */
-  take(operations: number): boolean;
-  /** What `work` answers, which may take this part of what is left. */
-  share<Answer>(part: number, work: (share: OperationBudget) => Answer): Answer;
-}
-
-/** A budget of so many. */
-export class CountedBudget implements OperationBudget {
-  #left: number;
-  #isExceeded = false;
-  #isCutShort = false;
-
-  constructor(operations: number) {
-    this.#left = Math.floor(operations);
-  }
-
-  get left(): number {
-    return this.#left;
-  }
-
-  get isExceeded(): boolean {
-    return this.#isExceeded;
-  }
-
-  get isCutShort(): boolean {
-    return this.#isExceeded || this.#isCutShort;
-  }
-
-  take(operations: number): boolean {
-    if (operations > this.#left) this.#isExceeded = true;
-    if (this.#isExceeded) return false;
-    this.#left -= operations;
-    return true;
-  }
-
-  share<Answer>(part: number, work: (share: OperationBudget) => Answer): Answer {
-    const share = new CountedBudget(part * this.#left);
-    const given = share.left;
-    const answer = work(share);
-    this.#left -= given - share.left;
-    this.#isCutShort ||= share.isCutShort;
-    return answer;
-  }
 }
 
 interface Held {

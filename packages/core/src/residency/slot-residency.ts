@@ -1,19 +1,15 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import type { ServedPath } from '../tree/knowledge-tree.js';
-import type { CachedPath, PlacementRule } from '../tree/view.js';
-import { CapacityEstimate } from './capacity-estimate.js';
-import { BLOCK_SLACK_TOKENS, type EngineReport, MissedPredictions } from './prediction-record.js';
 import {
+  BEST_PATH_MAX_OPERATIONS,
   CountedBudget,
-  type HeldPrompt,
-  type HeldSpan,
-  MIN_LOADED_SHARE,
+  OPERATIONS_A_LOOK_UP,
   type OperationBudget,
-  type PromptSlots,
-  type SlotUse,
-} from './prompt-slots.js';
+} from '../tree/operation-budget.js';
+import type { CachedPath, PlacementRule } from '../tree/view.js';
+import { BLOCK_SLACK_TOKENS, CapacityEstimate, type EngineReport, MissedPredictions } from './engine-report.js';
+import { type HeldPrompt, type HeldSpan, MIN_LOADED_SHARE, type PromptSlots, type SlotUse } from './prompt-slots.js';
 import type { SlotsView } from './view.js';
 
 /** Starts that are weighed for one request. */
@@ -135,7 +131,7 @@ export class SlotResidency implements SlotsView {
         most = worth;
       }
     }
-    return { ...best, operations: maxOperations - budget.left, isComplete: !budget.isCutShort };
+    return { ...best, operations: budget.taken, isComplete: !budget.isCutShort };
   }
 
   /**

@@ -1,7 +1,7 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
+import type { OperationBudget } from '../tree/operation-budget.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
-import type { OperationBudget } from './prompt-slots.js';
 
 /** How well a view knows what the engine holds (DESIGN, vocabulary). */
 export type ResidencyState = 'exact' | 'modelled' | 'history' | 'degraded';

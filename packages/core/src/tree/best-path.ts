@@ -1,11 +1,16 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import { UnusedDocuments } from './unused-documents.js';
+import {
+  BEST_PATH_MAX_OPERATIONS,
+  CountedBudget,
+  OPERATIONS_A_LOOK_UP,
+  type OperationBudget,
+} from './operation-budget.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule, TreeNode } from './view.js';
 
 type Tree = Pick<KnowledgeTreeView, 'root'>;
 
-/** The node behind which the documents stand; `undefined` if the preamble is not resident as a whole. O(steps). */
+/** The node of the preamble; `undefined` if some of the preamble is not resident. O(steps). */
 export function preambleNode({ root }: Tree, preamble: Preamble | undefined): TreeNode | undefined {
   if (preamble === undefined) return root;
   let node: TreeNode | undefined = root;
@@ -16,7 +21,7 @@ export function preambleNode({ root }: Tree, preamble: Preamble | undefined): Tr
 /**
  * Resident tokens of the preamble: a new turn of a conversation finds what earlier turns left. O(steps).
  *
- * @param node the answer of `preambleNode`
+ * @param node the result of `preambleNode`
  */
 export function residentPreambleTokens(
   { root }: Tree,
@@ -35,13 +40,7 @@ export function residentPreambleTokens(
   return tokens;
 }
 
-/** Default bound on one search: a few milliseconds on a tree that was served to be slow. */
-export const BEST_PATH_MAX_OPERATIONS = 65_536;
-
-/** Steps of arithmetic that take as long as one look-up in the tree (measured). */
-export const OPERATIONS_A_LOOK_UP = 8;
-
-export interface BestPathOptions {
+interface BestPathOptions {
   /** Stands before the documents: the path must start with it. */
   readonly preamble: Preamble | undefined;
   readonly rule: PlacementRule | undefined;
@@ -49,12 +48,11 @@ export interface BestPathOptions {
 }
 
 /**
- * The path of the tree that uses only the given documents, each at most once, and saves most tokens (CacheWeaver §3.3,
- * Eq. 1). Among equals, the first in lexicographic order of retrieval ranks. A price of the rule is subtracted.
+ * Finds the path of the tree that saves most tokens (CacheWeaver §3.3, Eq. 1), less the price of the rule. A path uses
+ * each of the given documents at most once. Among equals, the first in lexicographic order of retrieval ranks.
  *
- * Depth first; the first descent is the greedy walk of RAGCache++ Algorithm 1. Ends before it would pass
- * `maxOperations`, with the best path so far. A look-up counts 8 operations; a check of the rule or its price, one for
- * each document.
+ * Depth first; the first descent is the greedy walk of RAGCache++ Algorithm 1. Stops at `maxOperations` with the best
+ * path so far. A look-up counts 8 operations; a check of the rule or its price, one for each document.
  */
 export function bestPath(
   tree: Tree,
@@ -69,90 +67,139 @@ export function bestPath(
   return {
     order: search.best,
     tokens: preambleTokens + search.bestTokens,
-    operations: search.operations,
-    isComplete: !search.isCutShort,
+    operations: search.budget.taken,
+    isComplete: !search.budget.isExceeded,
   };
 }
 
 class Search {
   best: readonly number[] = [];
   bestTokens = 0;
-  operations = 0;
-  isCutShort = false;
+  readonly budget: OperationBudget;
   readonly #documents: readonly Document[];
   readonly #rule: PlacementRule | undefined;
-  readonly #maxOperations: number;
   readonly #unused: UnusedDocuments;
   readonly #path: number[] = [];
   readonly #allTokens: number;
   /** With a price: tokens that the best path saves, less its price. */
-  #mostWorth = 0;
+  #bestValue = 0;
 
   constructor(documents: readonly Document[], rule: PlacementRule | undefined, maxOperations: number) {
+    this.budget = new CountedBudget(maxOperations);
     this.#documents = documents;
     this.#rule = rule;
-    this.#maxOperations = maxOperations;
     this.#unused = new UnusedDocuments(documents);
     this.#allTokens = documents.reduce((sum, { tokens }) => sum + tokens, 0);
   }
 
   start(node: TreeNode): void {
-    if (this.#take(OPERATIONS_A_LOOK_UP * this.#documents.length)) this.#descend(node, 0);
+    if (this.budget.take(OPERATIONS_A_LOOK_UP * this.#documents.length)) this.#descend(node, 0);
   }
 
-  /** Tries every way on from `node`; true when nothing better can come. Saves the path on the way back up. */
+  /** Tries all paths below `node`, then saves its own. Returns true when no better path can follow. */
   #descend(node: TreeNode, tokens: number): boolean {
     const priceOf = this.#rule?.priceOf;
-    if (priceOf !== undefined && !this.#canBeWorthMore(tokens, priceOf)) return this.isCutShort;
+    if (priceOf !== undefined && !this.#canImprove(tokens, priceOf)) return this.budget.isExceeded;
     const isOver = this.#unused.lookUps(node) > 0 && this.#visitChildren(node, tokens);
-    if (isOver && !this.isCutShort) return true;
-    if (priceOf !== undefined) return this.isCutShort;
+    if (isOver && !this.budget.isExceeded) return true;
+    if (priceOf !== undefined) return this.budget.isExceeded;
     if (tokens > this.bestTokens) this.#save(tokens);
-    return this.#unused.count === 0 || this.isCutShort;
+    return this.#unused.count === 0 || this.budget.isExceeded;
   }
 
-  /** Saves the path if it is worth more than the best one. False if no longer path can be worth more. */
-  #canBeWorthMore(tokens: number, priceOf: NonNullable<PlacementRule['priceOf']>): boolean {
-    if (!this.#take(this.#documents.length)) return false;
+  /** Saves the path if its value is higher than the best. Returns false if no longer path can have a higher value. */
+  #canImprove(tokens: number, priceOf: NonNullable<PlacementRule['priceOf']>): boolean {
+    if (!this.budget.take(this.#documents.length)) return false;
     const price = priceOf(this.#path);
-    if (tokens - price > this.#mostWorth) {
-      this.#mostWorth = tokens - price;
+    if (tokens - price > this.#bestValue) {
+      this.#bestValue = tokens - price;
       this.#save(tokens);
     }
-    return this.#allTokens - price > this.#mostWorth;
+    return this.#allTokens - price > this.#bestValue;
   }
 
   #visitChildren(node: TreeNode, tokens: number): boolean {
-    if (!this.#take(OPERATIONS_A_LOOK_UP * this.#unused.lookUps(node))) return true;
+    if (!this.budget.take(OPERATIONS_A_LOOK_UP * this.#unused.lookUps(node))) return true;
     for (const { rank, child } of this.#unused.childrenOf(node)) {
       if (this.#visit(child, rank, tokens)) return true;
     }
     return false;
   }
 
-  /** Goes down one child, if its document may stand here. */
+  /** Visits a child, if its document may stand here. */
   #visit(child: TreeNode, rank: number, tokens: number): boolean {
     if (this.#rule !== undefined) {
-      if (!this.#take(this.#documents.length)) return true;
+      if (!this.budget.take(this.#documents.length)) return true;
       if (!this.#rule.allows(this.#path, rank)) return false;
     }
     this.#path.push(rank);
     this.#unused.use(rank);
     const isOver = this.#descend(child, tokens + this.#documents[rank]!.tokens);
-    this.#unused.giveBack(rank);
+    this.#unused.release(rank);
     this.#path.pop();
     return isOver;
-  }
-
-  /** Counts the operations; false, and the search is cut short, if fewer are left. */
-  #take(operations: number): boolean {
-    if (this.operations + operations > this.#maxOperations) this.isCutShort = true;
-    else this.operations += operations;
-    return !this.isCutShort;
   }
 
   #save(tokens: number): void {
     this.best = [...this.#path];
     this.bestTokens = tokens;
+  }
+}
+
+/** A child of a node, and the retrieval rank of its document. */
+interface RankedChild {
+  readonly rank: number;
+  readonly child: TreeNode;
+}
+
+/** The documents of a context that a path through the tree has not used yet. */
+export class UnusedDocuments {
+  readonly #keys: readonly string[];
+  readonly #rankOf: ReadonlyMap<string, number>;
+  readonly #isUsed: boolean[];
+  #count: number;
+
+  constructor(documents: readonly Document[]) {
+    this.#keys = documents.map(({ key }) => key);
+    this.#rankOf = new Map(this.#keys.map((key, rank) => [key, rank]));
+    this.#isUsed = this.#keys.map(() => false);
+    this.#count = documents.length;
+  }
+
+  /** Unused documents. */
+  get count(): number {
+    return this.#count;
+  }
+
+  use(rank: number): void {
+    this.#isUsed[rank] = true;
+    this.#count--;
+  }
+
+  release(rank: number): void {
+    this.#isUsed[rank] = false;
+    this.#count++;
+  }
+
+  /** Look-ups that `childrenOf` takes. O(1). */
+  lookUps({ children }: TreeNode): number {
+    return Math.min(children.size, this.#count);
+  }
+
+  /** The children of a node that are unused documents, by rank. Looks up the children if they are fewer. */
+  childrenOf({ children }: TreeNode): readonly RankedChild[] {
+    const found: RankedChild[] = [];
+    if (children.size > this.#count) {
+      for (let rank = 0; rank < this.#keys.length; rank++) {
+        const child = this.#isUsed[rank] ? undefined : children.get(this.#keys[rank]!);
+        if (child !== undefined) found.push({ rank, child });
+      }
+      return found;
+    }
+    for (const child of children.values()) {
+      const rank = this.#rankOf.get(child.key);
+      if (rank !== undefined && !this.#isUsed[rank]) found.push({ rank, child });
+    }
+    return found.length < 2 ? found : found.sort((a, b) => a.rank - b.rank);
   }
 }
