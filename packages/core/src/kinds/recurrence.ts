@@ -1,5 +1,8 @@
 /** Occurrences of a stretch that are kept: the latest with each pair of neighbours. */
 const MAX_OCCURRENCES = 8;
+/** Neighbours on each side that the label of a place has had, and texts that it has shared with another one. */
+const MANY_NEIGHBOURS = 3;
+const MIN_TOGETHER = 5;
 /** Estimated bytes of a stretch in a remembered text, and of one in the index with its occurrences. */
 const STRETCH_BYTES = 8;
 const INDEXED_BYTES = 160;
@@ -152,6 +155,7 @@ class Evidence {
   #parts(at: number): boolean {
     const [left, right] = [this.#text[at]!, this.#text[at + 1]!];
     if (this.#companyOf(left).behind.size < 2 || this.#companyOf(right).before.size < 2) return false;
+    if (this.#isInPlace(at) || this.#isInPlace(at + 1)) return false;
     return this.#endsAt(at) && this.#beginsAt(at + 1) && this.#areApart(left, right);
   }
 
@@ -184,6 +188,36 @@ class Evidence {
       if (predecessors.size >= 2) return true;
     }
     return false;
+  }
+
+  /**
+   * Whether a stretch belongs to a place, such as a line `A)` or `<source id="1">`: it has had many neighbours, and has
+   * always stood on the same side of another one that has.
+   */
+  #isInPlace(at: number): boolean {
+    const hash = this.#text[at]!;
+    if (!this.#hasManyNeighbours(hash)) return false;
+    const company = this.#companyOf(hash);
+    company.isInPlace ??= [...new Set(this.#own.keys())].some(
+      (other) => other !== hash && this.#hasManyNeighbours(other) && this.#areInOrder(hash, other),
+    );
+    return company.isInPlace;
+  }
+
+  #hasManyNeighbours(hash: number): boolean {
+    const { before, behind } = this.#companyOf(hash);
+    return before.size >= MANY_NEIGHBOURS && behind.size >= MANY_NEIGHBOURS;
+  }
+
+  /** Whether one has never been without the other, and always on the same side of it. */
+  #areInOrder(one: number, other: number): boolean {
+    const known = this.#index.get(one) ?? [];
+    if (known.length < MIN_TOGETHER) return false;
+    const isBefore = ({ hashes, at }: Occurrence) => Array.prototype.indexOf.call(hashes, other, at) >= 0;
+    const isBehind = ({ hashes, at }: Occurrence) => Array.prototype.lastIndexOf.call(hashes, other, at) >= 0;
+    const areBefore = known.every(isBefore);
+    if (!areBefore && !known.every(isBehind)) return false;
+    return !known.some(areBefore ? isBehind : isBefore);
   }
 
   /** Whether one of two has been in a text without the other, or they have stood the other way round. */
@@ -247,6 +281,7 @@ interface Company {
   readonly behind: Set<number>;
   isBeginning?: boolean;
   isEnd?: boolean;
+  isInPlace?: boolean;
 }
 
 /** Whether `[from, to]` of a text stands in another one, ending at `end`. */

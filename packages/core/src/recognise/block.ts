@@ -27,8 +27,8 @@ export const FORMAT_NAMES = [
   'separator',
 ] as const;
 export type FormatName = (typeof FORMAT_NAMES)[number];
-/** `result`: what a tool returned, as one document (`resultBlocks`). */
-export type BlockFormat = FormatName | 'result';
+/** `result`: what a tool returned, as one document. `recurrence`: text that recurs in other company. */
+export type BlockFormat = FormatName | 'result' | 'recurrence';
 
 /** The digits of a label that counts the documents, `[3]` or `index="3"`: a place in the text. */
 export interface LabelSpan {
