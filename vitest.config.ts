@@ -55,6 +55,7 @@ export default defineConfig({
   plugins: [deadProcesses()],
   test: {
     ...suiteOptions(),
+    globalSetup: './test/temporary-folder.ts',
     testTimeout: TEST_LIMIT_MS,
     hookTimeout: TEST_LIMIT_MS,
     expect: { poll: { timeout: TEST_LIMIT_MS } },

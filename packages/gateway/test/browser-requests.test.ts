@@ -1,9 +1,9 @@
 import { once } from 'node:events';
-import { mkdtemp } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { chat, errorOf, type StandConfig, send, stand } from './harness.js';
 
 type Server = NonNullable<StandConfig['server']>;
@@ -12,6 +12,7 @@ const PATHS = ['/v1/models', '/v1/collections', '/v1/requests/x', '/metrics', '/
 
 async function standing(server: Server = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'warmpath-origin-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
   const { engine, gateway } = await stand(undefined, { server, collections: { folder } });
   const { port } = new URL(gateway.url);
   const base = `http://127.0.0.1:${port}`;

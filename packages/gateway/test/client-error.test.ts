@@ -1,11 +1,12 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { send, stand } from './harness.js';
 
 it('an error about files of the server names no path to a client', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'warmpath-private-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
   const { gateway } = await stand(undefined, { collections: { folder } });
   const documents = { documents: [{ id: 'a', content: 'A text.' }] };
   await rm(folder, { recursive: true });

@@ -37,7 +37,7 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 const DOCUMENTS = [
   { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
   { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
-  { id: 'tamir', content: '# Tamir\n\nThe colour of Tamir is red.', metadata: { page: 3 }, format: 'markdown' },
+  { id: 'tamir', title: 'Tamir', content: 'The colour of Tamir is red.', metadata: { page: 3 } },
 ];
 const question = (content: unknown, fields: object = {}) => ({
   model: 'm',

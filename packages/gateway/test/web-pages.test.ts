@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { mkdtemp } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, closing, send, stand } from './harness.js';
@@ -23,6 +23,7 @@ afterAll(() => browser.close());
 /** A gateway that keeps a document, in front of an engine that lets every page read its answers. */
 async function privateGateway(cors?: string[]) {
   const folder = await mkdtemp(join(tmpdir(), 'warmpath-pages-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
   const { engine, gateway } = await stand(
     (response) =>
       response
