@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 // The built package: one database is opened by one copy of a library.
 import { Collections } from '../dist/index.js';
 import { allStages } from './staged-retriever.cases.ts';
@@ -58,7 +59,8 @@ describe('a collection whose file is damaged', () => {
     ['a page in the place of another', 40],
     ['flipped bits at the beginning of a page', 80],
     ['random bytes', 80],
-  ])('is an error of its own, and does not end the process: %s', async (kind, count) => {
+  ])('is an error of its own, and does not end the process: %s', async (kind, full) => {
+    const count = runs(full);
     const script = fileURLToPath(new URL('./damage-process.js', import.meta.url));
     const { stdout } = await run(process.execPath, [script, whole, folder, kind, String(count)]);
     const outcomes = stdout.trimEnd().split('\n');

@@ -1,11 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PGlite } from '@electric-sql/pglite';
-import { vector } from '@electric-sql/pglite-pgvector';
-import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { freePort } from '../../../test/free-port.js';
 import { Collections, type CollectionsOptions } from '../src/index.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
 import { startJsonServer } from './json-server.js';
@@ -21,11 +17,6 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-const PASSAGES = [
-  { id: 'velka', content: 'The weight of Velka is 42 kg.' },
-  { id: 'orsin', content: 'The founder of Orsin is Mirela.' },
-];
-
 async function open(stores: NonNullable<CollectionsOptions['stores']>, embeds = true) {
   const fake = await startFakeEmbeddings();
   closing.push(() => fake.close());
@@ -33,14 +24,6 @@ async function open(stores: NonNullable<CollectionsOptions['stores']>, embeds = 
   const collections = new Collections(folder, { ...settings, stores });
   closing.push(() => collections.close());
   return collections;
-}
-
-async function embedded(text: string): Promise<number[]> {
-  const fake = await startFakeEmbeddings();
-  const response = await fetch(`${fake.url}/embeddings`, { method: 'POST', body: JSON.stringify({ input: [text] }) });
-  const { data } = (await response.json()) as { data: { embedding: number[] }[] };
-  await fake.close();
-  return data[0]!.embedding;
 }
 
 /** A server in the shape of Qdrant, with one point. */
@@ -86,26 +69,6 @@ describe('a collection that lives in a database', () => {
       expect(server.requests.filter(({ body }) => JSON.stringify(body).includes('knn'))).toHaveLength(3);
     },
   );
-
-  it('is found in PostgreSQL with pgvector', async () => {
-    const database = await PGlite.create({ extensions: { vector } });
-    closing.push(() => database.close());
-    await database.exec('CREATE EXTENSION vector; CREATE TABLE passages (id text, content text, embedding vector(64))');
-    for (const { id, content } of PASSAGES) {
-      const values = `[${(await embedded(content)).join(',')}]`;
-      await database.query('INSERT INTO passages VALUES ($1, $2, $3)', [id, content, values]);
-    }
-    const port = await freePort();
-    const server = new PGLiteSocketServer({ db: database, host: '127.0.0.1', port, maxConnections: 10 });
-    await server.start();
-    closing.push(() => server.stop());
-    const url = `postgres://postgres:secret@127.0.0.1:${port}/postgres?sslmode=disable`;
-    const collections = await open({ handbook: { kind: 'pgvector', url, table: 'passages' } });
-    const { retriever } = await collections.searchable('default', 'handbook');
-    const [stage] = await allStages(retriever, 'the founder of Orsin', 2);
-    expect(stage).toMatchObject({ final: true, candidates: [{ id: 'orsin' }, { id: 'velka' }] });
-    await collections.close();
-  });
 
   it('is not written to, shows to its tenant alone, and needs something to embed questions with', async () => {
     const server = await qdrant();

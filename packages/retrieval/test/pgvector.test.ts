@@ -8,8 +8,10 @@ import { vector } from '@electric-sql/pglite-pgvector';
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { HashedTfIdf } from '../src/index.js';
+import { freePort } from '../../../test/free-port.js';
+import { Collections, HashedTfIdf } from '../src/index.js';
 import { type PgVectorOptions, PgVectorRetriever } from '../src/stores/pgvector.js';
+import { startFakeEmbeddings } from './fake-embeddings.js';
 import { allStages, type CaseDocument, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.js';
 import { seededVectors } from './vector/seeded-vectors.js';
 
@@ -186,6 +188,38 @@ describe('pgvector', () => {
     });
     await nowhere.end();
   });
+});
+
+it('a collection that lives in a database is found in PostgreSQL with pgvector', async () => {
+  const fake = await startFakeEmbeddings();
+  const embedded = async (text: string) => {
+    const response = await fetch(`${fake.url}/embeddings`, { method: 'POST', body: JSON.stringify({ input: [text] }) });
+    return ((await response.json()) as { data: [{ embedding: number[] }] }).data[0].embedding;
+  };
+  await pool.query('CREATE TABLE handbook (id text, content text, embedding vector(64))');
+  for (const [id, content] of [
+    ['velka', 'The weight of Velka is 42 kg.'],
+    ['orsin', 'The founder of Orsin is Mirela.'],
+  ] as const) {
+    await pool.query('INSERT INTO handbook VALUES ($1, $2, $3)', [id, content, `[${await embedded(content)}]`]);
+  }
+  const port = await freePort();
+  const overTcp = new PGLiteSocketServer({ db: database, host: '127.0.0.1', port, maxConnections: 10 });
+  await overTcp.start();
+  const url = `postgres://postgres:secret@127.0.0.1:${port}/postgres?sslmode=disable`;
+  const collections = new Collections(join(folder, 'collections'), {
+    embeddings: { url: fake.url, model: 'fake' },
+    stores: { handbook: { kind: 'pgvector', url, table: 'handbook' } },
+  });
+  try {
+    const { retriever } = await collections.searchable('default', 'handbook');
+    const [stage] = await allStages(retriever, 'the founder of Orsin', 2);
+    expect(stage).toMatchObject({ final: true, candidates: [{ id: 'orsin' }, { id: 'velka' }] });
+  } finally {
+    await collections.close();
+    await overTcp.stop();
+    await fake.close();
+  }
 });
 
 async function stagesFor(retriever: PgVectorRetriever, query: { text: string; vector: Float32Array }) {

@@ -17,7 +17,7 @@ describe.each(['random:1m-recurrent', ...(isFull ? ['random:4m-window32', 'rando
     const textOf = ({ choices }: Answer): string => choices[0]!.text!;
 
     it('gives the answers of an engine that was asked nothing before, whatever it was asked', async () => {
-      const prompts = Array.from({ length: 12 }, (_, index) => [
+      const prompts = Array.from({ length: 6 }, (_, index) => [
         ...someTokens(150, 1 + (index % 3)),
         ...someTokens(20 + 7 * index, 10 + index),
       ]);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runs } from '../../../../test/suite.js';
+import { isFull, runs } from '../../../../test/suite.js';
 import { chooseArchitecture } from '../../bench/random-model/src/random-architecture.js';
 import { parseRandomModel, randomModel, randomModelName } from '../../bench/random-model/src/random-model.js';
 import { type SeededWeightsRequest, seededWeights } from '../../bench/random-model/src/seeded-weights.js';
@@ -150,7 +150,7 @@ describe('a random-weights model', () => {
     expect(new Set(tensors.map(({ type }) => type.name))).toStrictEqual(new Set(['f16', 'f32']));
   });
 
-  it('differs by seed and by type of weights, each in a file of its own', async () => {
+  it.runIf(isFull)('differs by seed and by type of weights, each in a file of its own', async () => {
     const paths = await Promise.all(
       ['1m', '1m@2', '1m-q8_0'].map((text) => randomModel(parseRandomModel(text), { cacheDir: folder })),
     );
@@ -172,7 +172,7 @@ describe('a random-weights model', () => {
     expect(events).toStrictEqual([]);
   });
 
-  it('comes out whole when several make it at once', async () => {
+  it.runIf(isFull)('comes out whole when several make it at once', async () => {
     const cacheDir = await mkdtemp(join(folder, 'race-'));
     const paths = await Promise.all([1, 2, 3].map(() => randomModel(parseRandomModel('1m@9'), { cacheDir })));
     expect(new Set(paths).size).toBe(1);

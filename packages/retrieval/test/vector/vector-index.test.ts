@@ -53,7 +53,7 @@ async function recall(
 }
 
 describe.each(METRICS)('search by %s', (metric) => {
-  const data = { clustered: seededVectors(2000, 32, 1, 20), random: seededVectors(2000, 24, 2) };
+  const data = { clustered: seededVectors(1000, 32, 1, 20), random: seededVectors(1000, 24, 2) };
   const queries = { clustered: seededVectors(25, 32, 1, 20), random: seededVectors(25, 24, 3) };
   // What each must reach; `dot` has no metric's triangle for a graph to rest on, and random data no lists to find.
   const least = {
