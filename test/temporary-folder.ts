@@ -9,9 +9,9 @@ export function setup(): (() => void) | undefined {
   const folder = mkdtempSync(join(tmpdir(), 'warmpath-test-'));
   process.env['WARMPATH_TEST_FOLDER'] = folder;
   process.env['TMPDIR'] = folder;
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   return () => {
     const left = readdirSync(folder);
-    rmSync(folder, { recursive: true, force: true });
     if (left.length === 0) return;
     process.stderr.write(`Tests left temporary files behind: ${left.join(', ')}\n`);
     process.exitCode = 1;
