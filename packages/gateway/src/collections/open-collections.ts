@@ -22,15 +22,15 @@ import type { ClientWarnings } from '../shapes/shapes.js';
 
 type Settings = NonNullable<GatewayConfig['collections']>;
 
-/** The tenant of whoever the gateway cannot tell from others, and of `warmpath ingest` without `--tenant`. */
+/** The tenant of callers that are not authenticated, and of `warmpath ingest` without `--tenant`. */
 const DEFAULT_TENANT = 'default';
-/** Collections of which it is known what their searches were like. */
-const MOST_SEARCHED = 1_024;
-/** Collections that are opened for a list of all. */
-const MOST_LISTED = 64;
-/** Collections of one tenant that can be made over HTTP. */
-const MOST_COLLECTIONS = 100;
-/** The n-th stage by which a caller may end a search at most. No search has as many. */
+/** Collections whose searches are counted. */
+const MAX_SEARCHED = 1_024;
+/** Collections in a list of all tenants' collections. */
+const MAX_LISTED = 64;
+/** Collections of one tenant, over HTTP. */
+const MAX_COLLECTIONS = 100;
+/** The greatest `stages` of a search. */
 export const MOST_STAGES = 32;
 const MAX_COLLECTION_BYTES = 10_737_418_240;
 
@@ -43,28 +43,28 @@ interface OpenOptions {
 
 const NONE: readonly never[] = [];
 
-/** Who asks, as the log has it. */
+/** The request, for the log. */
 export type Asker = Pick<FastifyRequest, 'exchange'>;
 
-/** What a collection was asked for. */
+/** An operation on a collection. */
 interface Operation {
   readonly tenant: string;
   readonly name: string;
   readonly kind: 'search' | 'write' | 'list';
 }
 
-/** Where a failure stands that ended the whole operation, beside the parts that others went without. */
+/** The path of a failure that ended the whole operation. */
 const WHOLE = '';
 
-/** What is known of the searches of a collection. */
+/** The searches of a collection. */
 interface Searched {
-  /** By the stages that were asked for: which stage agrees with the last one depends on which is the last. */
+  /** By `stages`: which stage agrees with the last one depends on the last one. */
   readonly gates: Map<number | undefined, SpeculationGate>;
   searches: number;
   failed: number;
-  /** Of those that did not fail. */
+  /** Milliseconds of the searches that did not fail. */
   ms: number;
-  /** What the log says already of what each kind of operation went without, by the part and the code. */
+  /** Logged warnings of each kind of operation, by path and code. */
   readonly logged: Map<Operation['kind'], ReadonlyMap<string, ReadonlySet<string>>>;
 }
 
@@ -72,11 +72,11 @@ interface Observer {
   readonly log: Log;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** A search is over, after so many milliseconds. */
+  /** Called when a search is over, with its milliseconds. */
   readonly searched: (ms: number) => void;
 }
 
-/** The collections that a configuration names. The package behind it is loaded where one does. */
+/** The collections of a configuration. Loads `@warmpath/retrieval`. */
 export class OpenCollections {
   readonly settings: Settings;
   /**
@@ -104,7 +104,7 @@ export class OpenCollections {
     this.#observer = observer;
   }
 
-  /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
+  /** @throws WarmpathError WARMPATH_CONFIG_INVALID where the package is not installed. */
   static async open(
     settings: Settings,
     { memoryBytes, wastedShare, maxBytes = MAX_COLLECTION_BYTES }: OpenOptions,
@@ -124,35 +124,36 @@ export class OpenCollections {
     return this.#collections.names(tenant);
   }
 
-  /** Names of collections that live in databases. */
+  /** Names of collections in databases. */
   storedNames(tenant: string): string[] {
     return this.#collections.storedNames(tenant);
   }
 
-  /** A collection wherever it lives. Errors: those of `get` but for _STORED. */
+  /** A collection in files or in a database. @throws WarmpathError those of `get` except _STORED. */
   searchable(tenant: string, name: string): Promise<SearchableCollection> {
     return this.#collections.searchable(tenant, name);
   }
 
-  /** Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE, _STORED. */
+  /** @throws WarmpathError WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE, _STORED. */
   get(tenant: string, name: string): Promise<Collection> {
     return this.#collections.get(tenant, name);
   }
 
-  /** Errors: those of `get` but for NOT_FOUND, and WARMPATH_OVERLOADED for one collection too many. */
+  /** @throws WarmpathError those of `get` except NOT_FOUND; WARMPATH_OVERLOADED beyond `MAX_COLLECTIONS`. */
   async getOrMake(tenant: string, name: string): Promise<Collection> {
     const names = await this.names(tenant);
-    if (names.length >= MOST_COLLECTIONS && !names.includes(name)) {
-      const detail = `A tenant has at most ${MOST_COLLECTIONS} collections.`;
+    if (names.length >= MAX_COLLECTIONS && !names.includes(name)) {
+      const detail = `A tenant has at most ${MAX_COLLECTIONS} collections.`;
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
     }
     return this.#collections.getOrMake(tenant, name);
   }
 
   /**
-   * Reads a file that is to be put into a collection, which need not be there yet. `longest`: UTF-16 units of its text.
-   * Errors: those of `get` but for NOT_FOUND; WARMPATH_UNREADABLE_FILE, _EMPTY_DOCUMENT, _DOCUMENT_TOO_LARGE,
-   * _OVERLOADED; the signal's reason.
+   * Reads a file for a collection, which need not exist yet. `longest`: UTF-16 units of its text.
+   *
+   * @throws WarmpathError those of `get` except NOT_FOUND; WARMPATH_UNREADABLE_FILE, _EMPTY_DOCUMENT,
+   * _DOCUMENT_TOO_LARGE, _OVERLOADED; the signal's reason.
    */
   readFile(
     place: { readonly tenant: string; readonly name: string },
@@ -164,8 +165,9 @@ export class OpenCollections {
   }
 
   /**
-   * Cuts texts that are to be put into a collection, which need not be there yet.
-   * Errors: those of `get` but for NOT_FOUND; WARMPATH_UNREADABLE_FILE, _OVERLOADED; the signal's reason.
+   * Cuts texts into passages for a collection, which need not exist yet.
+   *
+   * @throws WarmpathError those of `get` except NOT_FOUND; WARMPATH_UNREADABLE_FILE, _OVERLOADED; the signal's reason.
    */
   cutTexts(
     place: { readonly tenant: string; readonly name: string },
@@ -175,12 +177,12 @@ export class OpenCollections {
     return this.#collections.cutTexts(place, texts, signal);
   }
 
-  /** Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */
+  /** @throws WarmpathError those of `get`; WARMPATH_COLLECTION_BUSY. */
   delete(tenant: string, name: string): Promise<void> {
     return this.#collections.delete(tenant, name);
   }
 
-  /** What decides whether generation may start before a search of that collection, of so many stages, is over. */
+  /** Decides whether generation may start before a search of that collection and of so many stages is over. */
   gateOf(tenant: string, name: string, stages: number | undefined): SpeculationGate {
     const { gates } = this.#searchedOf(tenant, name);
     let gate = gates.get(stages);
@@ -192,8 +194,9 @@ export class OpenCollections {
   }
 
   /**
-   * The stages of a search, whose time is noted; it ends with the n-th where `stages` says so. What it went without, or
-   * failed for, is logged. Errors: those of `searchable`, and those of the search as a caller may read them.
+   * The stages of a search; at most `stages`. Counts and times the search, and logs its warnings and failures.
+   *
+   * @throws WarmpathError those of `searchable`; those of the search as a client may read them.
    */
   async *search(
     asker: Asker,
@@ -213,22 +216,22 @@ export class OpenCollections {
           searched.ms += ms;
           this.#observer.searched(ms);
         }
-        // A search that was cut short says nothing of the parts that it did not get to.
-        if (given.final) this.wentWithout(asker, operation, given.warnings);
+        // A search that was cut short has not tried all parts.
+        if (given.final) this.logWarnings(asker, operation, given.warnings);
         yield stage;
         if (stage.final) return;
       }
     } catch (error) {
-      // Who leaves, or asks for what cannot be, says nothing about the collection.
+      // An abort or an invalid request says nothing about the collection.
       if (signal.aborted || isCallersFault(error)) throw error;
       searched.failed++;
       throw this.#clientError(asker, operation, error);
     }
   }
 
-  /** Collections of all tenants, those that are searched most first. Cheap where they were listed before. */
+  /** Collections of all tenants, the most searched first. Cheap when repeated. */
   async list(): Promise<{ readonly listed: readonly CollectionStatus[]; readonly isAll: boolean }> {
-    const { listed, isAll } = await this.#collections.list(MOST_LISTED);
+    const { listed, isAll } = await this.#collections.list(MAX_LISTED);
     const found = listed.map(({ place, tenant, name, totals }): CollectionStatus => {
       const { searches = 0, failed = 0, ms = 0 } = this.#searched.get(place) ?? {};
       const { documents = null, passages = null, tokens = null } = totals ?? {};
@@ -241,7 +244,7 @@ export class OpenCollections {
     const place = this.#collections.placeOf(tenant, name);
     let searched = this.#searched.get(place);
     if (searched === undefined) {
-      if (this.#searched.size === MOST_SEARCHED) this.#searched.delete(this.#searched.keys().next().value!);
+      if (this.#searched.size === MAX_SEARCHED) this.#searched.delete(this.#searched.keys().next().value!);
       searched = { gates: new Map(), searches: 0, failed: 0, ms: 0, logged: new Map() };
       this.#searched.set(place, searched);
     }
@@ -249,8 +252,8 @@ export class OpenCollections {
   }
 
   /**
-   * What a caller learns of what a search or a write went without: not the addresses of servers that only the operator
-   * knows. `own` are about what it sent, and reach it as they are.
+   * Warnings as a client reads them, without the addresses of servers. `own` concern the client's data and stay as they
+   * are.
    */
   clientWarnings(
     { exchange }: Asker,
@@ -263,10 +266,10 @@ export class OpenCollections {
   }
 
   /**
-   * Logs what an operation on a collection went without, once, and again after that part was there in between: the next
-   * operation of the same kind, on the same collection, that has no warning of it.
+   * Logs the warnings of an operation. A repeated warning is logged again only after an operation of the same kind on
+   * the same collection without it.
    */
-  wentWithout(
+  logWarnings(
     { exchange }: Asker,
     { tenant, name, kind }: Operation,
     warnings: readonly Warning[] = NONE,
@@ -286,13 +289,13 @@ export class OpenCollections {
   }
 
   /**
-   * A failure as a caller reads it: of a server that only the operator knows, the code and the table's words.
-   * The log has the rest, once as for `wentWithout`.
+   * A failure as a client reads it: of a server behind the gateway, only the code and the table's message. The log gets
+   * the rest, as `logWarnings` does.
    */
   #clientError(asker: Asker, operation: Operation, error: unknown): unknown {
     if (!WarmpathError.isInstance(error) || error.type !== 'upstream_error') return error;
     const { code, message } = error;
-    this.wentWithout(asker, operation, [{ code, path: WHOLE, message }], `${operation.kind} failed`);
+    this.logWarnings(asker, operation, [{ code, path: WHOLE, message }], `${operation.kind} failed`);
     return new WarmpathError(code, { cause: error });
   }
 
@@ -302,9 +305,10 @@ export class OpenCollections {
 }
 
 /**
- * Whose collections a caller sees: those of its tenant, where the gateway checks who asks. Where it does not, whoever
- * reaches it is the same to it, and sees the default tenant's, as long as only this machine can ask or the operator
- * said that the gateway is open. Error: WARMPATH_FORBIDDEN.
+ * The tenant whose collections a caller sees: its own, where callers are authenticated. Without authentication it is
+ * the default tenant, if only this machine can ask or `server.open` is set.
+ *
+ * @throws WarmpathError WARMPATH_FORBIDDEN otherwise.
  */
 export function collectionTenant(
   { server }: Pick<GatewayConfig, 'server'>,
@@ -318,7 +322,7 @@ export function collectionTenant(
   });
 }
 
-/** The number of stages with which a caller wants a search to end; undefined for all. Error: with the path. */
+/** The `stages` of a request; `undefined` for all stages. @throws WarmpathError with the path. */
 export function readStages(stages: unknown, path: string): number | undefined {
   if (stages === undefined) return undefined;
   if (typeof stages === 'number' && Number.isInteger(stages) && stages >= 1 && stages <= MOST_STAGES) return stages;

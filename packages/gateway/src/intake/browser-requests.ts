@@ -4,20 +4,20 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
 
-/** A name or an address, and a port. Nothing else that a URL may have before its path. */
+/** A name or an address with an optional port, without user information. */
 const HOST = /^(?:\[[\da-f:.]+\]|[^\s:/?#@[\]\\]+)(?::\d*)?$/i;
-/** The host of a request line that names a whole URL (RFC 9112, section 3.2.2). */
+/** The host in a request line with a whole URL (RFC 9112, section 3.2.2). */
 const ABSOLUTE_FORM = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i;
 /** Top-level domains that are not in the public DNS. */
 const PRIVATE_NAME = /\.(?:local|localhost|internal|svc|lan|test|home\.arpa)$/;
 /** Characters of a header that an error quotes. */
 const MAX_QUOTED = 100;
-/** Seconds for which a browser may remember the answer to a preflight. */
+/** Seconds for which a browser may cache the answer to a preflight. */
 const MAX_AGE_S = '86400';
 
 /**
- * Checks that a request without keys was sent to a name of this machine. Against DNS rebinding: the browser of a user
- * sends the requests of a web page to any address that the name of the page leads to.
+ * Checks that a request without keys was sent to a name of this machine. This prevents DNS rebinding: a browser sends
+ * the requests of a web page to any address that the page's name resolves to.
  *
  * @returns `WARMPATH_INVALID_REQUEST` for two `Host` headers; `WARMPATH_HOST_NOT_ALLOWED`.
  */
@@ -37,9 +37,9 @@ export function checkHost(server: ServerConfig, { url = '', headers, rawHeaders 
 }
 
 /**
- * Checks that no web page of another origin sent a request without keys. `isPage`: the dashboard's page, which holds no
- * data and may be opened by a link.
+ * Checks that no web page of another origin sent a request without keys.
  *
+ * @param isPage Whether the request is for the dashboard's page, which holds no data and may be opened by a link.
  * @returns `WARMPATH_ORIGIN_NOT_ALLOWED`.
  */
 export function checkOrigin(
@@ -62,8 +62,8 @@ export function checkOrigin(
 }
 
 /**
- * Lets pages of the configured origins call the gateway from a browser. Pages send keys in headers, not in cookies. The
- * engine gets no preflight, and its own `access-control-…` headers are not passed on.
+ * Lets web pages of the configured origins call the gateway. Pages send keys in headers, not in cookies. Preflights and
+ * `access-control-…` headers are the gateway's own: none come from the engine.
  */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
@@ -72,11 +72,11 @@ export class Cors {
     this.#origins = new Set(origins);
   }
 
-  /** Sets the headers of an answer. Returns whether the request was a preflight: it has no key and is answered here. */
+  /** Sets the headers of an answer. @returns Whether the request was a preflight, which is answered here. */
   answer({ method, headers }: FastifyRequest, reply: FastifyReply): boolean {
     const { origin } = headers;
     const isAllowed = origin !== undefined && (this.#origins.has('*') || this.#origins.has(origin));
-    // Raw, because answers of the engine are written past Fastify.
+    // On the raw response: relayed answers bypass Fastify.
     const { raw } = reply;
     if (this.#origins.size > 0) raw.setHeader('vary', 'origin');
     if (isAllowed) {
@@ -98,7 +98,7 @@ function foreignOrigin(detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_ORIGIN_NOT_ALLOWED', { detail });
 }
 
-/** The name or address of a `Host`, as browsers write it; empty for what is none. */
+/** The name or address of a `Host` as browsers write it; empty for an invalid one. */
 function hostName(host: string): string {
   const url = `http://${host}`;
   if (!HOST.test(host) || !URL.canParse(url)) return '';
@@ -106,8 +106,8 @@ function hostName(host: string): string {
 }
 
 /**
- * Whether no web page can have this name, unless the page is the gateway's. A gateway for this machine has the names of
- * this machine. One for a network also has names and addresses that are not in the public DNS.
+ * Whether only this gateway's pages can have this name. A gateway for this machine has the names of this machine. One
+ * for a network also has addresses, and names outside of the public DNS.
  */
 function isOwnName({ host }: ServerConfig, name: string): boolean {
   if (name === '') return false;
@@ -119,7 +119,7 @@ function isOwnName({ host }: ServerConfig, name: string): boolean {
 function isSameHost(origin: string, host: string | undefined): boolean {
   if (host === undefined || !URL.canParse(origin) || !URL.canParse(`http://${host}`)) return false;
   const { protocol, host: own } = new URL(origin);
-  // Of a port that is the default of the scheme, neither header has it.
+  // Neither header has the default port of the scheme.
   return (protocol === 'http:' || protocol === 'https:') && own === new URL(`${protocol}//${host}`).host;
 }
 

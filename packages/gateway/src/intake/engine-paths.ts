@@ -4,13 +4,13 @@ import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import { BodyView } from '../json/json-body.js';
 import type { JsonMember } from '../json/json-scanner.js';
 
-/** What an engine answers without keeping anything of it, so that one tenant never meets what another has left. */
+/** Paths for which an engine keeps nothing, so that no tenant can read another tenant's data. */
 const STATELESS = {
   GET: /^\/v1\/models(?:\/|$)/,
   POST: /^\/v1\/(?:embeddings|rerank|reranking|score|similarity|classify|pooling|moderations|tokenize|detokenize|audio\/(?:transcriptions|translations|speech)|images\/(?:generations|edits|variations))\/?$/,
 } as const;
 
-/** Fields of a prompt that refer to what the engine keeps, and the path under which it is kept. */
+/** Fields of a prompt that refer to data on the engine, and the path of that data. */
 const STORED = [
   ['previous_response_id', '/v1/responses/'],
   ['conversation', '/v1/conversations/'],
@@ -20,8 +20,8 @@ const STORED = [
 ] as const;
 
 /**
- * Whether tenants share one account at the engine: they send the gateway's key, or none. Where the client's own key
- * goes to the engine, the engine keeps clients apart.
+ * Whether tenants share one account at the engine: requests carry the gateway's key, or none. With the clients' own
+ * keys the engine separates them.
  */
 function isShared({ server, upstream, engines = [] }: GatewayConfig): boolean {
   if (identifiesTenants(server)) return true;
@@ -29,7 +29,7 @@ function isShared({ server, upstream, engines = [] }: GatewayConfig): boolean {
   return hasKey && !isLoopback(server.host);
 }
 
-/** `path`: normalised. Error: `WARMPATH_PATH_CLOSED`. */
+/** @param path Normalised. @throws WarmpathError `WARMPATH_PATH_CLOSED`. */
 export function checkEnginePath(config: GatewayConfig, method: string, path: string): void {
   if (!isShared(config) || !path.startsWith('/v1/') || isListed(config, path)) return;
   const stateless = method === 'HEAD' ? STATELESS.GET : STATELESS[method as keyof typeof STATELESS];
@@ -37,7 +37,7 @@ export function checkEnginePath(config: GatewayConfig, method: string, path: str
 }
 
 /**
- * Refuses a prompt that continues or uses what the engine keeps: it may be another tenant's.
+ * Refuses a prompt that refers to data on the engine: it may be another tenant's.
  *
  * @throws WarmpathError `WARMPATH_PATH_CLOSED`; those of reading the body.
  */
@@ -48,7 +48,7 @@ export function checkStoredState(config: GatewayConfig, bytes: Buffer): void {
     for (const { key, valueStart, end } of body.members) {
       if (key !== field || isListed(config, path)) continue;
       const text = body.scan.text({ start: valueStart, end });
-      // The prompt of a completion is text or tokens; the one that is kept is an object.
+      // The prompt of a completion is text or tokens. A stored prompt is an object.
       if (text === 'null' || text === 'false' || (field === 'prompt' && !text.startsWith('{'))) continue;
       const detail = `The engine keeps this for all tenants together, under ${path}.`;
       throw new WarmpathError('WARMPATH_PATH_CLOSED', { path: field, detail });
@@ -57,7 +57,7 @@ export function checkStoredState(config: GatewayConfig, bytes: Buffer): void {
   checkItems(config, body);
 }
 
-/** Lists of a Responses request whose elements may name an item or a container that the engine keeps. */
+/** Lists of a Responses request whose elements may name an item or a container on the engine. */
 const ITEMS = [
   ['input', '/v1/responses/', isItemReference],
   ['tools', '/v1/containers/', namesContainer],
@@ -75,7 +75,7 @@ function checkItems(config: GatewayConfig, body: BodyView): void {
   }
 }
 
-/** Its type may be left out: an item of its own has a role, a content or a type. */
+/** The type may be left out: an item with content of its own has a role, a content or another type. */
 function isItemReference({ scan }: BodyView, members: readonly JsonMember[]): boolean {
   let isOwn = false;
   for (const { key, valueStart, end } of members) {

@@ -2,29 +2,26 @@ import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import { RESPONSE_HEADERS } from './headers.js';
 
-/**
- * Milliseconds that a client gets to send a whole request, and that a connection stays open between two; beyond the
- * first, it is refused here.
- */
+/** Milliseconds in which a client must send a whole request, and for which an idle connection stays open. */
 export const CLIENT_TIMEOUTS = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
 
-/** Status and reason for what the HTTP parser refuses; anything else is 400. */
+/** Status and reason by the HTTP parser's error; 400 for all others. */
 const REFUSALS: Readonly<Record<string, readonly [status: string, detail: string]>> = {
   HPE_HEADER_OVERFLOW: ['431 Request Header Fields Too Large', 'The headers are larger than this server accepts.'],
   ERR_HTTP_REQUEST_TIMEOUT: ['408 Request Timeout', 'The request did not come completely in time.'],
 };
 const NOT_HTTP = ['400 Bad Request', 'This is not HTTP/1.1.'] as const;
 
-/** A request whose headers have come, as far as its connection matters. */
+/** A request whose headers have come. */
 export interface OpenRequest {
   readonly socket: unknown;
-  /** Whether its body has come, too. */
+  /** Whether its body has come. */
   readonly complete: boolean;
 }
 
-/** As much of an answer as says how its client takes it. */
+/** An answer under way. */
 export interface WrittenAnswer {
-  /** Bytes that were written and that the client's connection has not taken. */
+  /** Written bytes that the client has not read. */
   readonly writableLength: number;
   destroy(): unknown;
 }
@@ -32,18 +29,16 @@ export interface WrittenAnswer {
 interface OpenExchange {
   readonly request: OpenRequest;
   readonly answer: WrittenAnswer;
-  /** Bytes of the answer that waited at the last look. */
+  /** Unread bytes at the last check. */
   waiting: number;
 }
 
 /**
- * The requests of clients whose answer is not over, for what goes wrong on their connections:
+ * The open requests of clients.
  *
- * - What is not HTTP is answered with the table's error, and its connection closed. Where an answer is owed or under
- *   way on it, that happens without a word: bytes written there would be taken for a part of that answer.
- * - Answers of which a client takes nothing any more are ended: they would hold a place in the engine, and memory, for
- *   as long as it likes. One look at all of them in turn; an answer of which as much waits as at the look before is
- *   ended. One on which nothing waits, because the engine is not that far, is none of these.
+ * - Answers malformed HTTP with the table's error and closes the connection; without an answer where another answer is
+ *   due on the connection, because the client would read the error as a part of it.
+ * - Ends answers whose client reads nothing between two checks: they would hold memory and room in the engine.
  */
 export class OpenRequests {
   readonly #stallMs: () => number;
@@ -53,31 +48,32 @@ export class OpenRequests {
   #timer: NodeJS.Timeout | undefined;
 
   /**
-   * @param stallMs Milliseconds between two looks.
-   * @param stalled An answer is ended.
+   * @param stallMs Milliseconds between two checks.
+   * @param stalled Called when an answer is ended.
    */
   constructor(stallMs: () => number, stalled: () => void) {
     this.#stallMs = stallMs;
     this.#stalled = stalled;
   }
 
-  /** A request's headers have come, and it is open until `ended` gets the number that this returns. O(1). */
+  /** Adds a request whose headers have come. @returns Its number for `ended`. O(1). */
   began(request: OpenRequest, answer: WrittenAnswer): number {
     const number = this.#began++;
     this.#open.set(number, { request, answer, waiting: 0 });
-    // One timer for all, and none while there is nothing to look at.
+    // One timer for all requests, and none without requests.
     this.#timer ??= setTimeout(this.#look, this.#stallMs()).unref();
     return number;
   }
 
-  /** Its answer is over. O(1). */
+  /** Removes a request whose answer is over. O(1). */
   ended(number: number): void {
     this.#open.delete(number);
   }
 
   /**
-   * What came on a connection is not HTTP. Answers it and says whether it did; an answer is for a connection with no
-   * request on it but the malformed one. O(open requests).
+   * Answers malformed HTTP, if the connection has no other request, and closes the connection. O(open requests).
+   *
+   * @returns Whether it was answered.
    */
   refuse(error: NodeJS.ErrnoException, socket: Socket): boolean {
     const open = [...this.#open.values()].filter(({ request }) => request.socket === socket);

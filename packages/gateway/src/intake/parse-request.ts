@@ -9,7 +9,7 @@ import type { ByteSpan } from '../json/json-scanner.js';
 import type { Caller } from './authenticate.js';
 import { SESSION_HEADER } from './headers.js';
 
-/** The request's own switches for the order, from its `warmpath` field. Core checks them. */
+/** The request's switches for the order, from its `warmpath` field. Core checks them. */
 export interface RequestSwitches {
   readonly policy?: unknown;
   readonly maxShift?: unknown;
@@ -18,25 +18,25 @@ export interface RequestSwitches {
   readonly hints?: unknown;
 }
 
-/** What a conversation is called, and by whom. */
+/** The name of a conversation, and its end user. */
 export interface NamedConversation {
   readonly session: string;
   /** The end user, where the request, a token or a trusted proxy names one. */
   readonly user: string | undefined;
-  /** The operator configured where end users come from, and this request has none: it continues no conversation. */
+  /** Whether the request lacks the end user that the configuration asks for: it continues no conversation. */
   readonly lacksUser: boolean;
-  /** What becomes of a turn whose earlier turns are forgotten: it is refused, or answered with a mark. */
+  /** For a turn whose earlier turns are forgotten: refuse it, or mark the answer. */
   readonly forgotten: 'refuse' | 'mark';
 }
 
-/** A request that concerns the gateway. Nothing but the gateway's own fields was parsed. */
+/** A request with work for the gateway. Only the gateway's own fields are parsed. */
 export interface ParsedRequest {
   readonly api: PromptApi;
   readonly body: BodyView;
   readonly model: string;
-  /** Whether the client wants nothing arranged. Documents, if any, go to the engine as they are. */
+  /** Whether the client wants nothing arranged: documents go to the engine as they are. */
   readonly bypass: boolean;
-  /** The array of documents; `undefined` where the request brings none. */
+  /** The array of documents; `undefined` without documents. */
   readonly documents: ByteSpan | undefined;
   readonly switches: RequestSwitches;
   /** How documents in the prompt are looked for, where the request says so. */
@@ -55,7 +55,7 @@ export interface ParsedRequest {
 
 /** Characters of a conversation's name. */
 export const SESSION_MAX_LENGTH = 256;
-/** Longer names of end users are kept as a digest. */
+/** Characters of an end user's name; longer names are kept as a digest. */
 const USER_MAX_LENGTH = 256;
 const DIGEST_PREFIX = 'sha256:';
 const ILL_FORMED = 'well-formed Unicode was expected, in UTF-8 and without half of a surrogate pair';
@@ -78,21 +78,20 @@ const BYPASS_FIELDS: ReadonlySet<string> = new Set(['warmpath']);
 /** A body without these keys has nothing for the gateway. */
 const SIGNS = ['"documents"', '"warmpath"'];
 
-/** What is known of a request beside its body. */
+/** What parsing needs beside the body. */
 export interface RequestContext {
   readonly headers: IncomingHttpHeaders;
   readonly caller: Pick<Caller, 'endUser' | 'bodyNamesEndUser'>;
-  /** Whether the body is to be read although it has no sign of the gateway. */
+  /** Whether to read a body without the gateway's fields, too. */
   readonly all?: boolean;
-  /** What the client sent, where `bytes` are its translation: only that says who asks. */
+  /** The client's body, where `bytes` are its translation: it names the end user. */
   readonly original?: Buffer | undefined;
 }
 
 /**
- * Reads what a request asks of the gateway. Cost: one native search of the body for each sign, and a scan of the body
- * where there is one.
+ * Reads the gateway's fields of a request. O(body): a native search for each key, and a scan where one is found.
  *
- * @returns `undefined` for a body that goes through as it is.
+ * @returns `undefined` for a body without work for the gateway.
  * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`, `WARMPATH_INVALID_REQUEST`,
  * `WARMPATH_INVALID_DOCUMENTS`, each with a path.
  */
@@ -107,8 +106,6 @@ export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestCont
   const { bypass } = asked;
   const documents = bypass ? undefined : documentsOf(body);
   const identity = context.original === undefined ? body : new BodyView(context.original);
-  // Member by member, as everywhere on the way of each request: V8 makes a class of objects of its own for each object
-  // that is spread out of a rest, and these stay until a full collection.
   return {
     api,
     body,
@@ -128,7 +125,7 @@ const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 const CLOSE_BRACKET = 0x5d;
 
-/** A cheap look at both ends: a body that was cut short is refused here and does not cost the engine a connection. */
+/** Whether the body begins and ends as an object: a body that was cut is refused before it reaches the engine. */
 function isObjectText(body: Buffer): boolean {
   let first = 0;
   let last = body.length - 1;
@@ -167,13 +164,13 @@ function conversationOf(
     session,
     user,
     lacksUser: user === undefined && !caller.bodyNamesEndUser,
-    // What is sent as it came lacks nothing that it had.
+    // A request that is sent unchanged lacks nothing.
     forgotten: bypass ? 'mark' : (forgotten ?? 'refuse'),
   };
 }
 
 /**
- * The end user as the body names it, in the fields of OpenAI's APIs and of Anthropic's. The first that is there counts.
+ * The end user in the body: the first of the fields of OpenAI's and Anthropic's APIs.
  *
  * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what is neither a string nor a number.
  */
@@ -188,8 +185,8 @@ function endUserOf(body: BodyView): string | undefined {
 }
 
 /**
- * One field that may name the end user. A number is read as the text in which it is written: `1` is the user `"1"`, and
- * `1.0` is another one. No number is parsed: two large ones must not become equal.
+ * One field that may name the end user. A number is read as its text: `1` is the user `"1"`, and `1.0` is another user.
+ * Parsing would make two large numbers equal.
  */
 function readEndUser(body: BodyView, span: ByteSpan | undefined, path: string): string | undefined {
   const { scan } = body;
@@ -201,12 +198,12 @@ function readEndUser(body: BodyView, span: ByteSpan | undefined, path: string): 
   return name === '' ? undefined : shortened(name);
 }
 
-/** Bytes that are no UTF-8 are all read as the same character: two names must not become equal by that. */
+/** Decoding reads all bytes that are not UTF-8 as the same character, which would make two names equal. */
 function requireUtf8({ bytes }: BodyView, { start, end }: ByteSpan, path: string): void {
   if (!isUtf8(bytes.subarray(start, end))) throw invalid(path, ILL_FORMED);
 }
 
-/** The name itself, or a digest of a long one. A name that looks like a digest is digested, too: it is another name. */
+/** The name, or a digest of a long one. A name that looks like a digest is digested, too. */
 function shortened(name: string): string {
   const isShort = name.length <= USER_MAX_LENGTH && !name.startsWith(DIGEST_PREFIX);
   return isShort ? name : `${DIGEST_PREFIX}${hash('sha256', name)}`;
@@ -225,7 +222,6 @@ interface Switches extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'dedupli
   readonly forgotten: 'refuse' | 'mark' | undefined;
 }
 
-/** What is read before, where there is something to search. */
 const NOTHING_TO_SEARCH =
   'there is nothing to search: the configuration of this gateway has no `collections`, or the API has no messages';
 

@@ -5,14 +5,14 @@ import { documentLimits, timeoutsOf } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { PlanOutcome, PlanTask } from './plan-worker.js';
 
-/** The built file, from the sources as well: a thread cannot be started from TypeScript. */
+/** The built file, also when the sources run: a thread cannot start from TypeScript. */
 const WORKER = new URL('../../dist/plan/plan-worker.js', import.meta.url);
 
-/** A batch that is being planned, or waits for it. */
+/** A batch that is planned or waits. */
 export interface PlanJob {
-  /** JSON. Rejects with a WarmpathError, or with what was thrown by mistake. */
+  /** The plan as JSON. Rejects with a WarmpathError, or with the error of a defect. */
   readonly result: Promise<Uint8Array>;
-  /** Ends it in any state; `result` then rejects with `WARMPATH_CLIENT_CLOSED`. */
+  /** Ends the job in any state: `result` rejects with `WARMPATH_CLIENT_CLOSED`. */
   abort(): void;
 }
 
@@ -26,17 +26,16 @@ interface Task {
 
 type PlanConfig = Pick<GatewayConfig, 'upstream' | 'limits' | 'server'>;
 
-/** Milliseconds that planning a batch may take, where the configuration allows an exchange that much. */
-const PLAN_MS = 60_000;
+/** Milliseconds of one job; fewer where an exchange with the engine gets less. */
+const MAX_PLAN_MS = 60_000;
 /** Contexts of one batch. */
-const CONTEXTS = 100_000;
-/** Batches that may wait. */
-const CAPACITY = 4;
+const MAX_CONTEXTS = 100_000;
+/** Jobs that wait. */
+const MAX_WAITING_JOBS = 4;
 
 /**
- * Plans batches one after the other, each on a thread of its own that ends with it and takes its memory along. A few
- * wait; time and memory of each are bounded: its heap may be as large as all that the gateway keeps, beside which it
- * stands while it plans.
+ * Plans batches one at a time, each on its own thread, which ends with its job. Time and memory of a job are bounded:
+ * its heap may take `limits.memoryBytes` beside the gateway's own.
  */
 export class PlanJobs {
   readonly #config: PlanConfig;
@@ -45,15 +44,15 @@ export class PlanJobs {
 
   constructor(config: PlanConfig) {
     this.#config = config;
-    this.#waiting = new RequestScheduler({ capacity: CAPACITY });
+    this.#waiting = new RequestScheduler({ capacity: MAX_WAITING_JOBS });
   }
 
-  /** Batches that wait. */
+  /** Jobs that wait. */
   get depth(): number {
     return this.#waiting.size;
   }
 
-  /** Plans the batch that the body of a request describes. Error: `WARMPATH_OVERLOADED` if too many wait. */
+  /** Plans the batch of a request's body. @throws WarmpathError `WARMPATH_OVERLOADED` if too many jobs wait. */
   start(body: Uint8Array): PlanJob {
     let task!: Task;
     const result = new Promise<Uint8Array>((resolve, reject) => {
@@ -68,9 +67,9 @@ export class PlanJobs {
     this.#running.add(task);
     const { upstream, limits, server } = this.#config;
     const { documents } = documentLimits(server);
-    const timeoutMs = Math.min(PLAN_MS, timeoutsOf(upstream).totalMs);
+    const timeoutMs = Math.min(MAX_PLAN_MS, timeoutsOf(upstream).totalMs);
     const heapMiB = Math.ceil(limits.memoryBytes / 1_048_576);
-    const workerData: PlanTask = { body: task.body, limits: { contexts: CONTEXTS, documents } };
+    const workerData: PlanTask = { body: task.body, limits: { contexts: MAX_CONTEXTS, documents } };
     const worker = new Worker(WORKER, {
       workerData,
       execArgv: [],
@@ -87,7 +86,7 @@ export class PlanJobs {
     });
   }
 
-  /** Ends a task in whichever state, and starts the next one. */
+  /** Ends a task in any state and starts the next one. */
   #end(task: Task, error: unknown): void {
     task.reject(error);
     clearTimeout(task.timer);

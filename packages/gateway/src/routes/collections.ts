@@ -56,13 +56,13 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
       const operation = { tenant, name, kind: 'list' } as const;
       try {
         data.push({ object: 'collection', id: name, ...(await collections.get(tenant, name)).totals });
-        collections.wentWithout(request, operation);
+        collections.logWarnings(request, operation);
       } catch (error) {
         // One that cannot be read keeps no other back; one that was just deleted is none.
         if (!WarmpathError.isInstance(error)) throw error;
         if (error.code === 'WARMPATH_COLLECTION_NOT_FOUND') continue;
         const warning = { code: error.code, path: name, message: error.message };
-        collections.wentWithout(request, operation, [warning]);
+        collections.logWarnings(request, operation, [warning]);
         unreadable.push(warning);
       }
     }
@@ -164,7 +164,7 @@ async function ingested(
   }
   const { added, changed, unchanged, embedding } = await put(collection);
   const warned = embedding?.warning && [embedding.warning];
-  if (embedding !== undefined) collections.wentWithout(request, { ...place, kind: 'write' }, warned);
+  if (embedding !== undefined) collections.logWarnings(request, { ...place, kind: 'write' }, warned);
   const isKept = added + changed + unchanged === 0;
   return {
     object: 'ingestion',

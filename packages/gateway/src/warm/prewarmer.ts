@@ -10,14 +10,14 @@ import type { CacheSalts } from '../prompt/cache-salts.js';
 import type { PromptRenderer } from '../prompt/render.js';
 
 /** Requests remembered for planning, of all tenants and models together. */
-const MAX_REMEMBERED = 1_000;
+const MAX_REMEMBERED_REQUESTS = 1_000;
 
 const MINUTE_MS = 60_000;
-/** Without a request for so long, the engine counts as idle. */
+/** Milliseconds without a request after which the engine counts as idle. */
 const IDLE_MS = 100;
 
 interface Remembered {
-  /** Its history is bounded by itself, and may go first. */
+  /** The history has its own bound and may go first. */
   readonly state: WeakRef<TenantModel>;
   readonly served: ServedRequest;
   readonly bytes: number;
@@ -34,9 +34,9 @@ export interface PrewarmerParts {
 }
 
 /**
- * Prefills, while the engine has nothing to do that someone asked for, what core's `planPrewarm` expects to be worth
- * it: extensions of the path that was served last, one at a time, in the name of the tenant whose request that was.
- * Spends at most `tokensPerMinute`. The first request that comes aborts the prefill under way.
+ * Prefills extensions of the path that was served last, while the engine is idle: those that core's `planPrewarm`
+ * chooses, one at a time, for the tenant of that request. Spends at most `tokensPerMinute`. The next request aborts the
+ * prefill.
  */
 export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
   readonly #settings: GatewayConfig['prewarm'];
@@ -52,7 +52,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
   #budget: number;
   #budgetAt: number;
 
-  /** `maxBytes`: of prompts remembered to plan by. */
+  /** @param maxBytes Of remembered prompts. */
   constructor(settings: GatewayConfig['prewarm'], maxBytes: number, parts: PrewarmerParts) {
     this.#maxBytes = maxBytes;
     this.#settings = settings;
@@ -62,19 +62,19 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
     parts.upstream.watch(this);
   }
 
-  /** Bytes of the prompts that are remembered. */
+  /** Bytes of remembered prompts. */
   get bytes(): number {
     return this.#rememberedBytes;
   }
 
-  /** A request was answered: what it asked for says what may come next. A prompt too large to keep is passed over. */
+  /** Records an answered request. A prompt larger than `maxBytes` is not remembered. */
   served(prompt: ServedPrompt): void {
     if (prompt.bytes > this.#maxBytes) return;
     const { state, served, bytes } = prompt;
     this.#last = prompt;
     this.#remembered.push({ state: new WeakRef(state), served, bytes });
     this.#rememberedBytes += bytes;
-    while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#maxBytes) {
+    while (this.#remembered.length > MAX_REMEMBERED_REQUESTS || this.#rememberedBytes > this.#maxBytes) {
       this.#rememberedBytes -= this.#remembered.shift()!.bytes;
     }
     if (this.#isIdle) this.#wait();
@@ -93,7 +93,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
     this.#wait();
   }
 
-  /** Stops for good. */
+  /** Stops for ever. */
   close(): void {
     this.#isClosed = true;
     this.busy();
@@ -104,7 +104,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
     if (this.#last !== undefined && !this.#isClosed) this.#timer = setTimeout(() => this.#step(), IDLE_MS).unref();
   }
 
-  /** Prefills the best path that is left, if there is one. */
+  /** Prefills the best remaining path. */
   #step(): void {
     const last = this.#last;
     if (!this.#isIdle || this.#call !== undefined || last === undefined) return;
@@ -116,7 +116,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
       this.#parts.metrics.error('WARMPATH_INTERNAL', 'gateway');
     }
     if (path !== undefined) return;
-    // Nothing more is worth it, or affordable, until someone asks again.
+    // No path pays, or the budget is spent: wait for the next request.
     this.#last = undefined;
     this.#parts.metrics.prewarmed('nothing');
   }
@@ -126,7 +126,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
     return planPrewarm(own, state.history, { maxTokens: this.#available(), maxPaths: 1 })[0];
   }
 
-  /** Tokens that may be spent now; a minute's worth at most. */
+  /** Tokens that may be spent now: at most those of one minute. */
   #available(): number {
     const { tokensPerMinute } = this.#settings;
     const now = this.#parts.now();
@@ -141,7 +141,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
     const { parsed, state, headers } = last;
     const sniffer = new ResponseSniffer(now);
     const body = renderer.prefill(parsed, path.documents, state);
-    // Spent even if the prefill is cut short.
+    // An aborted prefill is paid in full.
     this.#budget -= path.newTokens;
     let status = 0;
     let isOver = false;
@@ -179,7 +179,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
       },
       { isBackground: true },
     );
-    // It may have failed already.
+    // The call may have failed already.
     if (!isOver) this.#call = call;
   }
 
@@ -187,7 +187,7 @@ export class Prewarmer implements ActivityWatcher, EnginePrewarmer {
     const { metrics, now } = this.#parts;
     observe({ kind: 'prewarmed', path, now: now() }, state.history);
     const computed = usage === undefined ? path.newTokens : usage.promptTokens - (usage.cachedTokens ?? 0);
-    // What the engine had to compute counts, if that was more than was planned.
+    // The engine may have computed more than was planned.
     this.#budget -= Math.max(0, computed - path.newTokens);
     metrics.prewarmed('done', computed);
     this.#step();

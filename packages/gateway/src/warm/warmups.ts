@@ -2,24 +2,24 @@ import { WarmpathError } from '@warmpath/core';
 import type { Upstream, UpstreamCall, UpstreamRequest } from '../engines/upstream.js';
 import type { PromptPrefix, WarmPrefixes } from '../memory/warm-prefixes.js';
 
-/** `warming`: a prefill is under way, started now or by someone before. `warm`: there is nothing to do. */
+/** `warming`: a prefill is under way. `warm`: the engine has the prefix. */
 type WarmupState = 'warming' | 'warm';
 
-/** What became of the wish that a prefix be warm. */
+/** The result of a request to warm a prefix. */
 export interface Warmup {
   readonly state: WarmupState;
-  /** Whether the prefill under way was started for this wish. */
+  /** Whether this request started the prefill. */
   readonly isOwn: boolean;
-  /** Ends a prefill of one's own; says whether there was anything to end. */
+  /** Ends the prefill if this request started it. @returns Whether it was under way. */
   stop(): boolean;
 }
 
-/** Warm-ups at once. */
+/** Warm-ups under way at once. */
 const MAX_UNDER_WAY = 4;
 
 /**
- * Prefills of prompt prefixes while a retrieval is under way (RAGCache++ §3.6): the prefill of the system prompt and
- * the search overlap, which saves the shorter of the two on a cold prefix. One prefill per prefix at a time.
+ * Prefills prompt prefixes during a retrieval (RAGCache++ §3.6): on a cold prefix, prefill and search overlap. One
+ * prefill per prefix at a time.
  */
 export class Warmups {
   readonly #prefixes: WarmPrefixes;
@@ -32,9 +32,11 @@ export class Warmups {
   }
 
   /**
-   * Starts a prefill of `prefix` unless it is warm or being warmed; `request` is what prefills it, `done` hears when it
-   * did. Returns at once.
-   * Error: `WARMPATH_OVERLOADED` when four are under way.
+   * Starts a prefill of `prefix` unless it is warm or being warmed. Returns at once.
+   *
+   * @param request Makes the request that prefills it.
+   * @param done Called when it is prefilled.
+   * @throws WarmpathError `WARMPATH_OVERLOADED` beyond `MAX_UNDER_WAY`.
    */
   start(upstream: Upstream, prefix: PromptPrefix, request: () => UpstreamRequest, done: () => void): Warmup {
     if (this.#prefixes.isWarm(prefix, this.#now())) return notOwn('warm');
@@ -44,7 +46,7 @@ export class Warmups {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });
     }
     let status = 0;
-    // It may fail before it has been written down.
+    // The call may fail before it is recorded.
     let isOver = false;
     const over = () => {
       isOver = true;
@@ -61,7 +63,7 @@ export class Warmups {
         this.#prefixes.touch(prefix, this.#now());
         done();
       },
-      // The next real request prefills the prefix itself; a failed warm-up costs nobody an answer.
+      // The next prompt prefills the prefix itself.
       onError: over,
     });
     if (!isOver) this.#underWay.set(name, call);
@@ -76,7 +78,7 @@ export class Warmups {
     };
   }
 
-  /** Aborts what is under way. */
+  /** Aborts all warm-ups. */
   close(): void {
     for (const call of [...this.#underWay.values()]) call.abort(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
   }
