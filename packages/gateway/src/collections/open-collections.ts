@@ -16,7 +16,6 @@ import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
-import { invalid } from '../json/json-body.js';
 import type { Log } from '../observe/log.js';
 import type { ClientWarnings } from '../shapes/shapes.js';
 
@@ -30,8 +29,6 @@ const MAX_SEARCHED = 1_024;
 const MAX_LISTED = 64;
 /** Collections of one tenant, over HTTP. */
 const MAX_COLLECTIONS = 100;
-/** The greatest `stages` of a search. */
-export const MOST_STAGES = 32;
 const MAX_COLLECTION_BYTES = 10_737_418_240;
 
 /** Bounds that no key sets. */
@@ -320,13 +317,6 @@ export function collectionTenant(
   throw new WarmpathError('WARMPATH_FORBIDDEN', {
     detail: 'Collections are for callers that the gateway can tell from others.',
   });
-}
-
-/** The `stages` of a request; `undefined` for all stages. @throws WarmpathError with the path. */
-export function readStages(stages: unknown, path: string): number | undefined {
-  if (stages === undefined) return undefined;
-  if (typeof stages === 'number' && Number.isInteger(stages) && stages >= 1 && stages <= MOST_STAGES) return stages;
-  throw invalid(path, `a whole number from 1 to ${MOST_STAGES} was expected`);
 }
 
 function isCallersFault(error: unknown): boolean {

@@ -5,9 +5,10 @@ import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
 import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { SESSION_HEADER } from '../intake/headers.js';
+import { readFields, retrieval } from '../intake/own-fields.js';
 import { applyEdits, BodyView, type ByteEdit, invalid, modelOf } from '../json/json-body.js';
 import type { Call } from '../shapes/shapes.js';
-import { collectionTenant, type OpenCollections, readStages } from './open-collections.js';
+import { collectionTenant, type OpenCollections } from './open-collections.js';
 
 /** A call whose documents are to be looked for. */
 export interface RetrievalCall {
@@ -36,11 +37,8 @@ interface Retrieval {
   readonly stages: number | undefined;
 }
 
-const FIELDS = ['collection', 'k', 'query', 'stages'];
 /** Characters of a collection's name. */
 const LONGEST_NAME = 64;
-/** Passages of one answer. */
-const MOST_PASSAGES = 100;
 /** Ids of documents that a prompt takes have this length at most; the end of an id tells it from others. */
 const LONGEST_ID = 500;
 
@@ -123,19 +121,9 @@ function readRetrieval(
   }: { readonly given: unknown; readonly model: OpenCollections['settings']['models'][string] | undefined },
 ): Retrieval {
   const path = 'warmpath.retrieval';
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw invalid(path, 'an object was expected');
-  for (const key of Object.keys(given)) {
-    if (!FIELDS.includes(key)) throw invalid(`${path}.${key}`, `unknown field; known ones are ${FIELDS.join(', ')}`);
-  }
-  const { collection, k = model?.k ?? settings.k, query, stages } = given as Record<string, unknown>;
-  if (collection !== undefined && typeof collection !== 'string')
-    throw invalid(`${path}.collection`, 'a string was expected');
-  if (query !== undefined && typeof query !== 'string') throw invalid(`${path}.query`, 'a string was expected');
-  const most = Math.min(MOST_PASSAGES, documentLimits(config.server).documents);
-  if (typeof k !== 'number' || !Number.isInteger(k) || k < 1 || k > most) {
-    throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
-  }
+  const { collection, k = model?.k ?? settings.k, query, stages } = readFields(retrieval, given, path);
+  const most = documentLimits(config.server).documents;
+  if (k > most) throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
   const own = collection ?? model?.collection;
   if (own === undefined) throw invalid(`${path}.collection`, 'the name of a collection was expected');
   // What is known of searches is kept by name, whether there is such a collection or not.
@@ -143,7 +131,7 @@ function readRetrieval(
   // What the operator lends is the collection that he named, and no other of its tenant.
   const lender = own === model?.collection ? model.tenant : undefined;
   const tenant = lender ?? collectionTenant(config, request.exchange.caller);
-  return { tenant, collection: own, k, query, stages: readStages(stages, `${path}.stages`) };
+  return { tenant, collection: own, k, query, stages };
 }
 
 /** The text of the last message of the user, as the API writes it. */

@@ -2,12 +2,13 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import { RECOGNITION_MODES, type RecognitionMode } from '@warmpath/core/internal';
+import type { RecognitionMode } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { BodyView, type ByteEdit, invalid, modelOf } from '../json/json-body.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 import type { Caller } from './authenticate.js';
 import { SESSION_HEADER } from './headers.js';
+import { ILL_FORMED, readFields, readSessionName, switches, uncheckedOrdering } from './own-fields.js';
 
 /** The request's switches for the order, from its `warmpath` field. Core checks them. */
 export interface RequestSwitches {
@@ -53,26 +54,10 @@ export interface ParsedRequest {
   readonly ownFields: readonly ByteEdit[];
 }
 
-/** Characters of a conversation's name. */
-export const SESSION_MAX_LENGTH = 256;
 /** Characters of an end user's name; longer names are kept as a digest. */
 const USER_MAX_LENGTH = 256;
 const DIGEST_PREFIX = 'sha256:';
-const ILL_FORMED = 'well-formed Unicode was expected, in UTF-8 and without half of a surrogate pair';
 
-const SWITCHES = [
-  'session',
-  'forgotten',
-  'deduplicate',
-  'blocks',
-  'policy',
-  'hints',
-  'maxShift',
-  'shiftPrice',
-  'pin',
-  'bypass',
-  'recognise',
-];
 const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);
 const BYPASS_FIELDS: ReadonlySet<string> = new Set(['warmpath']);
 /** A body without these keys has nothing for the gateway. */
@@ -156,7 +141,7 @@ function conversationOf(
 ): NamedConversation | undefined {
   const user = caller.bodyNamesEndUser ? (caller.endUser ?? endUserOf(body)) : caller.endUser;
   const header = headers[SESSION_HEADER];
-  const session = given ?? (typeof header === 'string' ? readName(header, SESSION_HEADER) : undefined);
+  const session = given ?? (typeof header === 'string' ? readSessionName(header, SESSION_HEADER) : undefined);
   if (session === undefined) return undefined;
   const switches = body.value('warmpath');
   if (given !== undefined && switches !== undefined) requireUtf8(body, switches, 'warmpath.session');
@@ -209,14 +194,6 @@ function shortened(name: string): string {
   return isShort ? name : `${DIGEST_PREFIX}${hash('sha256', name)}`;
 }
 
-function readName(name: string, path: string): string {
-  if (name.length === 0 || name.length > SESSION_MAX_LENGTH) {
-    throw invalid(path, `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
-  }
-  if (!name.isWellFormed()) throw invalid(path, ILL_FORMED);
-  return name;
-}
-
 interface Switches extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'deduplicate' | 'blocks' | 'switches'> {
   readonly session: string | undefined;
   readonly forgotten: 'refuse' | 'mark' | undefined;
@@ -235,40 +212,21 @@ const NO_SWITCHES: Switches = {
   switches: {},
 };
 
+/** What is checked here of `warmpath`. */
+const SWITCHES = uncheckedOrdering(switches);
+
 function readSwitches(value: unknown): Switches {
   if (value === undefined || value === null) return NO_SWITCHES;
-  if (typeof value !== 'object' || Array.isArray(value)) throw invalid('warmpath', 'an object was expected');
-  for (const key of Object.keys(value)) {
-    if (key === 'retrieval') throw invalid('warmpath.retrieval', NOTHING_TO_SEARCH);
-    if (!SWITCHES.includes(key))
-      throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
-  }
-  const given = value as Record<string, unknown>;
-  const { session, forgotten, deduplicate, blocks, bypass, recognise, policy, hints, maxShift, shiftPrice, pin } =
-    given;
-  if (session !== undefined && session !== null && typeof session !== 'string') {
-    throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
-  }
+  if (Object.hasOwn(value, 'retrieval')) throw invalid('warmpath.retrieval', NOTHING_TO_SEARCH);
+  const given = readFields(SWITCHES, value, 'warmpath');
+  const { policy, hints, maxShift, shiftPrice, pin } = given;
   return {
     switches: { policy, hints, maxShift, shiftPrice, pin },
-    bypass: readBoolean(bypass, 'bypass') ?? false,
-    session: typeof session === 'string' ? readName(session, 'warmpath.session') : undefined,
-    forgotten: readOneOf(['refuse', 'mark'] as const, forgotten, 'forgotten'),
-    deduplicate: readBoolean(deduplicate, 'deduplicate'),
-    blocks: readBoolean(blocks, 'blocks'),
-    recognise: readOneOf(RECOGNITION_MODES, recognise, 'recognise'),
+    bypass: given.bypass ?? false,
+    session: given.session ?? undefined,
+    forgotten: given.forgotten ?? undefined,
+    deduplicate: given.deduplicate ?? undefined,
+    blocks: given.blocks ?? undefined,
+    recognise: given.recognise ?? undefined,
   };
-}
-
-function readOneOf<Name extends string>(names: readonly Name[], value: unknown, field: string): Name | undefined {
-  if (value === undefined || value === null) return undefined;
-  const known = names.find((name) => name === value);
-  if (known === undefined) throw invalid(`warmpath.${field}`, `one of ${names.join(', ')} was expected`);
-  return known;
-}
-
-function readBoolean(value: unknown, field: string): boolean | undefined {
-  if (value === undefined || value === null) return undefined;
-  if (typeof value !== 'boolean') throw invalid(`warmpath.${field}`, 'true or false was expected');
-  return value;
 }

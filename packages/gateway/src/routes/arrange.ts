@@ -1,11 +1,13 @@
 import { type ArrangeRequest, type Document, observe, renderHint, WarmpathError } from '@warmpath/core';
 import { expectedCachedTokens, type WorkSteps } from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
+import { arrangeRequest, readFields, uncheckedOrdering } from '../intake/own-fields.js';
 import { BodyView, escaped, invalid, modelOf } from '../json/json-body.js';
 import type { EventLoopBudget } from '../limits/event-loop-budget.js';
 import { type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
@@ -15,8 +17,9 @@ import { summaryHeader } from '../observe/report.js';
 import type { InsertedDocuments } from '../prompt/insert-slot.js';
 import { NOTHING_DONE } from '../shapes/shapes.js';
 
-const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];
-const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
+/** Fields that are parsed. Documents are read as bytes. */
+const SMALL_FIELDS = new Set(Object.keys(arrangeRequest.omit({ documents: true }).shape));
+const FIELDS = uncheckedOrdering(arrangeRequest.extend({ documents: z.unknown().optional() }));
 
 export interface ArrangeParts {
   readonly config: Pick<GatewayConfig, 'arrange'>;
@@ -36,7 +39,7 @@ export interface ArrangeParts {
  * the next request is arranged behind it. A call also considers the prompts that wait for the engine behind the same
  * preamble, and calls that come at the same time. `POST /v1/observe` takes the answer's `id`.
  *
- * The body and the answer are described in `routes/openapi.ts`. Without `engine`, the gateway chooses one of several.
+ * The body and the answer are described in `openapi.ts`. Without `engine`, the gateway chooses one of several.
  */
 export function arrangeRoute(app: FastifyInstance, parts: ArrangeParts): void {
   const calls = new WaitingCalls();
@@ -196,15 +199,12 @@ function engineFor(
 
 function readBody(bytes: Buffer = Buffer.alloc(0)) {
   const body = new BodyView(bytes);
-  for (const { key } of body.members) {
-    if (!FIELDS.includes(key)) throw invalid(key, `unknown field; known ones are ${FIELDS.join(', ')}`);
-  }
-  for (const key of ['preamble', 'model', 'engine']) {
-    const span = body.value(key);
-    if (span !== undefined && !body.scan.isNull(span) && !body.scan.isString(span)) {
-      throw invalid(key, 'a string was expected');
-    }
-  }
-  const switches = Object.fromEntries(SWITCHES.map((key) => [key, body.parse(key)]));
-  return { body, preamble: body.string('preamble'), engine: body.string('engine'), switches };
+  const fields = body.members.map(({ key }) => [key, SMALL_FIELDS.has(key) ? body.parse(key) : undefined]);
+  const { preamble, engine, policy, maxShift, shiftPrice, pin, hints } = readFields(
+    FIELDS,
+    Object.fromEntries(fields),
+    '',
+  );
+  const switches = { policy, maxShift, shiftPrice, pin, hints };
+  return { body, preamble: preamble ?? undefined, engine: engine ?? undefined, switches };
 }

@@ -2,11 +2,12 @@ import { WarmpathError, type Warning } from '@warmpath/core';
 import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { clientError, errorShapeOf } from '../apis/error-shape.js';
-import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
+import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
 import { type DocumentLimits, documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
+import { DOCUMENT_FORMATS, DOCUMENT_ID_MAX_LENGTH, readFields, search as searchFields } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
 import { invalid, readLines, readObject } from '../json/json-body.js';
 
@@ -14,7 +15,6 @@ import { invalid, readLines, readObject } from '../json/json-body.js';
 const PAGE = 100;
 /** Results of one search. */
 const RESULTS = 10;
-const FORMATS = ['text', 'markdown', 'html'] as const;
 /** What a body is read as that is one whole file, by its media type. */
 export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map([
   ['application/pdf', 'pdf'],
@@ -23,8 +23,6 @@ export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map
   ['text/plain', 'text'],
 ]);
 const MEDIA_TYPES: ReadonlySet<string> = new Set([JSON_TYPE, JSON_LINES, ...FILE_FORMATS.keys()]);
-/** Characters of a document's id. */
-export const LONGEST_ID = 512;
 
 type Named = { Params: { name: string } };
 type NamedFile = Named & { Querystring: { id?: unknown; title?: unknown } };
@@ -82,11 +80,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     const { name } = request.params;
     const tenant = tenantOf(request);
     await collections.searchable(tenant, name);
-    const { query, k = RESULTS, stages: given, ...rest } = readObject(bodyOf(request));
-    refuseUnknown(rest, ['query', 'k', 'stages']);
-    if (typeof query !== 'string') throw invalid('query', 'a string was expected');
-    if (typeof k !== 'number') throw invalid('k', 'a number was expected');
-    const stages = readStages(given, 'stages');
+    const { query, k = RESULTS, stages } = readFields(searchFields, readObject(bodyOf(request)), '');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
     const search = (signal: AbortSignal) =>
       collections.search(request, { tenant, name, text: query, k, stages, signal });
@@ -239,8 +233,8 @@ function givenFile({ headers, query }: FastifyRequest<NamedFile>): DocumentFile 
   const format = FILE_FORMATS.get(type);
   if (format === undefined) return undefined;
   const { id } = query;
-  if (typeof id !== 'string' || id === '' || id.length > LONGEST_ID) {
-    const expected = `one id of 1 to ${LONGEST_ID} characters was expected in the query (\`?id=…\`)`;
+  if (typeof id !== 'string' || id === '' || id.length > DOCUMENT_ID_MAX_LENGTH) {
+    const expected = `one id of 1 to ${DOCUMENT_ID_MAX_LENGTH} characters was expected in the query (\`?id=…\`)`;
     throw invalid('id', `a body of ${type} is one document: ${expected}. JSON needs content-type: application/json`);
   }
   const title = stringOrNothing(query.title, 'title');
@@ -284,8 +278,8 @@ function readDocuments(given: readonly GivenDocument[], limits: DocumentLimits):
     refuseUnknown(rest, ['id', 'title', 'content', 'metadata', 'format'], `${path}.`);
     const wrong = (field: string, detail: string) =>
       new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path: `${path}.${field}`, detail });
-    if (typeof id !== 'string' || id === '' || id.length > LONGEST_ID) {
-      throw wrong('id', `A string of 1 to ${LONGEST_ID} characters was expected.`);
+    if (typeof id !== 'string' || id === '' || id.length > DOCUMENT_ID_MAX_LENGTH) {
+      throw wrong('id', `A string of 1 to ${DOCUMENT_ID_MAX_LENGTH} characters was expected.`);
     }
     if (typeof content !== 'string') throw wrong('content', 'A string was expected.');
     if (content.trim() === '') throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.content` });
@@ -295,9 +289,9 @@ function readDocuments(given: readonly GivenDocument[], limits: DocumentLimits):
     if (title !== undefined && typeof title !== 'string') throw wrong('title', 'A string was expected.');
     const isObject = typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata);
     if (metadata !== undefined && !isObject) throw wrong('metadata', 'An object was expected.');
-    const known = FORMATS.find((name) => name === format);
+    const known = DOCUMENT_FORMATS.find((name) => name === format);
     if (format !== undefined && known === undefined)
-      throw wrong('format', `One of ${FORMATS.join(', ')} was expected.`);
+      throw wrong('format', `One of ${DOCUMENT_FORMATS.join(', ')} was expected.`);
     return {
       id,
       content,

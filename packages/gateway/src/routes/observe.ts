@@ -1,17 +1,16 @@
 import { observe } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
+import { observation, readFields } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
-import { invalid, readObject } from '../json/json-body.js';
+import { readObject } from '../json/json-body.js';
 import type { OpenArrangement, OpenArrangements } from '../memory/open-arrangements.js';
 import type { ReportBuilder } from '../observe/report.js';
 
-const FIELDS = ['id', 'outcome', 'promptTokens', 'cachedTokens'];
-const OUTCOMES = ['completed', 'failed'] as const;
-
-interface Report {
+/** What became of a prompt. */
+interface Observation {
   readonly id: string;
-  readonly outcome: (typeof OUTCOMES)[number];
+  readonly outcome: 'completed' | 'failed';
   readonly promptTokens: number | undefined;
   readonly cachedTokens: number | undefined;
 }
@@ -30,7 +29,7 @@ export interface ObserveParts {
 export function observeRoute(app: FastifyInstance, { arrangements, now }: ObserveParts): void {
   app.post('/v1/observe', (request, reply) => {
     request.exchange.bodyAt = now();
-    const report = readReport(readObject(bodyOf(request)));
+    const report = readObservation(readObject(bodyOf(request)));
     const found = arrangements.take(report.id, request.exchange.caller.tenant);
     if (found !== undefined) {
       learn(found, report, now());
@@ -42,7 +41,7 @@ export function observeRoute(app: FastifyInstance, { arrangements, now }: Observ
   });
 }
 
-function learn({ arrangement, state }: OpenArrangement, report: Report, now: number): void {
+function learn({ arrangement, state }: OpenArrangement, report: Observation, now: number): void {
   const { counts, history } = state;
   if (report.outcome === 'failed') {
     observe({ kind: 'failed', arrangement, now }, history);
@@ -55,28 +54,14 @@ function learn({ arrangement, state }: OpenArrangement, report: Report, now: num
 function note(
   exchange: ReportBuilder,
   { state }: OpenArrangement,
-  { outcome, promptTokens, cachedTokens }: Report,
+  { outcome, promptTokens, cachedTokens }: Observation,
 ): void {
   if (outcome === 'failed' || promptTokens === undefined) return;
   exchange.promptTokens = promptTokens;
   exchange.cachedTokens = state.counts.cachedTokens({ promptTokens, cachedTokens });
 }
 
-function readReport(body: Readonly<Record<string, unknown>>): Report {
-  for (const key of Object.keys(body)) {
-    if (!FIELDS.includes(key)) throw invalid(key, `unknown field; known ones are ${FIELDS.join(', ')}`);
-  }
-  const { id } = body;
-  if (typeof id !== 'string') throw invalid('id', 'a string was expected');
-  const outcome = OUTCOMES.find((known) => known === body['outcome']);
-  if (outcome === undefined) throw invalid('outcome', `one of ${OUTCOMES.join(', ')} was expected`);
-  const [promptTokens, cachedTokens] = [readCount(body, 'promptTokens'), readCount(body, 'cachedTokens')];
-  return { id, outcome, promptTokens, cachedTokens };
-}
-
-function readCount(body: Readonly<Record<string, unknown>>, field: string): number | undefined {
-  const value = body[field] ?? undefined;
-  if (value === undefined || (Number.isSafeInteger(value) && (value as number) >= 0))
-    return value as number | undefined;
-  throw invalid(field, 'a whole number of 0 or more was expected');
+function readObservation(body: Readonly<Record<string, unknown>>): Observation {
+  const { id, outcome, promptTokens, cachedTokens } = readFields(observation, body, '');
+  return { id, outcome, promptTokens: promptTokens ?? undefined, cachedTokens: cachedTokens ?? undefined };
 }

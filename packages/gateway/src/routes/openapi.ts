@@ -1,70 +1,24 @@
-import { POLICY_NAMES } from '@warmpath/core';
-import { RECOGNITION_MODES } from '@warmpath/core/internal';
 import { z } from 'zod';
-import { MOST_STAGES } from '../collections/open-collections.js';
 import { JSON_LINES } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
-import { FILE_FORMATS, LONGEST_ID } from './collections.js';
+import {
+  arrangeRequest,
+  count,
+  DOCUMENT_ID_MAX_LENGTH,
+  documents,
+  name,
+  newDocument,
+  observation,
+  planRequest,
+  retrieval,
+  search,
+  switches,
+} from '../intake/own-fields.js';
+import { FILE_FORMATS } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
-// The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
-// bytes and not by these schemas; `openapi.test.ts` sends what they allow, and checks what is answered against them.
-
-const count = z.int().min(0);
-const name = z.string().min(1);
-
-const document = z
-  .strictObject({
-    id: name.optional().meta({ description: 'Stable id. Without one, a hash of the content.' }),
-    title: z.string().optional().meta({ description: 'Title, written into the prompt.' }),
-    content: z.string().optional().meta({ description: 'The passage. Required, under this name or as `text`.' }),
-    text: z.string().optional().meta({ description: 'Another name for `content`.' }),
-    metadata: z.looseObject({}).optional().meta({ description: 'Never written into the prompt.' }),
-  })
-  .meta({ description: 'One retrieved passage.' });
-
-const ordering = {
-  policy: z.enum(POLICY_NAMES).optional().meta({ description: 'Ordering policy.' }),
-  maxShift: count.optional().meta({ description: 'Places a document may move from its retrieval rank.' }),
-  shiftPrice: z.number().min(0).max(1_000_000_000).optional().meta({
-    description: 'Tokens that each place costs by which a document moves: it moves only where that saves more.',
-  }),
-  pin: z.array(name).optional().meta({ description: 'Ids of documents that keep their place.' }),
-  hints: z.boolean().optional().meta({ description: 'Whether the prompt states the retrieval order when it changed.' }),
-};
-
-const switches = z
-  .strictObject({
-    ...ordering,
-    bypass: z.boolean().optional().meta({ description: '`true`: forward the request without arranging anything.' }),
-    recognise: z
-      .enum(RECOGNITION_MODES)
-      .optional()
-      .meta({ description: 'How documents in the prompt are looked for.' }),
-    session: z.string().max(256).optional().meta({ description: "The conversation's name." }),
-    forgotten: z.enum(['mark', 'refuse']).optional().meta({
-      description:
-        'What to do when earlier turns are not known: answer and mark (`mark`), or refuse with 409 (default).',
-    }),
-    deduplicate: z.boolean().optional().meta({ description: '`false`: send again what the conversation still shows.' }),
-    blocks: z.boolean().optional().meta({ description: '`true`: refer to repeated parts of documents as well.' }),
-  })
-  .meta({ description: 'How this request is arranged; the configuration decides what is left out.' });
-
-const stages = z.int().min(1).max(MOST_STAGES).optional().meta({
-  description: 'The search ends with its n-th stage, if it has as many: 1 is words alone, with nothing to wait for.',
-});
-
-const retrieval = z
-  .strictObject({
-    collection: name.optional().meta({ description: 'Where to look; the one of the model if left out.' }),
-    k: z.int().min(1).max(100).optional().meta({ description: 'How many passages.' }),
-    query: z.string().optional().meta({ description: 'What to look for; the last message of the user if left out.' }),
-    stages,
-  })
-  .meta({ description: 'Has documents retrieved for this request, where collections are configured.' });
-
-const documents = z.array(document).meta({ description: 'Retrieved documents, the most relevant first.' });
+// The HTTP interface as data, for the reference page and for generated clients. Requests are checked with the same
+// schemas (`own-fields.ts`); `openapi.test.ts` checks answers against the ones that stand here.
 
 const prompt = (fields: Record<string, z.ZodType>) =>
   z.looseObject({ ...fields, documents: documents.optional(), warmpath: switches.optional() });
@@ -94,21 +48,6 @@ const collection = z.union([
   }),
 ]);
 
-const newDocument = z.strictObject({
-  id: z
-    .string()
-    .min(1)
-    .max(LONGEST_ID)
-    .optional()
-    .meta({ description: 'Required, under this name or, as BEIR has it, `_id`.' }),
-  _id: z.string().min(1).max(LONGEST_ID).optional(),
-  title: z.string().optional(),
-  content: z.string().optional().meta({ description: 'The text. Required, under this name or as `text`.' }),
-  text: z.string().optional(),
-  metadata: z.looseObject({}).optional().meta({ description: 'Comes back with each passage that is found.' }),
-  format: z.enum(['text', 'markdown', 'html']).optional().meta({ description: 'Plain text if left out.' }),
-});
-
 const passage = z.strictObject({
   id: name.meta({ description: '`document#hash`: the same as long as the document has the passage.' }),
   title: z.string().optional().meta({ description: 'The headings above it.' }),
@@ -127,17 +66,6 @@ const warnings = z
 
 const collectionPath = '/v1/collections/{name}';
 
-const arrangeRequest = z.strictObject({
-  documents,
-  ...ordering,
-  preamble: z.string().optional().meta({ description: 'The text that your prompt has before the documents.' }),
-  model: z.string().optional().meta({ description: 'Keeps the histories of several models apart.' }),
-  engine: z
-    .string()
-    .optional()
-    .meta({ description: 'Which of several engines your prompt goes to. The gateway chooses if left out.' }),
-});
-
 const arrangement = z.strictObject({
   object: z.literal('arrangement'),
   engine: z.string().optional().meta({ description: 'Which of several engines the order is for.' }),
@@ -150,21 +78,6 @@ const arrangement = z.strictObject({
   text: z.string().meta({ description: 'Documents and hint as text for a prompt.' }),
   predictedCachedTokens: count,
   trace: z.looseObject({}).meta({ description: 'Why the order is what it is.' }),
-});
-
-const observation = z.strictObject({
-  id: z.string().meta({ description: 'From the answer of `POST /v1/arrange`.' }),
-  outcome: z.enum(['completed', 'failed']),
-  promptTokens: count.optional().meta({ description: "The engine's count." }),
-  cachedTokens: count.optional().meta({ description: "The engine's count." }),
-});
-
-const plannedDocument = z.union([name, z.strictObject({ id: name, tokens: count.optional() })]);
-const plannedContext = z.array(plannedDocument);
-
-const planRequest = z.strictObject({
-  contexts: z.array(z.union([plannedContext, z.strictObject({ documents: plannedContext })])),
-  capacity: count.optional().meta({ description: "Tokens that the engine's prefix cache holds." }),
 });
 
 const plan = z.looseObject({
@@ -353,7 +266,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
     post: {
       summary:
         'Looks for passages. With `accept: text/event-stream`, each stage of the search is an event (`index`, `final`, `results`, `warnings`).',
-      body: z.strictObject({ query: z.string(), k: z.int().min(1).max(1000).optional(), stages }),
+      body: search,
       parameters: ['name'],
       answers: {
         200: z.strictObject({ object: z.literal('search'), collection: name, results: z.array(passage), warnings }),
@@ -391,7 +304,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
         id: z
           .string()
           .min(1)
-          .max(LONGEST_ID)
+          .max(DOCUMENT_ID_MAX_LENGTH)
           .optional()
           .meta({ description: 'Of a whole file, the id. Required there.' }),
         title: z.string().optional().meta({ description: 'Of a whole file, the title; that of its text if left out.' }),

@@ -7,7 +7,7 @@ import { withoutEndUser } from '../conversation/conversations.js';
 import type { DashboardFeed } from '../dashboard/feed.js';
 import { canActForTenant, isPrivate } from '../intake/admit.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
-import { SESSION_MAX_LENGTH } from '../intake/parse-request.js';
+import { SESSION_MAX_LENGTH } from '../intake/own-fields.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { RequestLog } from '../observe/request-log.js';
 
