@@ -8,52 +8,52 @@ const text = (most: number) => z.string().min(1).max(most);
 const httpUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
 
 const model = z.strictObject({
-  model: z.string().min(1).max(256).describe('What the engine calls the model that answers.'),
-  collection: collectionName().describe('Where passages for its answers are looked for.'),
+  model: z.string().min(1).max(256).describe('Model of the engine that answers.'),
+  collection: collectionName().describe('Collection that is searched.'),
   tenant: z
     .string()
     .min(1)
     .max(256)
     .optional()
-    .describe("Whose collection it is, for all who use this name; the caller's own if left out."),
-  k: count(100).optional().describe('Passages for an answer; `collections.k` if left out.'),
+    .describe("Tenant whose collection is searched, for every caller. Default: the caller's own."),
+  k: count(100).optional().describe('Passages for an answer. Default: `collections.k`.'),
 });
 
 const embeddings = z.strictObject({
-  url: httpUrl().describe('Base URL of an OpenAI-compatible API of embeddings, with `/v1` at its end.'),
+  url: httpUrl().describe('Base URL of an OpenAI-compatible embeddings API, with `/v1`.'),
   model: z
     .string()
     .min(1)
     .max(256)
-    .describe('Its model. A collection is searched with the model that its passages were embedded with.'),
-  apiKey: z.string().min(1).optional().describe('Its key. Best taken from the environment.'),
+    .describe('Embedding model. A collection is searched with the model that embedded its passages.'),
+  apiKey: z.string().min(1).optional().describe('API key. Take it from the environment.'),
   dimensions: count(4_096)
     .optional()
-    .describe("Dimensions to ask for, of a model that can shorten its vectors; the model's own if left out."),
+    .describe("Dimensions to request, for a model that can shorten its vectors. Default: the model's own."),
   queryPrefix: text(500)
     .optional()
-    .describe(
-      'Put before each question, as E5, Nomic, Arctic and other models want it: `query: `. Nothing if left out.',
-    ),
+    .describe('Text before each question. E5, Nomic, Arctic and other models need one, such as `query: `.'),
   passagePrefix: text(500)
     .optional()
     .describe(
-      'Put before each passage: `passage: `. Nothing if left out. Another one makes other vectors, as another model does.',
+      'Text before each passage, such as `passage: `. Another prefix makes other vectors, as another model does.',
     ),
 });
 
 const rerank = z.strictObject({
   url: httpUrl().describe(
-    'Base URL of a reranking API as Cohere, Jina, Voyage, vLLM and llama-server have it, with `/v1` or `/v2` at its end: `/rerank` is put behind it.',
+    'Base URL of a reranking API, with `/v1` or `/v2`: Cohere, Jina, Voyage, vLLM, llama-server. The gateway calls `/rerank` below it.',
   ),
-  model: text(256).describe('Its model.'),
-  apiKey: text(4_096).optional().describe('Its key. Best taken from the environment.'),
+  model: text(256).describe('Reranking model.'),
+  apiKey: text(4_096).optional().describe('API key. Take it from the environment.'),
 });
 
 const storeTenant = {
-  tenant: text(256).optional().describe('Whose collection it is; `default`, as without keys, if left out.'),
+  tenant: text(256)
+    .optional()
+    .describe('Tenant of the collection. Default: `default`, the tenant of a gateway without keys.'),
 };
-const storeKey = { apiKey: text(4_096).optional().describe('Its key. Best taken from the environment.') };
+const storeKey = { apiKey: text(4_096).optional().describe('API key. Take it from the environment.') };
 const fields = {
   fields: z
     .strictObject({
@@ -63,16 +63,16 @@ const fields = {
       metadata: text(256).optional(),
     })
     .optional()
-    .describe('Which fields hold id, text, title and metadata of a passage; `content` and `title` if left out.'),
+    .describe('Fields that hold id, text, title and metadata of a passage. Default: `content` and `title`.'),
 };
 
 const store = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('qdrant').describe('Qdrant 1.10 or later, searched by vectors.'),
-    url: httpUrl().describe('Where it listens.'),
+    url: httpUrl().describe('URL of the server.'),
     ...storeKey,
-    collection: text(256).describe('What Qdrant calls the collection.'),
-    vectorName: text(256).optional().describe('The named vector that is searched, where points have several.'),
+    collection: text(256).describe('Name of the collection in Qdrant.'),
+    vectorName: text(256).optional().describe('Named vector to search, where points have several.'),
     ...fields,
     ...storeTenant,
   }),
@@ -80,25 +80,30 @@ const store = z.discriminatedUnion('kind', [
     kind: z.literal('pgvector').describe('PostgreSQL with pgvector, searched by vectors. Needs the package `pg`.'),
     url: z
       .url({ protocol: /^postgres(?:ql)?$/, error: 'must be a postgres:// URL' })
-      .describe('Where it listens, with user and database. Best taken from the environment.'),
-    table: text(256).describe('A table, also with its schema: `kb.passages`.'),
-    vectorColumn: text(256).optional().describe('The column of the vectors; `embedding` if left out.'),
+      .describe('URL of the server, with user and database. Take it from the environment.'),
+    table: text(256).describe('Table, with its schema where it has one: `kb.passages`.'),
+    vectorColumn: text(256).optional().describe('Column of the vectors. Default: `embedding`.'),
     index: z
       .enum(['hnsw', 'ivfflat', 'none'])
       .optional()
-      .describe('The kind of the index, which is searched in stages; `none`, all rows in one, if left out.'),
-    metric: z.enum(['cosine', 'dot', 'l2']).optional().describe('What the index was made for; `cosine` if left out.'),
+      .describe('Kind of the index, which is searched in stages. Default: `none`, all rows in one stage.'),
+    metric: z
+      .enum(['cosine', 'dot', 'l2'])
+      .optional()
+      .describe('Distance that the index was made for. Default: `cosine`.'),
     ...fields,
     ...storeTenant,
   }),
   z.strictObject({
     kind: z
       .enum(['opensearch', 'elasticsearch'])
-      .describe('OpenSearch 2.16, Elasticsearch 8, or later: words, and vectors where a field is named.'),
-    url: httpUrl().describe('Where it listens.'),
+      .describe(
+        'OpenSearch 2.16, Elasticsearch 8, or later. Searched by words, and by vectors where `vectorField` is set.',
+      ),
+    url: httpUrl().describe('URL of the server.'),
     ...storeKey,
-    index: text(256).describe('The index.'),
-    vectorField: text(256).optional().describe('The field of the vectors; words alone are searched if left out.'),
+    index: text(256).describe('Name of the index.'),
+    vectorField: text(256).optional().describe('Field of the vectors. Without it, only words are searched.'),
     ...fields,
     ...storeTenant,
   }),
@@ -109,22 +114,22 @@ export const collections = z
     folder: z
       .string()
       .min(1)
-      .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
+      .describe('Folder of the collections. Each tenant has a subfolder. `warmpath ingest` writes to it.'),
     embeddings: embeddings
       .optional()
-      .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
+      .describe('Embeddings API for passages and questions. Without it, collections are searched by words alone.'),
     rerank: rerank
       .optional()
-      .describe('What ranks the passages of each search anew, as its last stage; nothing does if left out.'),
-    k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
+      .describe('Reranking API, the last stage of each search. Without it, searches are not reranked.'),
+    k: count(100).default(6).describe('Passages for an answer, where neither the request nor the model sets a number.'),
     stores: z
       .record(collectionName(), store)
       .default({})
-      .describe('Collections that live in a database of their own: searched and answered from as any other.'),
+      .describe('Collections in a database: Qdrant, pgvector, OpenSearch or Elasticsearch.'),
     models: z
       .record(z.string().min(1).max(256), model)
       .default({})
-      .describe('Names of models that answer from a collection, listed by `/v1/models`.'),
+      .describe('Models that answer from a collection. `/v1/models` lists them.'),
   })
   .superRefine(({ stores, embeddings }, context) => {
     for (const [name, store] of Object.entries(stores)) {

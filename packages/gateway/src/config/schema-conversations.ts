@@ -14,14 +14,14 @@ export const recognise = z.strictObject({
     .enum(RECOGNITION_MODES)
     .default('marked')
     .describe(
-      'Which documents in a prompt may move. `off`: none. `marked`: those inside `<warmpath-documents>`. `conservative`: also those that are certain by their form. A request may say otherwise.',
+      'Which documents in a prompt may move. `off`: none. `marked`: those inside `<warmpath-documents>`. `conservative`: also those that are certain by their form. A request may set its own mode.',
     ),
   templates: z
     .array(documentTemplate)
     .max(16)
     .optional()
     .describe(
-      'Frames of prompts whose documents nothing else tells apart: `before` the first (letter by letter), the `separator` between them, and `after` the last (the end of the text if left out). With `conservative`.',
+      'Prompt templates whose documents only a separator parts. `before` is the exact text before the first document, `separator` stands between documents, `after` follows the last one (default: the end of the text). They count with `recognise.mode: conservative`.',
     ),
 });
 
@@ -30,12 +30,14 @@ const store = z.strictObject({
     .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
     .optional()
     .describe(
-      'Server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts. `redis://:password@host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`. User, password and database may stand in it, percent-encoded. Best taken from the environment; never logged. Of a cluster, any server. The memory of this process if left out.',
+      'Redis or Valkey server that several gateways share: `redis://:password@host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`. The URL may hold user, password and database, percent-encoded. For a cluster, name any server. Take the URL from the environment; it is never logged. Default: the memory of this process.',
     ),
 });
 
 /** `session`: what is remembered of conversations. */
 export const session = z.strictObject({
-  maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
-  store: store.prefault({}).describe('Where conversations are remembered.'),
+  maxAgeMs: milliseconds()
+    .default(3_600_000)
+    .describe('Milliseconds after the last use until a turn of a conversation is forgotten.'),
+  store: store.prefault({}).describe('Server of the memory of conversations.'),
 });

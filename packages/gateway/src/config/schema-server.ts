@@ -22,7 +22,7 @@ const clearKey = () =>
     .min(KEY_MIN_LENGTH)
     .optional()
     .describe(
-      `The key itself in place of \`sha256\`, ${KEY_MIN_LENGTH} characters or more. Best taken from the environment; hashed when the configuration is read.`,
+      `The key itself, in place of \`sha256\`: ${KEY_MIN_LENGTH} characters or more. Take it from the environment. The gateway keeps only its hash.`,
     );
 
 /** A key of which only the SHA-256 is kept. */
@@ -63,13 +63,13 @@ const tenantName = () =>
 
 const clientKey = z
   .strictObject({
-    name: tenantName().describe('What the key is called in errors.'),
+    name: tenantName().describe('Name of the key in errors.'),
     sha256: sha256('the key'),
     key: clearKey(),
-    tenant: tenantName().optional().describe('The tenant of its requests; `name` if left out.'),
-    requestsPerMinute: count(10_000_000).optional().describe('Requests that it may send in a minute.'),
-    tokensPerMinute: count(10_000_000_000).optional().describe('Tokens that it may use in a minute.'),
-    maxConcurrent: count(65_536).optional().describe('Requests that it may have under way at once.'),
+    tenant: tenantName().optional().describe('Tenant of its requests. Default: `name`.'),
+    requestsPerMinute: count(10_000_000).optional().describe('Requests in a minute, at most.'),
+    tokensPerMinute: count(10_000_000_000).optional().describe('Tokens in a minute, at most.'),
+    maxConcurrent: count(65_536).optional().describe('Requests at once, at most.'),
   })
   .refine(hasOneKey, ONE_KEY)
   .transform(hashed);
@@ -84,10 +84,10 @@ const headerName = (what: string) =>
 
 const trustedHeaders = z.strictObject({
   tenant: headerName(
-    'Header in which a proxy that has checked the client names the tenant. Only that proxy may reach the gateway, and it must replace what a client sends under this name. A request without it gets 401.',
+    'Header in which a trusted proxy names the tenant. Only that proxy may reach the gateway, and it must overwrite the header of a client. A request without the header gets 401.',
   ),
   endUser: headerName(
-    'Header that names the end user within the tenant. Then no body names one, and a request without this header continues no conversation. Never sent to the engine, as the other.',
+    'Header in which a trusted proxy names the end user. The body then cannot name one, and a request without the header continues no conversation. The engine never gets either header.',
   ),
 });
 
@@ -97,24 +97,22 @@ const jwt = z
       .string()
       .min(32)
       .optional()
-      .describe(
-        'Secret of 32 characters or more that tokens are signed with (HS256). Best taken from the environment.',
-      ),
+      .describe('Secret that tokens are signed with (HS256), 32 characters or more. Take it from the environment.'),
     publicKeyFile: z
       .string()
       .min(1)
       .optional()
-      .describe('Public key (PEM) that tokens are verified with: RSA (RS256), P-256 (ES256) or Ed25519 (EdDSA).'),
+      .describe('File of the public key (PEM) that verifies tokens: RSA (RS256), P-256 (ES256) or Ed25519 (EdDSA).'),
     tenantClaim: z.string().min(1).default('sub').describe('Claim that names the tenant.'),
     endUserClaim: z
       .string()
       .min(1)
       .optional()
       .describe(
-        'Claim that names the end user within the tenant. Then no body names one, and a request without this claim continues no conversation.',
+        'Claim that names the end user. The body then cannot name one, and a request without the claim continues no conversation.',
       ),
-    audience: z.string().min(1).optional().describe('What `aud` must be, or hold.'),
-    issuer: z.string().min(1).optional().describe('What `iss` must be.'),
+    audience: z.string().min(1).optional().describe('Required value of `aud`, or one of its values.'),
+    issuer: z.string().min(1).optional().describe('Required value of `iss`.'),
   })
   .refine(({ secret, publicKeyFile }) => (secret === undefined) !== (publicKeyFile === undefined), {
     error: 'must have one of `secret` and `publicKeyFile`',
@@ -131,12 +129,12 @@ const origin = z.string().regex(/^(\*|[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+)$/, {
 
 export const server = z
   .strictObject({
-    host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
-    port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
+    host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` is every interface.'),
+    port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on. 0 is any free port.'),
     bodyLimitBytes: count(1_073_741_824)
       .default(DEFAULT_BODY_LIMIT_BYTES)
       .describe(
-        'Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE. A higher limit also allows more and longer documents.',
+        'Largest request body, in bytes. A larger body gets 413 `WARMPATH_BODY_TOO_LARGE`. A limit above the default also allows more and longer documents.',
       ),
     drainDelayMs: z
       .int()
@@ -144,7 +142,7 @@ export const server = z
       .max(600_000)
       .default(0)
       .describe(
-        'At shutdown, milliseconds in which `/readyz` answers 503 and all else is served as before, on connections that end with the answer. A load balancer needs a few seconds to look elsewhere.',
+        'Milliseconds at shutdown in which `/readyz` answers 503 and all other requests are still served. Set it to the time in which a load balancer notices the 503.',
       ),
     keys: z
       .array(clientKey)
@@ -152,7 +150,7 @@ export const server = z
       .max(100_000)
       .optional()
       .describe(
-        'Keys that clients must have: `name`, `sha256` (or `key` in clear), and where wanted `tenant`, `requestsPerMinute`, `tokensPerMinute` and `maxConcurrent`. Without any, clients are distinguished by whatever key they send, which the engine gets.',
+        'Keys of clients. Each has a `name` and `sha256` (or `key` in clear). `tenant`, `requestsPerMinute`, `tokensPerMinute` and `maxConcurrent` are optional. Without `keys`, the gateway tells clients apart by the key that they send, and the engine gets that key.',
       ),
     trustedHeaders: trustedHeaders.prefault({}),
     jwt: jwt.optional(),
@@ -161,12 +159,14 @@ export const server = z
       .boolean()
       .default(false)
       .describe(
-        'Without keys, serve every program that reaches the gateway, under any name: also where `upstream.apiKey` pays for it, and `/metrics` without `operatorKey`. Web pages still need `cors`.',
+        'Serve every program that reaches the gateway, without keys. This includes `/metrics` without `operatorKey`, and requests that `upstream.apiKey` pays for. Web pages still need `cors`.',
       ),
     cors: z
       .array(origin)
       .optional()
-      .describe('Origins whose pages may call the gateway from a browser, such as `https://app.example`; `*` for all.'),
+      .describe(
+        'Origins whose pages may call the gateway from a browser, such as `https://app.example`. `*` is every origin.',
+      ),
   })
   .superRefine((settings, context) => {
     const problem = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });

@@ -16,16 +16,18 @@ const zmqEndpoint = (example: string) =>
 
 const kvEvents = z
   .strictObject({
-    endpoint: zmqEndpoint('tcp://127.0.0.1:5557').describe('Where the engine publishes its KV events.'),
+    endpoint: zmqEndpoint('tcp://127.0.0.1:5557').describe(
+      'ZeroMQ endpoint at which the engine publishes its KV events.',
+    ),
     replayEndpoint: zmqEndpoint('tcp://127.0.0.1:5558')
       .optional()
       .describe(
-        'Where it can be asked for events that were missed. Without it, one missed event ends exact knowledge.',
+        'ZeroMQ endpoint that repeats missed events. Without it, one missed event ends exact residency until the engine restarts.',
       ),
     ranks: count(MAX_RANKS)
       .default(1)
       .describe(
-        'Data-parallel ranks of the engine (`--data-parallel-size` of vLLM, `--dp-size` of SGLang). Each has a cache of its own and publishes on the port behind that of the one before; for the gateway it is an engine of its own, `<name>-rank-<number>`, to which `x-data-parallel-rank` leads.',
+        'Data-parallel ranks of the engine (`--data-parallel-size` of vLLM, `--dp-size` of SGLang). Each rank has its own cache and publishes on the next port. The gateway treats a rank as an engine named `<name>-rank-<number>`, and addresses it by `x-data-parallel-rank`.',
       ),
   })
   .superRefine(({ ranks, ...endpoints }, context) => {
@@ -44,43 +46,43 @@ const upstream = z.strictObject({
   url: engineUrl()
     .optional()
     .describe(
-      "Base URL of the engine's OpenAI API, with or without `/v1` at its end. Several engines are listed under `engines`, and share everything else that stands here.",
+      "Base URL of the engine's OpenAI API, with or without `/v1`. List several engines under `engines`; all other keys of `upstream` hold for each of them.",
     ),
   dialect: z
     .enum(['auto', ...DIALECT_NAMES])
     .default('auto')
     .describe(
-      'What kind of engine it is: how it caches, and what it reports. `auto` goes by the address of a hosted API, and by what the engine says when `warmpath serve` or `up` looks for it; behind a proxy, say it.',
+      'Kind of the engine: how it caches, and what it reports. `auto` knows hosted APIs by their address, and asks other engines. Set the kind where a proxy hides the engine.',
     ),
   apiKey: z
     .string()
     .min(1)
     .optional()
     .describe(
-      "Sent to the engine in place of the client's own key, as `Authorization: Bearer …`, and to Anthropic's API as `x-api-key`. Best taken from the environment.",
+      "Key for the engine, sent in place of the client's key: as `Authorization: Bearer …`, or as `x-api-key` to Anthropic's API. Take it from the environment.",
     ),
   cacheSaltKey: z
     .string()
     .min(16)
     .optional()
     .describe(
-      "Secret of 16 characters or more from which every tenant's `cache_salt` is derived: tenants then share nothing in the cache of a vLLM, SGLang or embedded engine. Best taken from the environment, the same for all gateways of an engine. None is sent if left out, as hosted APIs need it, which refuse unknown fields.",
+      'Secret of 16 characters or more. The gateway derives a `cache_salt` for each tenant from it, so that tenants share nothing in the cache of a vLLM, SGLang or embedded engine. All gateways of an engine need the same secret. Leave it out for hosted APIs: they refuse unknown fields. Take it from the environment.',
     ),
   maxConcurrent: count(65_536)
     .default(1_024)
     .describe(
-      'Prompts that the engine gets at once, at most; the others wait in the queue, where `foresight` sees them. An engine that reports how many prompts wait inside it gets fewer.',
+      'Prompts that the engine gets at once, at most. Other prompts wait in the queue, where `foresight` sees them. An engine that reports how many prompts wait inside it gets fewer.',
     ),
   kvEvents: kvEvents
     .optional()
     .describe(
-      'KV events of the engine (vLLM, SGLang, TensorRT-LLM, the embedded engine), over ZeroMQ: what it holds is then known, not guessed. The engine must answer `POST /tokenize`; needs `npm install zeromq@6`.',
+      'KV events of the engine over ZeroMQ (vLLM, SGLang, the embedded engine). The gateway then knows what the engine holds. The engine must answer `POST /tokenize`. Needs `npm install zeromq@6`.',
     ),
   timeoutMs: milliseconds()
     .max(14_400_000)
     .default(300_000)
     .describe(
-      'Milliseconds until the response headers: queueing and prefill in the engine. Two chunks of the body may be two fifths of it apart. A whole exchange may take six times as long.',
+      "Milliseconds until the engine's response headers: its queue and its prefill. Between two chunks of the body, the gateway waits two fifths of this time. A whole exchange may take six times as long.",
     ),
 });
 
@@ -91,34 +93,32 @@ const engine = z.strictObject({
   name: z
     .string()
     .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, { error: 'must be letters, digits, `.`, `_` and `-`, at most 63' })
-    .describe(
-      'What metrics, logs and answers call it. It stays the same engine for the gateway as long as its name does.',
-    ),
+    .describe('Name in metrics, logs and answers. An engine under another name is another engine.'),
   url: engineUrl().describe('Base URL of its OpenAI API.'),
-  apiKey: z.string().min(1).optional().describe('Its key, in place of `upstream.apiKey`.'),
+  apiKey: z.string().min(1).optional().describe('Key for this engine, in place of `upstream.apiKey`.'),
   weight: z
     .number()
     .positive()
     .max(1_000)
     .default(1)
-    .describe('How fast it prefills beside the others: one of weight 2 takes twice the tokens.'),
+    .describe('Prefill speed relative to the other engines. An engine of weight 2 gets twice the tokens.'),
   models: z
     .array(z.string().min(1).max(256))
     .min(1)
     .max(1_024)
     .optional()
-    .describe('Names of the models that it serves; it gets no request for another one. Any model if left out.'),
-  kvEvents: kvEvents.optional().describe('Its KV events, as `upstream.kvEvents` is for a single engine.'),
+    .describe('Models that it serves. It gets no request for another model. Default: any model.'),
+  kvEvents: kvEvents.optional().describe('Its KV events: see `upstream.kvEvents`.'),
 });
 
 const arrange = z.strictObject({
-  policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy where a request names none.'),
+  policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy of requests that name none.'),
   maxShift: z
     .int()
     .min(0)
     .optional()
     .describe(
-      'Places a document may move from its retrieval rank where a request does not say; any number if left out.',
+      'Places that a document may move from its retrieval rank, at most. A request may set its own limit. Default: no limit.',
     ),
   shiftPrice: z
     .number()
@@ -126,11 +126,16 @@ const arrange = z.strictObject({
     .max(1_000_000_000)
     .default(0)
     .describe(
-      'Tokens that each place costs by which a document moves, where a request does not say: documents move only where that saves more. `warmpath lab eval --shift-prices` finds the price that keeps your answers.',
+      'Tokens that each place costs by which a document moves. Documents move only where that saves more. A request may set its own price. `warmpath lab eval --shift-prices` measures which price keeps your answers.',
     ),
   hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
-  template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
-  layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
+  template: z.enum(TEMPLATE_NAMES).default('xml').describe('Markup of one document in the prompt.'),
+  layout: z
+    .enum(LAYOUT_NAMES)
+    .default('question')
+    .describe(
+      'Place of the documents in a chat: before the last `question`, in a `message` of their own, or in the `system` prompt.',
+    ),
 });
 
 const limits = z.strictObject({
@@ -138,7 +143,7 @@ const limits = z.strictObject({
     .min(16_777_216)
     .default(268_435_456)
     .describe(
-      'Bytes that all together may take that clients make the gateway keep: bodies, histories, conversations, passages, records. Divided by fixed shares; what does not fit is forgotten or refused, first of the tenant that holds most.',
+      'Bytes for everything that clients make the gateway keep: bodies, histories, conversations, passages, records. Fixed shares divide it. When a share is full, the tenant that holds most loses its oldest entries first; bodies are refused.',
     ),
 });
 
@@ -146,16 +151,18 @@ const queue = z.strictObject({
   capacity: count(65_536)
     .default(1_024)
     .describe(
-      'Prompts that may wait for the engine. One more gets 429, or displaces the latest prompt of the tenant with most waiting.',
+      'Prompts that may wait for an engine. When the queue is full, a prompt gets 429, or displaces the latest prompt of the tenant with most waiting prompts.',
     ),
   maxWaitMs: milliseconds()
     .default(60_000)
-    .describe('Milliseconds that a prompt may wait; then it gets 429, or at once where it would wait for longer.'),
+    .describe(
+      'Milliseconds that a prompt may wait. Then it gets 429. It gets 429 at once where its wait would be longer.',
+    ),
   discipline: z
     .enum(SCHEDULER_NAMES)
     .default('fifo')
     .describe(
-      "Which of a tenant's prompts goes next: the oldest, or the one that finds most in the cache. Tenants take turns.",
+      'Which prompt of a tenant goes next: the oldest (`fifo`), or the one with most cached tokens (`cache-aware`). Tenants take turns.',
     ),
 });
 
@@ -166,7 +173,7 @@ const prewarm = z.strictObject({
     .max(100_000_000)
     .default(0)
     .describe(
-      'Tokens of likely extensions of served prompts that may be prefilled in a minute while the engine is idle; 0 for none. For engines of your own: it computes. 20,000 is a good start.',
+      'Tokens that the gateway may prefill ahead in a minute while the engine is idle: likely extensions of served prompts. 0 is none. Use it with engines of your own: it costs computation. Start with 20,000.',
     ),
 });
 
@@ -174,7 +181,7 @@ const explain = z.strictObject({
   prompts: z
     .enum(['off', 'all'])
     .default('off')
-    .describe('Whether prompts are compared with earlier ones, to name why a prefix broke. Reads every prompt.'),
+    .describe('`all`: compare every prompt with earlier ones, to say where and why their prefixes part.'),
 });
 
 const dashboard = z.strictObject({
@@ -182,7 +189,7 @@ const dashboard = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Show ids of documents and names of tenants and collections on the dashboard (`/ui`), not short hashes. Texts are never shown.',
+      'Show ids of documents and names of tenants and collections on the dashboard (`/ui`). By default it shows short hashes. It never shows texts.',
     ),
 });
 
@@ -193,7 +200,7 @@ const admin = z.strictObject({
     .max(80)
     .optional()
     .describe(
-      'Path of a Unix socket for the operator (`warmpath sessions`), which only the user of the process can open. None if left out.',
+      'Path of a Unix socket for the operator (`warmpath sessions`). Only the user of the process can open it. Default: none.',
     ),
 });
 
@@ -201,7 +208,7 @@ const log = z.strictObject({
   level: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
     .default('info')
-    .describe('Least severe level that is logged. Never logged at any level: bodies, prompts, keys.'),
+    .describe('Least severe level that is logged. Bodies, prompts and keys are never logged.'),
 });
 
 /**
@@ -211,32 +218,34 @@ const log = z.strictObject({
 export const gatewayConfigSchema = z
   .strictObject({
     server: server.prefault({}).describe('The HTTP server that clients talk to.'),
-    upstream: upstream.prefault({}).describe('The engine behind the gateway, or what holds for each of several.'),
+    upstream: upstream.prefault({}).describe('The engine behind the gateway, and settings of all engines.'),
     engines: z
       .array(engine)
       .min(1)
       .max(MAX_ENGINES)
       .optional()
-      .describe('Several engines, in place of `upstream.url`.'),
+      .describe(
+        'Several engines, in place of `upstream.url`. Each has a `name` and a `url`. `apiKey`, `weight`, `models` and `kvEvents` are optional.',
+      ),
     passthrough: z
       .array(z.string().regex(/^\/v1\/[a-z0-9._/-]+$/, { error: 'must be a path such as `/v1/files`, in lower case' }))
       .max(256)
       .default([])
       .describe(
-        "Paths of the engine, each with all below it, that are passed through although tenants share the engine's account: what one tenant leaves there, such as files, the others can read and delete. Without it, only endpoints that keep nothing pass.",
+        "Paths of the engine that are passed through, each with all paths below it. Tenants share the engine's account there: each can read and delete what another stored. By default, only endpoints that store nothing are passed through.",
       ),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
-    session: session.prefault({}).describe('What is remembered of conversations.'),
-    recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
+    session: session.prefault({}).describe('Memory of conversations.'),
+    recognise: recognise.prefault({}).describe('Documents inside prompts.'),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
-    queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
+    queue: queue.prefault({}).describe('Prompts that wait for an engine.'),
     prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
-    explain: explain.prefault({}).describe('What can be asked about requests just served.'),
+    explain: explain.prefault({}).describe('Records of served requests.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),
     collections: collections
       .optional()
-      .describe('Collections of documents that answers are made from. None if left out; needs `@warmpath/retrieval`.'),
-    admin: admin.prefault({}).describe('What only the operator may do.'),
+      .describe('Collections of documents that answers come from. Needs `@warmpath/retrieval`. Default: none.'),
+    admin: admin.prefault({}).describe('Access for the operator.'),
     log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
   })
   .superRefine(({ server: { open, operatorKey }, dashboard: { names } }, context) => {
