@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
-import { loadConfig } from '@warmpath/gateway';
 import { Client } from 'undici';
 import { errorOfServer } from './server-error.js';
 
@@ -14,10 +13,16 @@ export interface AdminAddress {
  * The socket that the command line names, or the configuration does. Errors: `WARMPATH_USAGE`, those of `loadConfig`.
  */
 export async function adminSocket({ socket, config }: AdminAddress, environment: NodeJS.ProcessEnv): Promise<string> {
-  const named = socket ?? (config === undefined ? undefined : (await loadConfig(config, environment)).admin.socket);
+  const named = socket ?? (config === undefined ? undefined : await configuredSocket(config, environment));
   if (named !== undefined) return named;
   const detail = 'name the socket of the gateway with --socket, or with --config a file that has admin.socket';
   throw new WarmpathError('WARMPATH_USAGE', { path: '--socket', detail });
+}
+
+async function configuredSocket(file: string, environment: NodeJS.ProcessEnv): Promise<string | undefined> {
+  // Most command lines name the socket, and start sooner without the gateway's code.
+  const { loadConfig } = await import('@warmpath/gateway');
+  return (await loadConfig(file, environment)).admin.socket;
 }
 
 /** Talks to a running gateway as its operator. Errors: the gateway's own, and `WARMPATH_GATEWAY_UNREACHABLE`. */

@@ -1,7 +1,6 @@
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import { loadConfig } from '@warmpath/gateway';
 import type { Collection, Collections, CollectionsOptions as CollectionsSettings } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 
@@ -71,6 +70,8 @@ export async function withCollections<Result>(
 
 /** What a gateway's file says of collections. Errors: WARMPATH_USAGE where it says nothing, those of `loadConfig`. */
 async function collectionsSettings(file: string, environment: NodeJS.ProcessEnv) {
+  // Most commands have no file of a gateway, and start sooner without its code.
+  const { loadConfig } = await import('@warmpath/gateway');
   const { collections } = await loadConfig(file, environment, NO_ENGINE);
   if (collections !== undefined) return collections;
   throw new WarmpathError('WARMPATH_USAGE', { path: '--config', detail: `${file} configures no collections` });
