@@ -191,10 +191,12 @@ function run(prompt, requests, arm, programs = []) {
 }
 
 const { questions } = await readQuestions(argv[2], { topK: TOP_K, limit: REQUESTS, seed: 42 });
-const requests = questions.map(({ text, passages }) => ({
-  question: text,
-  contents: passages.map(({ content }) => paragraphs(content)),
-}));
+const requests = questions
+  .map(({ text, passages }) => ({
+    question: text,
+    contents: passages.map(({ content }) => paragraphs(content)),
+  }))
+  .filter(({ contents }) => contents.length >= 2);
 const percent = (share) => `${(100 * share).toFixed(1)} %`.padStart(8);
 console.log(
   `${'prompt'.padEnd(30)}  cached in the second half, by arm       share of what known documents gain: first, second half`,

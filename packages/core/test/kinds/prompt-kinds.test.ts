@@ -217,6 +217,27 @@ describe('notices say why a kind brings no gain, or must not move without consen
   });
 });
 
+describe('white space at the end of a document moves with it', () => {
+  const passages = PASSAGES.map((text, i) => `${text}${['', ' ', '\n', '\t', '  '][i % 5]}`);
+
+  test.each(['empty lines between', 'labels by position', 'words in front'])('%s', (name) => {
+    const kinds = new PromptKinds({ salt: 'salt', maxBytes: 8_000_000 });
+    let moved = 0;
+    for (const [n, documents] of lists(200, 11, passages).entries()) {
+      const text = PROMPTS[name]!(documents, n);
+      for (const { block } of kinds.find('t', texts(text))) {
+        if (block === undefined) continue;
+        moved++;
+        const order = block.documents.map((_each, rank) => rank).reverse();
+        const sent = rewriteText(text, [{ block: { ...block, labels: 'referred' }, order }]);
+        for (const document of documents) expect(sent).toContain(document);
+      }
+      kinds.learn('t', texts(text));
+    }
+    expect(moved).toBeGreaterThan(40);
+  });
+});
+
 describe('labels in forms that are not known', () => {
   test.each<[string, (place: number) => string]>([
     ['letters', (place) => `${'ABCD'[place]})`],
