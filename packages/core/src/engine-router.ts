@@ -3,16 +3,15 @@ import type { ArrangeRequest } from './arrangement.js';
 import { ConstraintRule, isFree } from './ordering/placement.js';
 import type { ResidencyView } from './residency/view.js';
 
-/** Policies whose order follows the cached path that saves most, or gives it up for more. */
+/** Policies whose order follows the best cached path. */
 const CACHE_AWARE: ReadonlySet<string> = new Set(['exact', 'foresight']);
 
 /**
- * What each of several engines would reuse of a request if it were arranged for that engine, without arranging it:
- * tokens of the best path under its residency that the request's policy and constraints allow, before what the order's
- * hint costs. The answer is a function of an engine's view. Cost of an answer: that of the best path
- * (`tree/best-path.ts`); the documents' keys are hashed once for all engines.
+ * Returns a function that predicts the cached tokens of a request under the view of an engine, without arranging it:
+ * tokens of the best path that its policy and constraints allow. The cost of a hint is not subtracted. Hashes the
+ * documents once for all engines.
  *
- * @throws what `arrange` throws for the same request
+ * @throws the errors of `arrange`
  */
 export function expectedCachedTokens(request: ArrangeRequest, now: number): (view: ResidencyView) => number {
   const policy = policyOf(request);
@@ -23,52 +22,50 @@ export function expectedCachedTokens(request: ArrangeRequest, now: number): (vie
   return (view) => view.bestPath(documents, preamble, rule).tokens;
 }
 
-/** One engine that could take a request. Tokens are estimates, all in the same unit. */
+/** An engine that could serve a request. Tokens are estimates, all in the same unit. */
 export interface RouteCandidate {
-  /** The engine's number, which is never another one's. */
+  /** A number that no other engine has. */
   readonly engine: number;
-  /** Prompt tokens that it was given and has still to compute. */
+  /** Prompt tokens that it has still to compute. */
   readonly pendingTokens: number;
-  /** How fast it is beside the others; 1 if left out. */
+  /** Speed compared with the others. Default 1. */
   readonly weight?: number;
 }
 
-/** Where a request goes, and what was weighed. */
+/** The chosen engine, and the figures behind the choice. */
 export interface Route {
-  /** Place of the chosen engine among the candidates. */
+  /** Index of the chosen engine among the candidates. */
   readonly place: number;
   /** Tokens of the request that it has to compute. */
   readonly newTokens: number;
-  /** Tokens that stand before the end of its prefill, with what they push out of the cache, at a weight of 1. */
+  /** Tokens to compute until the end of its prefill, plus those that it evicts, at weight 1. */
   readonly cost: number;
 }
 
-/** Requests of one engine that count as recent, and those over which the cached share is a moving average. */
+/** Requests of an engine that count as recent, and requests that the moving average of the cached share covers. */
 const RECENT_REQUESTS = 32;
 const SHARE_REQUESTS = 100;
-/** Before anything is known. */
+/** Cached share before the first request. */
 const FIRST_CACHED_SHARE = 0.5;
 
 /**
- * Chooses the engine of each request: where the fewest tokens stand between the request and its first token, those
- * pending and its own, counting what its own push out of that cache. A token pushed out is worth as much as tokens are
- * reused, and the more the faster the cache turns over (`bench:fleet` of the lab compares it with other rules). Equals
- * are taken in turn. Deterministic: the same requests, the same engines.
- *
- * It is its own memory of what each engine was given, which `choose` alone changes.
+ * Chooses the engine of each request: the one with the fewest tokens to compute before the first token. The pending
+ * tokens, the own ones, and those that the own ones evict count. An evicted token costs as much as tokens are reused,
+ * more where the cache turns over faster. Among equals, engines take turns. Deterministic. `bench:fleet` of the lab
+ * compares it with other rules.
  */
 export class EngineRouter {
-  /** New tokens that each engine was given of late, by its number. */
+  /** By engine: new tokens of recent requests. */
   readonly #recent = new Map<number, number>();
   #cachedShare = FIRST_CACHED_SHARE;
   #last = -1;
 
   /**
-   * @param candidates One or more, in ascending order of their numbers.
-   * @param newTokens Tokens of the request that a candidate, by its place, would have to compute. Asked for only where
-   *   the answer may matter: not of an engine that has more to compute already than another one for everything.
-   * @param promptTokens All tokens of the request.
-   * Cost: O(candidates log candidates), and the calls of `newTokens`.
+   * Chooses an engine and counts the request as its own. O(candidates log candidates), and the calls of `newTokens`.
+   *
+   * @param candidates one or more, in ascending order of `engine`
+   * @param promptTokens all tokens of the request
+   * @param newTokens tokens that the candidate at an index would have to compute; only called where the result matters
    */
   choose(candidates: readonly RouteCandidate[], promptTokens: number, newTokens: (place: number) => number): Route {
     const count = candidates.length;
@@ -92,7 +89,7 @@ export class EngineRouter {
     return { place: best, newTokens: bestNewTokens, cost: least };
   }
 
-  /** The engine of this number is gone. */
+  /** Removes an engine. */
   forget(engine: number): void {
     this.#recent.delete(engine);
   }
@@ -107,7 +104,7 @@ export class EngineRouter {
     return sum / candidates.length;
   }
 
-  /** The place behind that of the engine chosen last. */
+  /** Index behind the engine chosen last. */
   #firstTurn(candidates: readonly RouteCandidate[]): number {
     const next = candidates.findIndex(({ engine }) => engine > this.#last);
     return next < 0 ? 0 : next;
@@ -127,7 +124,7 @@ export class EngineRouter {
   }
 }
 
-/** Turns from `first` on, those of the engines with the least to compute first, of equals in turn. */
+/** Turns from `first` on, by pending tokens; among equals in turn. */
 function turnsByPending(candidates: readonly RouteCandidate[], first: number): number[] {
   const pending = candidates.map((_, turn) => {
     const { pendingTokens, weight = 1 } = candidates[(first + turn) % candidates.length]!;

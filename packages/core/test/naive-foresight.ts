@@ -1,5 +1,5 @@
 import type { Context, Document, ResidencyView } from '../src/index.js';
-import { weightOfLater, worthOf } from '../src/ordering/demand.js';
+import { laterWeight, reuseShare } from '../src/ordering/demand.js';
 import { ConstraintRule } from '../src/ordering/placement.js';
 
 /** A served request: ids by retrieval rank. */
@@ -46,12 +46,12 @@ export class NaiveForesight {
     const documents = order.map((rank) => this.#context.documents[rank]!);
     const later = documents.map((document, place) => {
       const set = documents.slice(0, place + 1);
-      return document.tokens * this.#worthOf(set);
+      return document.tokens * this.#reuseShare(set);
     });
     let best = 0;
     for (let cached = 0; cached <= this.#cachedDepth(documents); cached++) {
       const now = sum(documents.slice(0, cached).map(({ tokens }) => tokens));
-      best = Math.max(best, now + weightOfLater(this.#waiting.length > 0) * sum(later.slice(cached)));
+      best = Math.max(best, now + laterWeight(this.#waiting.length > 0) * sum(later.slice(cached)));
     }
     return best;
   }
@@ -80,7 +80,7 @@ export class NaiveForesight {
     return most;
   }
 
-  #worthOf(set: readonly Document[]): number {
+  #reuseShare(set: readonly Document[]): number {
     const { documents } = this.#context;
     const tokens = sum(set.map((document) => document.tokens));
     const meanLength = sum(documents.map((document) => document.tokens)) / documents.length;
@@ -90,7 +90,7 @@ export class NaiveForesight {
           .filter(({ keys }) => set.every(({ key }) => keys.has(key)))
           .map(({ held, weight }) => weight * Math.min(1, Math.max(0, tokens - held) / meanLength)),
       );
-    return worthOf(demand(this.#waiting), demand(this.#expected), this.#waiting.length > 0);
+    return reuseShare(demand(this.#waiting), demand(this.#expected), this.#waiting.length > 0);
   }
 
   /** A waiting request may follow another one that waits. */

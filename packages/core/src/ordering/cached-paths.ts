@@ -5,7 +5,7 @@ import type { TreeNode } from '../tree/view.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
 
-/** Up to this many documents, the longest path within each set is tabled. */
+/** Documents up to which the longest path within each set is tabled. */
 const MAX_TABLED_DOCUMENTS = 8;
 
 /** A path of the tree over some documents of a context. */
@@ -15,7 +15,7 @@ export interface ContextPath {
   /** The same as a bit mask. */
   readonly set: number;
   readonly tokens: number;
-  /** Places by which its documents stand away from their retrieval ranks. */
+  /** Places that its documents are away from their retrieval ranks. */
   readonly moves: number;
   /** Whether the constraints allow it. */
   readonly isAllowed: boolean;
@@ -28,11 +28,11 @@ export interface CollectOptions {
   readonly maxLookUps: number;
 }
 
-/** All paths of the knowledge tree that use only documents of one context (at most 30), in lexicographic order. */
+/** All paths of the knowledge tree over documents of one context (at most 30), in lexicographic order. */
 export class CachedPaths {
   /** The empty path is the first. */
   readonly all: ContextPath[] = [EMPTY_PATH];
-  /** Look-ups made; a check of the constraints counts by the operations it takes. */
+  /** Look-ups so far. A check of the constraints counts by its operations. */
   lookUps = 0;
   readonly #context: Context;
   readonly #unused: UnusedDocuments;

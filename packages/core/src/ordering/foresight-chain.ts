@@ -1,44 +1,44 @@
 import type { CachedPaths, ContextPath } from './cached-paths.js';
 import {
+  type ComingRequest,
+  cachedTokensOf,
   type ForesightProblem,
-  heldTokensOf,
+  gainShare,
+  laterWeight,
   type PlannedOrder,
-  shareGained,
-  type Wish,
-  weightOfLater,
-  worthOf,
+  reuseShare,
 } from './demand.js';
 import type { ConstraintRule } from './placement.js';
 import { followedByRetrievalOrder } from './placement.js';
 import { lowestRank, setOf } from './subset-plan.js';
 
-/** Documents at most: a set must fit a bit mask. */
+/** Documents at most, because a set is a 32-bit mask. */
 export const CHAIN_MAX_DOCUMENTS = 30;
 
-/** Cached paths from which a chain is grown, those with most tokens. */
+/** Cached paths that are extended, those of the highest value. */
 const MAX_STARTS = 8;
 
-/** Steps that `planByChains` takes at most. O(1). */
+/** Operations that `planByChains` takes at most. O(1). */
 export function chainsCost({ documents, demand, rule }: ForesightProblem, paths: CachedPaths): number {
   const steps = Math.min(MAX_STARTS, paths.all.length) * documents.length;
   const prices = rule?.priceOf === undefined ? 0 : documents.length * (paths.all.length + steps * documents.length);
-  return steps * (demand.wishes.length + documents.length) + demand.wishes.length * paths.all.length + prices;
+  return steps * (demand.requests.length + documents.length) + demand.requests.length * paths.all.length + prices;
 }
 
 /**
- * Plans contexts with too many subsets: from each of the longest cached paths, adds the document that is worth most
- * next, until no coming request wants what is left. The rest follows in retrieval order. The best of these chains wins;
- * among equals the first found. Where moving has a price, a path and a step count what they are worth less the price.
+ * Plans contexts with too many subsets. Extends each of the most valuable cached paths by the document of the highest
+ * value, until no coming request shares what is left. The rest follows in retrieval order. Returns the most valuable
+ * chain; among equals, the first.
  */
 export function planByChains(problem: ForesightProblem, paths: CachedPaths): PlannedOrder {
   const { documents, demand, rule } = problem;
   const values = new StepValues(problem, paths);
-  const weight = weightOfLater(demand.waiting > 0);
+  const weight = laterWeight(demand.waitingCount > 0);
   let most = Number.NEGATIVE_INFINITY;
   let best: readonly number[] = [];
-  for (const { path, worth } of longestPaths(paths, rule)) {
-    const chain = [...path.ranks];
-    const value = worth + weight * grow(chain, values, { rule, weight });
+  for (const start of bestStarts(paths, rule)) {
+    const chain = [...start.path.ranks];
+    const value = start.value + weight * extendChain(chain, values, { rule, weight });
     if (value <= most) continue;
     most = value;
     best = chain;
@@ -51,39 +51,41 @@ export function planByChains(problem: ForesightProblem, paths: CachedPaths): Pla
 
 interface Start {
   readonly path: ContextPath;
-  /** Tokens of the path, less what it costs to begin with it. */
-  readonly worth: number;
+  /** Tokens of the path, less its price. */
+  readonly value: number;
 }
 
-/** The allowed paths that are worth most now, those first, the earlier first among equals. */
-function longestPaths(paths: CachedPaths, rule: ConstraintRule | undefined): readonly Start[] {
+/** The allowed paths of the highest value, best first; among equals, the earlier first. */
+function bestStarts(paths: CachedPaths, rule: ConstraintRule | undefined): readonly Start[] {
   return paths.all
     .filter(({ isAllowed }) => isAllowed)
-    .map((path) => ({ path, worth: path.tokens - (rule?.priceOf?.(path.ranks) ?? 0) }))
-    .sort((a, b) => b.worth - a.worth)
+    .map((path) => ({ path, value: path.tokens - (rule?.priceOf?.(path.ranks) ?? 0) }))
+    .sort((a, b) => b.value - a.value)
     .slice(0, MAX_STARTS);
 }
 
 /**
- * Appends to the chain while a coming request wants more of it at its price. Returns the worth of what was appended, in
- * tokens that are saved later, of which each counts `weight`.
+ * Appends documents to the chain while a coming request shares one of positive value. Returns the value of these
+ * documents in tokens saved later.
+ *
+ * @param options.weight of a token saved later
  */
-function grow(
+function extendChain(
   chain: number[],
   values: StepValues,
   { rule, weight }: { readonly rule: ConstraintRule | undefined; readonly weight: number },
 ): number {
   const limits = rule?.isOpen === false ? rule : undefined;
   const priceOf = rule?.priceOf;
-  let worth = 0;
-  let wishes = values.all;
+  let total = 0;
+  let requests = values.all;
   for (;;) {
-    const step = values.behind(chain, wishes);
-    wishes = step.wishes;
+    const step = values.behind(chain, requests);
+    requests = step.requests;
     const price = priceOf?.(chain) ?? 0;
     let most = 0;
     let next = -1;
-    for (let left = step.wanted; left !== 0; left &= left - 1) {
+    for (let left = step.shared; left !== 0; left &= left - 1) {
       const rank = lowestRank(left);
       let value = step.valueOfNext(rank);
       if (value <= most) continue;
@@ -92,20 +94,20 @@ function grow(
       most = value;
       next = rank;
     }
-    if (next < 0) return worth;
+    if (next < 0) return total;
     chain.push(next);
-    worth += most;
+    total += most;
   }
 }
 
-interface HeldWish extends Wish {
-  readonly heldTokens: number;
+interface KnownRequest extends ComingRequest {
+  readonly cachedTokens: number;
   readonly isWaiting: boolean;
 }
 
-/** What it is worth to add a document behind a chain. */
+/** The value of adding a document to a chain. */
 class StepValues {
-  readonly all: readonly HeldWish[];
+  readonly all: readonly KnownRequest[];
   readonly #problem: ForesightProblem;
   readonly #meanLength: number;
 
@@ -113,51 +115,51 @@ class StepValues {
     const { documents, demand } = problem;
     this.#problem = problem;
     this.#meanLength = documents.reduce((sum, { tokens }) => sum + tokens, 0) / documents.length;
-    this.all = demand.wishes.map((wish, place) => ({
-      set: wish.set,
-      weight: wish.weight,
-      heldTokens: heldTokensOf(wish, paths),
-      isWaiting: place < demand.waiting,
+    this.all = demand.requests.map((request, place) => ({
+      set: request.set,
+      weight: request.weight,
+      cachedTokens: cachedTokensOf(request, paths),
+      isWaiting: place < demand.waitingCount,
     }));
   }
 
   /**
-   * The wishes that hold all documents of the chain, the other documents that they want, and what adding one is worth.
+   * Returns the requests that share the whole chain, the other documents that they share, and the value of adding one.
    *
-   * @param wishes those that hold all documents of the chain but the last
+   * @param requests those that share the chain without its last document
    */
-  behind(chain: readonly number[], wishes: readonly HeldWish[]) {
+  behind(chain: readonly number[], requests: readonly KnownRequest[]) {
     const { documents, demand } = this.#problem;
     const set = setOf(chain);
     const before = chain.reduce((sum, rank) => sum + documents[rank]!.tokens, 0);
     /** By rank: requests that could use the chain up to it. */
     const waiting: number[] = new Array(documents.length).fill(0);
     const expected: number[] = new Array(documents.length).fill(0);
-    const interested: HeldWish[] = [];
-    let wanted = 0;
-    for (const wish of wishes) {
-      if ((set & ~wish.set) !== 0) continue;
-      interested.push(wish);
-      wanted |= wish.set & ~set;
-      const requests = wish.isWaiting ? waiting : expected;
-      for (let left = wish.set & ~set; left !== 0; left &= left - 1) {
+    const sharing: KnownRequest[] = [];
+    let shared = 0;
+    for (const request of requests) {
+      if ((set & ~request.set) !== 0) continue;
+      sharing.push(request);
+      shared |= request.set & ~set;
+      const counts = request.isWaiting ? waiting : expected;
+      for (let left = request.set & ~set; left !== 0; left &= left - 1) {
         const rank = lowestRank(left);
-        const share = shareGained(before + documents[rank]!.tokens, wish.heldTokens, this.#meanLength);
-        requests[rank]! += wish.weight * share;
+        const share = gainShare(before + documents[rank]!.tokens, request.cachedTokens, this.#meanLength);
+        counts[rank]! += request.weight * share;
       }
     }
     const valueOfNext = (rank: number) =>
-      documents[rank]!.tokens * worthOf(waiting[rank]!, expected[rank]!, demand.waiting > 0);
-    return { wishes: interested, wanted, valueOfNext };
+      documents[rank]!.tokens * reuseShare(waiting[rank]!, expected[rank]!, demand.waitingCount > 0);
+    return { requests: sharing, shared, valueOfNext };
   }
 
-  /** Worth of what an order leaves behind its first `cached` documents, in tokens. */
+  /** Tokens that the documents behind the first `cached` of an order are expected to save later. */
   laterTokens(order: readonly number[], cached: number): number {
     let later = 0;
-    let { all: wishes } = this;
+    let { all: requests } = this;
     for (const [place, rank] of order.entries()) {
-      const step = this.behind(order.slice(0, place), wishes);
-      wishes = step.wishes;
+      const step = this.behind(order.slice(0, place), requests);
+      requests = step.requests;
       if (place >= cached) later += step.valueOfNext(rank);
     }
     return later;

@@ -1,34 +1,33 @@
 import type { CachedPaths } from './cached-paths.js';
 import {
+  cachedTokensOf,
   type ForesightProblem,
-  heldTokensOf,
+  gainShare,
+  laterWeight,
   type PlannedOrder,
-  shareGained,
-  weightOfLater,
-  worthOf,
+  reuseShare,
 } from './demand.js';
 import type { ConstraintRule } from './placement.js';
 import { lowestRank, rankCount, SubsetPlan } from './subset-plan.js';
 
-/** Steps that `planBySubsets` takes. O(demand). */
+/** Operations that `planBySubsets` takes. O(demand). */
 export function subsetsCost({ documents, demand, rule }: ForesightProblem): number {
   const steps = SubsetPlan.cost(documents.length, rule);
-  return demand.wishes.reduce((sum, { set }) => sum + 2 ** rankCount(set), steps);
+  return demand.requests.reduce((sum, { set }) => sum + 2 ** rankCount(set), steps);
 }
 
 /**
- * The best order by what it reuses and leaves behind, for up to 8 documents. A prompt that starts with the documents of
- * a set leaves a path over them. The order starts with the cached path whose tokens and best way on are worth most;
- * each further document is worth its tokens times the worth of the longer path. Among equals, the first in
+ * Finds the order that saves most tokens now and later, for up to 8 documents. It starts with the best cached path. The
+ * value of each further document is its tokens times the expected reuse of the longer path. Among equals, the first in
  * lexicographic order of ranks.
  */
 export function planBySubsets(problem: ForesightProblem, paths: CachedPaths): PlannedOrder {
   const { documents, demand, rule } = problem;
-  const worths = worthBySet(problem, paths);
-  const weight = weightOfLater(demand.waiting > 0);
+  const reuse = reuseBySet(problem, paths);
+  const weight = laterWeight(demand.waitingCount > 0);
   const plan = new SubsetPlan({
     count: documents.length,
-    valueOfStep: (set, rank) => documents[rank]!.tokens * worths[set | (1 << rank)]!,
+    valueOfStep: (set, rank) => documents[rank]!.tokens * reuse[set | (1 << rank)]!,
     rule,
     price: (rule?.shiftPrice ?? 0) / weight,
   });
@@ -38,22 +37,22 @@ export function planBySubsets(problem: ForesightProblem, paths: CachedPaths): Pl
   };
 }
 
-/** Every request wants each subset of its documents that reaches further than what it will find anyway. */
-function worthBySet({ documents, demand }: ForesightProblem, paths: CachedPaths): readonly number[] {
+/** By set: the expected reuse of a path over its documents. A request can reuse any subset of its documents. */
+function reuseBySet({ documents, demand }: ForesightProblem, paths: CachedPaths): readonly number[] {
   const sets = 2 ** documents.length;
   const tokens: number[] = new Array(sets).fill(0);
   for (let set = 1; set < sets; set++) tokens[set] = tokens[set & (set - 1)]! + documents[lowestRank(set)]!.tokens;
   const meanLength = tokens[sets - 1]! / documents.length;
   const waiting: number[] = new Array(sets).fill(0);
   const expected: number[] = new Array(sets).fill(0);
-  for (const [place, wish] of demand.wishes.entries()) {
-    const heldTokens = heldTokensOf(wish, paths);
-    const requests = place < demand.waiting ? waiting : expected;
-    for (let set = wish.set; set !== 0; set = (set - 1) & wish.set) {
-      requests[set]! += wish.weight * shareGained(tokens[set]!, heldTokens, meanLength);
+  for (const [place, request] of demand.requests.entries()) {
+    const cachedTokens = cachedTokensOf(request, paths);
+    const counts = place < demand.waitingCount ? waiting : expected;
+    for (let set = request.set; set !== 0; set = (set - 1) & request.set) {
+      counts[set]! += request.weight * gainShare(tokens[set]!, cachedTokens, meanLength);
     }
   }
-  return waiting.map((requests, set) => worthOf(requests, expected[set]!, demand.waiting > 0));
+  return waiting.map((requests, set) => reuseShare(requests, expected[set]!, demand.waitingCount > 0));
 }
 
 function bestStart(

@@ -4,10 +4,10 @@ import { CachedPaths } from './cached-paths.js';
 import {
   collectDemand,
   type ForesightProblem,
-  lengthsDiffer,
+  haveUnequalLengths,
+  laterWeight,
   type PlannedOrder,
   waitingCost,
-  weightOfLater,
 } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS, chainsCost, planByChains } from './foresight-chain.js';
 import { planBySubsets, subsetsCost } from './foresight-subsets.js';
@@ -16,13 +16,13 @@ import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
 import { planForSlots } from './slot-plan.js';
 import { SUBSETS_MAX_DOCUMENTS } from './subset-plan.js';
 
-/** Part of the operations for the search where its order is looked up once more, because moving has a price. */
+/** Part of the operations for the search, if its order is looked up again because moving has a price. */
 const PRICED_SEARCH_PART = 7 / 8;
 
 /**
- * The cached path that saves most tokens (less the price of its moves), then the rest in retrieval order: the optimum
- * of Eq. 1 in CacheWeaver §3.3, with tokens for documents. A search that would take more than `maxOperations` answers
- * with the best path until then; see `tree/best-path.ts`.
+ * The cached path that saves most tokens, less the price of its moves. The rest follows in retrieval order. This is the
+ * optimum of Eq. 1 in CacheWeaver §3.3, in tokens instead of documents. A search that reaches `maxOperations` returns
+ * the best path so far.
  */
 export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   return {
@@ -48,7 +48,7 @@ export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIO
   };
 }
 
-/** Parts of the operations for what looks up the tree; together they are 1. */
+/** Parts of the operations for the look-ups in the tree. They add up to 1. */
 const WAITING_PART = 5 / 8;
 const PATHS_PART = 1 / 8;
 const EXACT_PART = 1 / 4;
@@ -56,11 +56,11 @@ const EXACT_PART = 1 / 4;
 const ONE_WAITING_PART = 1 / 8;
 
 /**
- * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with this prompt.
- * Knows the waiting requests (`Context.waiting`); trusts what recent requests let expect only where documents differ in
- * length. With neither, and for more than 30 documents, the answer is that of `exact`. See docs/research/foresight.md.
+ * Maximises the tokens that are cached now plus those that coming requests are expected to save with this prompt. It
+ * reads the waiting requests (`Context.waiting`), and expects requests like recent ones only if documents differ in
+ * length. Without any, or with more than 30 documents, it is `exact`. See docs/research/foresight.md.
  *
- * `maxOperations` bounds look-ups in the tree, and once more the steps of the plan. Deterministic.
+ * `maxOperations` bounds the look-ups in the tree, and separately the steps of the plan.
  */
 export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   const exact = createExactPolicy(maxOperations);
@@ -77,47 +77,50 @@ export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPER
   };
 }
 
-/** The order, if there is something to look ahead to and enough operations for it; and what was cut short. */
+/** The order, if there are coming requests and enough operations to plan for them. */
 interface Plan {
   readonly ordering: Ordering | undefined;
   readonly cutShort: CutShort | undefined;
 }
 
 const NO_PLAN: Plan = { ordering: undefined, cutShort: undefined };
-const TOO_MUCH: Plan = { ordering: undefined, cutShort: 'exact' };
+const OVER_BUDGET: Plan = { ordering: undefined, cutShort: 'exact' };
 
 function plan(context: Context, view: ResidencyView, maxOperations: number): Plan {
   const { documents, waiting = [] } = context;
   if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return NO_PLAN;
-  const isGuessTrusted = lengthsDiffer(documents);
-  if (!isGuessTrusted && waiting.length === 0) return NO_PLAN;
+  const isExpectationTrusted = haveUnequalLengths(documents);
+  if (!isExpectationTrusted && waiting.length === 0) return NO_PLAN;
   let left = maxOperations - waitingCost(waiting);
-  if (left <= 0) return TOO_MUCH;
+  if (left <= 0) return OVER_BUDGET;
   const demand = collectDemand(context, view, {
     maxOperations: WAITING_PART * maxOperations,
     maxForOne: ONE_WAITING_PART * maxOperations,
   });
-  // A tree that takes too much for the first of them takes too much for this request too.
-  if (!demand.isComplete && demand.waiting === 0) return TOO_MUCH;
-  if (demand.wishes.length === 0 || (demand.waiting === 0 && !isGuessTrusted)) return NO_PLAN;
+  // A tree that is too slow for the first waiting request is too slow for this one.
+  if (!demand.isComplete && demand.waitingCount === 0) return OVER_BUDGET;
+  if (demand.requests.length === 0 || (demand.waitingCount === 0 && !isExpectationTrusted)) return NO_PLAN;
   const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
   const maxLookUps = Math.min(left, PATHS_PART * maxOperations) / OPERATIONS_A_LOOK_UP;
   const paths = CachedPaths.collect(context, view, { rule: rule?.isOpen === false ? rule : undefined, maxLookUps });
-  if (paths === undefined) return TOO_MUCH;
+  if (paths === undefined) return OVER_BUDGET;
   left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
   const problem: ForesightProblem = { documents, demand, rule };
   const isFew = documents.length <= SUBSETS_MAX_DOCUMENTS;
   const cutShort = demand.isComplete ? undefined : 'known';
   if (isFew && subsetsCost(problem) <= left) {
-    return { ordering: weighed(planBySubsets(problem, paths), context, view, demand.waiting > 0), cutShort };
+    return {
+      ordering: withLaterTokens(planBySubsets(problem, paths), context, view, demand.waitingCount > 0),
+      cutShort,
+    };
   }
-  if (chainsCost(problem, paths) > left) return TOO_MUCH;
-  const ordering = weighed(planByChains(problem, paths), context, view, demand.waiting > 0);
+  if (chainsCost(problem, paths) > left) return OVER_BUDGET;
+  const ordering = withLaterTokens(planByChains(problem, paths), context, view, demand.waitingCount > 0);
   return { ordering, cutShort: isFew ? 'chains' : cutShort };
 }
 
-/** The order with its later tokens beside retrieval order, which count only where a hint has a price. */
-function weighed(
+/** Adds the tokens saved later, compared with retrieval order. They are only read where a hint has a price. */
+function withLaterTokens(
   { order, laterTokens }: PlannedOrder,
   context: Context,
   view: ResidencyView,
@@ -127,5 +130,5 @@ function weighed(
   if (context.hintTokens === undefined) return { ...ordering, laterTokens: 0 };
   const unmoved = withCachedPrefix(retrievalOrder(order.length), context, view);
   const gained = laterTokens(order, ordering.cachedDocuments) - laterTokens(unmoved.order, unmoved.cachedDocuments);
-  return { ...ordering, laterTokens: weightOfLater(isQueueKnown) * gained };
+  return { ...ordering, laterTokens: laterWeight(isQueueKnown) * gained };
 }

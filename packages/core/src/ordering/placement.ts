@@ -5,20 +5,17 @@ import { BEST_PATH_MAX_OPERATIONS, CountedBudget, type OperationBudget } from '.
 import type { PlacementRule } from '../tree/view.js';
 import type { Context, Ordering } from './policy.js';
 
-/**
- * The constraints: how far a document may move, which may not move at all, and what moving costs. Ranks and places
- * count from 0.
- */
+/** How far documents may move, which may not move, and the price of moving. Ranks and places count from 0. */
 export interface OrderConstraints {
-  /** Places a document may move from its retrieval rank; `undefined` for any number. */
+  /** Places that a document may move from its retrieval rank; `undefined` for any number. */
   readonly maxShift: number | undefined;
   /** Ranks whose documents keep their place; sorted ascending. */
   readonly pinned: readonly number[];
-  /** Tokens that each place costs by which a document moves from its retrieval rank; nothing where left out. */
+  /** Price in tokens of each place that a document moves. Default 0. */
   readonly shiftPrice?: number | undefined;
 }
 
-/** The highest price: no order saves so many tokens. */
+/** Highest price. No order saves so many tokens. */
 const MAX_SHIFT_PRICE = 1_000_000_000;
 
 /** Checks `maxShift`; `null` counts as absent. Error: `WARMPATH_INVALID_MAX_SHIFT`. */
@@ -35,12 +32,12 @@ export function readShiftPrice(value: unknown, path = 'shiftPrice'): number | un
   throw new WarmpathError('WARMPATH_INVALID_SHIFT_PRICE', { path });
 }
 
-/** Whether the constraints leave every order open, and none costs anything. */
+/** Whether every order is allowed and free. */
 export function isFree({ maxShift, pinned, shiftPrice = 0 }: OrderConstraints): boolean {
   return maxShift === undefined && pinned.length === 0 && shiftPrice === 0;
 }
 
-/** Places that documents stand away from their retrieval ranks, of all documents together. O(k). */
+/** Sum of the places that documents are away from their retrieval ranks. O(k). */
 export function placesMoved(order: readonly number[]): number {
   let places = 0;
   for (let place = 0; place < order.length; place++) places += Math.abs(place - order[place]!);
@@ -48,29 +45,28 @@ export function placesMoved(order: readonly number[]): number {
 }
 
 /**
- * The constraints as a rule for building an order from the front.
+ * The constraints as a rule for building an order from its start.
  *
- * Pinned documents hold their places. The others fill the free places, and a prefix can be completed within `maxShift`
- * if, and only if, the documents left, taken in retrieval order, fit the free places left, taken in order: windows of
- * equal width around sorted centres match sorted places best in sorted order. So a document may come next if all that
- * it overtakes can still wait for one place more.
+ * Pinned documents keep their places. A start can be completed within `maxShift` if and only if the documents left, in
+ * retrieval order, fit the free places left, in order. So a document may come next if each document that it overtakes
+ * can wait one more place.
  */
 export class ConstraintRule implements PlacementRule {
-  /** Whether any document may stand anywhere. */
+  /** Whether any document may have any place. */
   readonly isOpen: boolean;
-  /** Tokens that a place moved costs. */
+  /** Price in tokens of each place moved. */
   readonly shiftPrice: number;
   /**
-   * Tokens that it costs to begin with `prefix` and go on as `complete` does, which no other way on undercuts: what is
-   * left, in sorted order on sorted places, moves least. Absent at a price of 0. O(count), no allocation.
+   * Price of an order that begins with `start` and goes on as `complete` does, which moves the rest least. `undefined`
+   * if moving is free. O(count), without allocation.
    */
-  readonly priceOf: ((prefix: readonly number[]) => number) | undefined;
+  readonly priceOf: ((start: readonly number[]) => number) | undefined;
   readonly #count: number;
   readonly #maxShift: number;
   readonly #pinned: Uint8Array;
   readonly #taken: Uint8Array;
 
-  /** For `count` documents. O(count). */
+  /** O(count). */
   constructor(count: number, constraints: OrderConstraints) {
     this.#count = count;
     this.#maxShift = constraints.maxShift ?? count;
@@ -79,25 +75,22 @@ export class ConstraintRule implements PlacementRule {
     for (const rank of constraints.pinned) this.#pinned[rank] = 1;
     this.isOpen = constraints.maxShift === undefined && constraints.pinned.length === 0;
     this.shiftPrice = constraints.shiftPrice ?? 0;
-    if (this.shiftPrice > 0) this.priceOf = (prefix) => this.shiftPrice * this.#placesMoved(prefix);
+    if (this.shiftPrice > 0) this.priceOf = (start) => this.shiftPrice * this.#placesMoved(start);
   }
 
-  /**
-   * May `rank` follow `prefix` (ranks chosen so far, itself within the constraints) such that the rest can still be
-   * placed? O(count), no allocation.
-   */
-  allows(prefix: readonly number[], rank: number): boolean {
+  /** Whether `rank` may follow `start`, such that the rest can still be placed. O(count), without allocation. */
+  allows(start: readonly number[], rank: number): boolean {
     if (this.isOpen) return true;
-    const place = prefix.length;
+    const place = start.length;
     if (this.#pinned[place] === 1 || this.#pinned[rank] === 1) return place === rank;
     if (Math.abs(place - rank) > this.#maxShift) return false;
     const taken = this.#taken;
     taken.fill(0);
-    for (let p = 0; p < place; p++) taken[prefix[p]!] = 1;
+    for (let p = 0; p < place; p++) taken[start[p]!] = 1;
     return this.#canOvertake(place, rank);
   }
 
-  /** Can all documents before `rank` that are left wait for the next free place when `rank` goes to `place`? */
+  /** Whether all documents left before `rank` can wait for the next free place when `rank` gets `place`. */
   #canOvertake(place: number, rank: number): boolean {
     let next = place;
     for (let waiting = 0; waiting < rank; waiting++) {
@@ -109,22 +102,22 @@ export class ConstraintRule implements PlacementRule {
     return true;
   }
 
-  /** Whether the document of this rank keeps its place. */
+  /** Whether the document of this rank is pinned. */
   isPinned(rank: number): boolean {
     return this.#pinned[rank] === 1;
   }
 
-  /** Places that documents move in all, in the order that completes a prefix. */
-  #placesMoved(prefix: readonly number[]): number {
+  /** Places moved in the order that completes a start. */
+  #placesMoved(start: readonly number[]): number {
     const taken = this.#taken;
     taken.fill(0);
     let places = 0;
-    for (let place = 0; place < prefix.length; place++) {
-      taken[prefix[place]!] = 1;
-      places += Math.abs(place - prefix[place]!);
+    for (let place = 0; place < start.length; place++) {
+      taken[start[place]!] = 1;
+      places += Math.abs(place - start[place]!);
     }
     let next = 0;
-    for (let place = prefix.length; place < this.#count; place++) {
+    for (let place = start.length; place < this.#count; place++) {
       if (this.#pinned[place] === 1) continue;
       while (taken[next] === 1 || this.#pinned[next] === 1) next++;
       places += Math.abs(place - next++);
@@ -132,17 +125,14 @@ export class ConstraintRule implements PlacementRule {
     return places;
   }
 
-  /**
-   * Completes a prefix within the constraints: pinned documents at their places, all others in retrieval order.
-   * O(count).
-   */
-  complete(prefix: readonly number[]): number[] {
+  /** Completes a start: pinned documents at their places, all others in retrieval order. O(count). */
+  complete(start: readonly number[]): number[] {
     const taken = this.#taken;
     taken.fill(0);
-    const order = prefix.slice();
-    for (const rank of prefix) taken[rank] = 1;
+    const order = start.slice();
+    for (const rank of start) taken[rank] = 1;
     let next = 0;
-    for (let place = prefix.length; place < this.#count; place++) {
+    for (let place = start.length; place < this.#count; place++) {
       if (this.#pinned[place] === 1) {
         order.push(place);
         continue;
@@ -155,21 +145,20 @@ export class ConstraintRule implements PlacementRule {
 }
 
 /**
- * The order within the constraints that follows a desired order most closely: place by place, the most desired document
- * left that may stand there. `desired` is a permutation of 0..k-1 and is returned as it is when the constraints leave
- * it open.
+ * The allowed order that is closest to a desired one: at each place, the most desired document that may stand there.
+ * Returns `desired` itself if the constraints are free. O(k²).
  *
- * Cost: O(1) when the constraints are free, else O(k²), allocating the answer and three flat arrays.
+ * @param desired a permutation of 0..k-1
  */
 export function limitShift(desired: readonly number[], constraints: OrderConstraints): readonly number[] {
   if (isFree(constraints)) return desired;
   const count = desired.length;
   const rule = new ConstraintRule(count, constraints);
   const maxShift = constraints.maxShift ?? count;
-  const wish = new Int32Array(count);
-  for (let i = 0; i < count; i++) wish[desired[i]!] = i;
+  const desiredPlace = new Int32Array(count);
+  for (let i = 0; i < count; i++) desiredPlace[desired[i]!] = i;
   const taken = new Uint8Array(count);
-  const state: Placing = { maxShift, wish, taken, rule };
+  const state: Placing = { maxShift, desiredPlace, taken, rule };
   const order: number[] = [];
   for (let place = 0; place < count; place++) {
     const rank = rule.isPinned(place) ? place : mostDesired(place, state);
@@ -181,25 +170,22 @@ export function limitShift(desired: readonly number[], constraints: OrderConstra
 
 interface Placing {
   readonly maxShift: number;
-  /** By rank: where the desired order has it. */
-  readonly wish: Int32Array;
+  /** By rank: the place in the desired order. */
+  readonly desiredPlace: Int32Array;
   /** By rank: 1 once placed. */
   readonly taken: Uint8Array;
   readonly rule: ConstraintRule;
 }
 
-/**
- * Looks at the documents left in retrieval order, as long as all those passed over can wait one free place more. The
- * first of them may always come next, so there is an answer whenever the order so far can be completed.
- */
+/** The most desired document that may come next. The first one left may always come next, so there is one. */
 function mostDesired(place: number, state: Placing): number {
-  const { maxShift, wish, taken, rule } = state;
+  const { maxShift, desiredPlace, taken, rule } = state;
   let best = -1;
   let waitUntil = place;
-  const last = Math.min(wish.length - 1, place + maxShift);
+  const last = Math.min(desiredPlace.length - 1, place + maxShift);
   for (let rank = 0; rank <= last; rank++) {
     if (taken[rank] === 1 || rule.isPinned(rank)) continue;
-    if (best < 0 || wish[rank]! < wish[best]!) best = rank;
+    if (best < 0 || desiredPlace[rank]! < desiredPlace[best]!) best = rank;
     do waitUntil++;
     while (rule.isPinned(waitUntil));
     if (waitUntil - rank > maxShift) break;
@@ -208,8 +194,8 @@ function mostDesired(place: number, state: Placing): number {
 }
 
 /**
- * Completes an order to an `Ordering`: how far the view holds it as a path behind the preamble. O(k) expected; where
- * the engine keeps prompts in slots, what a look at them takes, within `budget` (default: 65,536 operations).
+ * Adds to an order how much of it is cached behind the preamble. O(k); for an engine with slots, O(prompts) within
+ * `budget` (default 65,536 operations).
  */
 export function withCachedPrefix(
   order: readonly number[],
@@ -234,7 +220,7 @@ export function withCachedPrefix(
   return { order, cachedDocuments, cachedTokens };
 }
 
-/** What an engine with slots would reuse, and the documents that lie within it whole. */
+/** Cached tokens by the slots, and the documents that lie within them. */
 function inSlots(
   order: readonly number[],
   { documents, preamble }: Context,
@@ -260,17 +246,14 @@ export function retrievalOrder(count: number): number[] {
   return order;
 }
 
-/**
- * `prefix`, then all other ranks below `count` in retrieval order. O(count × prefix) without allocation beside the
- * answer.
- */
-export function followedByRetrievalOrder(prefix: readonly number[], count: number): readonly number[] {
+/** `start`, then all other ranks below `count` in retrieval order. O(count × start). */
+export function followedByRetrievalOrder(start: readonly number[], count: number): readonly number[] {
   const order: number[] = new Array(count);
-  const length = prefix.length;
-  for (let place = 0; place < length; place++) order[place] = prefix[place]!;
+  const length = start.length;
+  for (let place = 0; place < length; place++) order[place] = start[place]!;
   let place = length;
   for (let rank = 0; place < count; rank++) {
-    if (!prefix.includes(rank)) order[place++] = rank;
+    if (!start.includes(rank)) order[place++] = rank;
   }
   return order;
 }

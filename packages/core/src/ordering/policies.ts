@@ -13,7 +13,7 @@ import {
 } from './placement.js';
 import type { Context, Ordering, OrderingPolicy, PolicyName } from './policy.js';
 
-/** Leaves the documents as they came. What every doubt falls back to. O(k). */
+/** Keeps retrieval order, as every failure does. O(k). */
 function createRetrievalPolicy(): OrderingPolicy {
   return {
     name: 'retrieval',
@@ -21,10 +21,7 @@ function createRetrievalPolicy(): OrderingPolicy {
   };
 }
 
-/**
- * Orders by id, code unit by code unit: the baseline of RAGCache++ §4.1 («APC + Sorted»), which needs no state.
- * O(k log k).
- */
+/** Orders by id, code unit by code unit: the baseline of RAGCache++ §4.1 («APC + Sorted»). O(k log k). */
 function createSortedPolicy(): OrderingPolicy {
   return {
     name: 'sorted',
@@ -44,17 +41,14 @@ function compareIds(a: Document, b: Document): number {
 }
 
 /**
- * Orders by requests in the sliding window that held a document, most first: the CA-Table of the CP-Tree paper. O(k log
- * k).
+ * Orders by the requests in the sliding window that had a document, most first: the CA-Table of the CP-Tree paper. O(k
+ * log k).
  */
 function createHotnessPolicy(): OrderingPolicy {
   return createStatisticPolicy('hotness', (hotness, key) => hotness.frequency(key));
 }
 
-/**
- * A policy that orders by a statistic of each document, highest first; equal documents keep retrieval order. O(k log
- * k).
- */
+/** Orders by a statistic of each document, highest first; equal documents keep retrieval order. O(k log k). */
 export function createStatisticPolicy(
   name: string,
   statistic: (hotness: HotnessView, key: string) => number,
@@ -71,10 +65,9 @@ export function createStatisticPolicy(
 }
 
 /**
- * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
- * when there is none, append the rest in retrieval order. Under constraints, a document that may not stand at the place
- * is passed over; where moving has a price, the walk is cut where it saves most above it. O(k²) look-ups, and the walk
- * ends where they would pass `maxOperations`.
+ * Algorithm 1 of RAGCache++ (§3.3): at each node, follows the first document in retrieval rank that has a cached child.
+ * The rest comes in retrieval order. Skips documents that the constraints forbid. Where moving has a price, cuts the
+ * walk where it saves most. O(k²) look-ups, at most `maxOperations`.
  */
 function createGreedyPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   return { name: 'greedy', arrange: (context, view) => arrangeGreedily(context, view, maxOperations) };
@@ -121,17 +114,13 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
 
 export interface PolicyOptions {
   /**
-   * Operations that one decision of `greedy`, `exact` or `foresight` may take; `foresight` takes at most twice as many:
-   * once for all that it looks up in the tree, and once for the steps of its plan. Default 65,536, at most a few
-   * milliseconds. `trace.cutShort` says what was done with too few.
+   * Operations of one decision of `greedy` and `exact`; `foresight` takes at most twice as many. Default 65,536: a few
+   * milliseconds. `trace.cutShort` says if it was not enough.
    */
   readonly maxOperations?: number;
 }
 
-/**
- * The ordering policy of a name. Policies keep no state between calls and may be shared. `readPolicyName` checks a name
- * from outside.
- */
+/** Creates the ordering policy of a name. Policies have no state and may be shared. */
 export function createPolicy(name: PolicyName, options: PolicyOptions = {}): OrderingPolicy {
   switch (name) {
     case 'retrieval':

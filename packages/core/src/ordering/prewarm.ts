@@ -9,52 +9,49 @@ import { collectDemand, type Demand } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS } from './foresight-chain.js';
 import type { Context } from './policy.js';
 
-/** Served requests that are looked at, the last ones. */
+/** Served requests that are read, the last ones. */
 export const MAX_PREWARM_REQUESTS = 100;
 
 /** Documents that are tried behind the served path, the likeliest. */
 const MAX_CANDIDATES = 64;
 
-/** Look-ups in the tree for one of them. */
+/** Look-ups in the tree for each of these documents. */
 const MAX_LOOK_UPS = 4_096;
 
-/** Added to the requests that were seen: a document of one request is not certain to come again. */
+/** Requests added to those observed: a document of a single request is not certain to come again. */
 const UNCERTAIN_REQUESTS = 1;
 
 const DEFAULT_MAX_PATHS = 5;
 const DEFAULT_LEAST_RETURN = 0.05;
 
 export interface PrewarmOptions {
-  /** Tokens that may be prefilled for all paths together. */
+  /** Tokens to prefill at most, for all paths together. */
   readonly maxTokens: number;
   /** Paths at most. Default 5. */
   readonly maxPaths?: number;
-  /** Tokens that coming requests must be expected to save for each token prefilled. Default 0.05. */
+  /** Tokens expected to be saved for each token prefilled, at least. Default 0.05. */
   readonly leastReturn?: number;
 }
 
-/**
- * A path worth prefilling: the start of one that was served, and one document more. Also what to tell `observe` when
- * done.
- */
+/** A path to prefill: the start of a served path, and one more document. `observe` it as `prewarmed` when done. */
 export interface PrewarmPath {
   readonly preamble: Preamble | undefined;
-  /** In prompt order; all but the last stand in the cache already, as far as the view knows. */
+  /** In prompt order. All but the last are cached already, as far as the view knows. */
   readonly documents: readonly Document[];
-  /** Tokens of the last document: what the engine has to prefill. */
+  /** Tokens of the last document: the engine has to prefill them. */
   readonly newTokens: number;
-  /** Tokens that the next 20 requests are expected to save with it. */
+  /** Tokens that the next 20 requests are expected to save. */
   readonly expectedSaved: number;
 }
 
 /**
- * Plans what to prefill while the engine is idle: starts of the path served last, each with one document that came with
- * its documents before. Prefill each path as a prompt that ends behind its documents, then `observe` it as `prewarmed`.
+ * Plans prefills for an idle engine: starts of the last served path, each with one document that came with its
+ * documents before. Prefill each path as a prompt that ends with its documents.
  *
- * Paths come in order of return, best first. None for more than 29 documents. Pure; takes up to some milliseconds.
- * Figures: docs/research/foresight.md.
+ * The best return comes first. Empty for more than 29 documents. Pure; takes some milliseconds. Figures:
+ * docs/research/foresight.md.
  *
- * @param served requests served lately, the last one last; at most the last 100 are looked at
+ * @param served requests served lately, the last one last; the last 100 are read
  */
 export function planPrewarm(
   served: readonly ServedRequest[],
@@ -78,13 +75,16 @@ export function planPrewarm(
   return chosen;
 }
 
-/** A document that may come with those of the served path, and how likely it does. */
+/** A document that may come with those of the served path, and how likely that is. */
 interface Companion {
   readonly document: Document;
   readonly likelihood: number;
 }
 
-/** Documents of earlier requests that shared some with `last`, by the share of what they shared; likeliest first. */
+/**
+ * Documents of earlier requests, weighted by the share of documents that these have in common with `last`; likeliest
+ * first.
+ */
 function likelyCompanions(served: readonly ServedRequest[], last: ServedRequest): readonly Companion[] {
   const own = new Set(last.documents.map(({ key }) => key));
   const weights = new Map<string, { document: Document; weight: number }>();
@@ -105,20 +105,20 @@ function likelyCompanions(served: readonly ServedRequest[], last: ServedRequest)
   return companions.sort((a, b) => b.likelihood - a.likelihood).slice(0, MAX_CANDIDATES);
 }
 
-/** A resident beginning of the served path: its documents as a set of ranks, its tokens, and its node in the tree. */
-interface Beginning {
+/** A resident start of the served path: its documents as a set of ranks, its tokens, and its node. */
+interface PathStart {
   readonly set: number;
   readonly tokens: number;
   readonly node: TreeNode;
 }
 
-/** What one more document behind each beginning of a served path would be worth. */
+/** The value of one more document behind each start of a served path. */
 class Extensions {
   readonly #last: ServedRequest;
   readonly #view: ResidencyView;
   /** By retrieval rank. */
   readonly #documents: readonly Document[];
-  readonly #beginnings: readonly Beginning[];
+  readonly #starts: readonly PathStart[];
   readonly #demand: Demand;
 
   constructor(last: ServedRequest, view: ResidencyView) {
@@ -129,19 +129,19 @@ class Extensions {
       byRank[rank] = last.documents[place]!;
     });
     this.#documents = byRank;
-    this.#beginnings = beginningsOf(last, view);
+    this.#starts = startsOf(last, view);
     this.#demand = collectDemand(this.#contextOf(byRank), view);
   }
 
-  /** The beginnings with `companion` behind them, as far as that path is not resident and worth something. */
+  /** The starts with the companion behind them, if that path is not resident and is expected to save tokens. */
   with({ document, likelihood }: Companion): readonly PrewarmPath[] {
     const context = this.#contextOf([...this.#documents, document]);
     const paths = CachedPaths.collect(context, this.#view, { rule: undefined, maxLookUps: MAX_LOOK_UPS });
     if (paths === undefined) return [];
     const extensions: PrewarmPath[] = [];
-    for (const [depth, beginning] of this.#beginnings.entries()) {
-      if (beginning.node.children.has(document.key)) continue;
-      const expectedSaved = likelihood * this.#gainOf(beginning, document.tokens, paths);
+    for (const [depth, start] of this.#starts.entries()) {
+      if (start.node.children.has(document.key)) continue;
+      const expectedSaved = likelihood * this.#gainOf(start, document.tokens, paths);
       if (expectedSaved <= 0) continue;
       const documents = [...this.#last.documents.slice(0, depth), document];
       extensions.push({ preamble: this.#last.preamble, documents, newTokens: document.tokens, expectedSaved });
@@ -149,17 +149,15 @@ class Extensions {
     return extensions;
   }
 
-  /**
-   * Tokens that requests would save, all of which also want the document. Those who want less of the path gain nothing.
-   */
-  #gainOf({ set, tokens }: Beginning, newTokens: number, paths: CachedPaths): number {
+  /** Tokens that coming requests with this document would save. Only requests that share the whole start save any. */
+  #gainOf({ set, tokens }: PathStart, newTokens: number, paths: CachedPaths): number {
     const withDocument = 2 ** this.#documents.length;
     let gain = 0;
-    for (const wish of this.#demand.wishes) {
-      // A request that wants all documents has no room for another one. The served request is one of these.
-      if ((set & ~wish.set) !== 0 || wish.set === withDocument - 1) continue;
-      const held = paths.longestWithin(wish.set | withDocument);
-      gain += wish.weight * Math.max(0, tokens + newTokens - held);
+    for (const request of this.#demand.requests) {
+      // A request that shares all documents, as the served one does, has no room for another one.
+      if ((set & ~request.set) !== 0 || request.set === withDocument - 1) continue;
+      const held = paths.longestWithin(request.set | withDocument);
+      gain += request.weight * Math.max(0, tokens + newTokens - held);
     }
     return gain;
   }
@@ -169,22 +167,22 @@ class Extensions {
   }
 }
 
-/** All beginnings that are still resident, the empty one first. */
-function beginningsOf(last: ServedRequest, { tree }: ResidencyView): readonly Beginning[] {
+/** All starts that are still resident, the empty one first. */
+function startsOf(last: ServedRequest, { tree }: ResidencyView): readonly PathStart[] {
   const { documents, preamble, order } = last;
   let node = preambleNode(tree, preamble);
   let set = 0;
   let tokens = 0;
-  const beginnings: Beginning[] = [];
+  const starts: PathStart[] = [];
   for (let place = 0; node !== undefined; place++) {
-    beginnings.push({ set, tokens, node });
+    starts.push({ set, tokens, node });
     const document = documents[place];
     if (document === undefined) break;
     set |= 1 << (order?.[place] ?? place);
     tokens += document.tokens;
     node = node.children.get(document.key);
   }
-  return beginnings;
+  return starts;
 }
 
 function returnOf({ expectedSaved, newTokens }: PrewarmPath): number {

@@ -4,24 +4,24 @@ import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withC
 import type { Context, Ordering } from './policy.js';
 import { lowestRank, rankCount, SUBSETS_MAX_DOCUMENTS, SubsetPlan } from './subset-plan.js';
 
-/** Starts that are weighed with what they leave behind, those that save most now first. */
+/** Starts whose later reuse is compared, those that save most now. */
 const MAX_STARTS = 6;
-/** Part of the look-ups for finding and weighing starts, and part of that for finding them. */
+/** Part of the look-ups for finding and predicting starts, and part of that for finding them. */
 const SEARCH_PART = 3 / 4;
 const STARTS_PART = 1 / 2;
-/** Recent requests that are looked at. */
+/** Recent requests that are read. */
 const MAX_RECENT = 256;
 
-/** How fast the chance that a start is used again grows with the recent requests that held all its documents. */
+/** How fast the chance that a start is reused grows with the recent requests that had all its documents. */
 const RECENT_RATE = 0.8;
-/** Chance that a document comes again of which nothing is known. */
+/** Chance that a document comes again that no recent request had. */
 const UNKNOWN_CHANCE = 0.6;
-/** Factor for what the question, the answer and errors of counts may add to a prompt's length. */
+/** Factor for the tokens of question and answer, and for errors of counts. */
 const LENGTH_MARGIN = 1.2;
-/** Weight of a token that may be saved later beside one that is saved now. */
+/** Weight of a token that may be saved later beside one saved now. */
 const LATER_WEIGHT = 0.5;
 
-/** How starts are found, and completed to orders. */
+/** How starts are found and completed to orders. */
 interface StartSearch {
   readonly slots: SlotsView;
   readonly rule: ConstraintRule | undefined;
@@ -29,12 +29,12 @@ interface StartSearch {
 }
 
 /**
- * Orders for an engine that keeps whole prompts in slots. A prompt that is left behind serves one later request, and
- * only one that keeps a good part of it: documents come first that reach that part soonest and are likely to come again
- * together. An order counts what it reuses now, less its hint and the price of its moves, and part of what it may save
- * later. For more than 8 documents, those behind a start keep their retrieval order.
+ * Orders documents for an engine that keeps whole prompts in slots (llama-server). A stored prompt serves one later
+ * request, and only if that request keeps a good part of it. So documents come first that reach this part soonest and
+ * are likely to come together again.
  *
- * `maxOperations` bounds what is looked up in the slots, and once more the steps of the plan.
+ * `maxOperations` bounds the look-ups in the slots, and separately the steps of the plan. For more than 8 documents,
+ * those behind a start keep their retrieval order.
  */
 export function planForSlots(context: Context, view: ResidencyView, slots: SlotsView, maxOperations: number): Ordering {
   const { documents } = context;
@@ -65,23 +65,23 @@ export function planForSlots(context: Context, view: ResidencyView, slots: Slots
   for (const { start, ordering } of [{ start: [], ordering: unmoved }, ...starts]) {
     consider(ordering);
     if (plan === undefined || budget.isExceeded) continue;
-    // The more of the best way on is followed, the longer the hint: each length of it is tried.
-    let grown: readonly number[] | undefined;
-    let mostGrown = Number.NEGATIVE_INFINITY;
-    const way = plan.complete(start);
+    // A longer part of the best completion needs a longer hint. Each length is tried.
+    let extended: readonly number[] | undefined;
+    let mostExtended = Number.NEGATIVE_INFINITY;
+    const completion = plan.complete(start);
     for (let length = start.length + 1; length <= count; length++) {
-      const order = completed(way.slice(0, length));
+      const order = completed(completion.slice(0, length));
       const value = laterOf(order) - priceOf(order);
-      if (value > mostGrown) [grown, mostGrown] = [order, value];
+      if (value > mostExtended) [extended, mostExtended] = [order, value];
     }
-    if (grown === undefined) continue;
-    const grownOrdering = withCachedPrefix(grown, context, view, budget);
-    if (!budget.isExceeded) consider(grownOrdering);
+    if (extended === undefined) continue;
+    const extendedOrdering = withCachedPrefix(extended, context, view, budget);
+    if (!budget.isExceeded) consider(extendedOrdering);
   }
   return budget.isCutShort || steps.isExceeded ? { ...best, cutShort: 'partial' } : best;
 }
 
-/** The starts, each completed to an order, with what is reused of it. */
+/** Completes each start to an order, and predicts its cached tokens. */
 function predictStarts(
   context: Context,
   view: ResidencyView,
@@ -100,9 +100,8 @@ function predictStarts(
 }
 
 /**
- * Plans by what later requests are expected to reuse of the prompt. Nothing of a prompt is reused until the least part
- * of it is reached; the step that reaches it brings all before it. `undefined` where there are too many documents, or
- * too few steps left.
+ * Plans by the expected reuse of the prompt by later requests. Nothing of a prompt is reused below its least kept part;
+ * the document that reaches it adds all before it. `undefined` with too many documents, or too few operations left.
  */
 function planReuse(
   { documents, preamble }: Context,

@@ -1,9 +1,9 @@
 import type { ConstraintRule } from './placement.js';
 
-/** Up to so many documents, all subsets are weighed. */
+/** Documents at most, because all subsets are visited. */
 export const SUBSETS_MAX_DOCUMENTS = 8;
 
-/** Value of the document `rank` right behind the documents of `set`, in whatever order these stand. */
+/** Value of placing the document `rank` behind the documents of `set`, in any order of these. */
 export type StepValue = (set: number, rank: number) => number;
 
 export interface SubsetPlanOptions {
@@ -11,18 +11,18 @@ export interface SubsetPlanOptions {
   readonly count: number;
   readonly valueOfStep: StepValue;
   readonly rule: ConstraintRule | undefined;
-  /** Value that each place costs by which a document moves. */
+  /** Price of each place that a document moves. */
   readonly price: number;
 }
 
 /**
- * The best way on from every set of documents: a dynamic programme from the full set down. Among equals, the document
- * of lower rank comes first. What may stand next, and what it costs, depends on the set before it alone.
+ * The best completion of every set of documents: a dynamic programme from the full set down. Among equals, the document
+ * of lower rank comes first.
  */
 export class SubsetPlan {
-  /** By set: value of the best way on, the price of its moves left out. */
+  /** By set: value of the best completion, without the price of its moves. */
   readonly laterValues: number[];
-  /** By set: places by which the best way on moves documents. */
+  /** By set: places that documents move in the best completion. */
   readonly laterMoves: number[];
   readonly #next: number[];
   readonly #full: number;
@@ -60,19 +60,19 @@ export class SubsetPlan {
     this.#valueOfStep = valueOfStep;
   }
 
-  /** Steps that a plan takes. */
+  /** Operations that a plan takes. */
   static cost(count: number, rule: ConstraintRule | undefined): number {
     return count * 2 ** count * (rule === undefined || rule.isOpen ? 1 : count);
   }
 
-  /** `start`, followed by the best way on. */
+  /** `start`, followed by its best completion. */
   complete(start: readonly number[]): number[] {
     const order = [...start];
     for (let set = setOf(start); set !== this.#full; set |= 1 << order.at(-1)!) order.push(this.#next[set]!);
     return order;
   }
 
-  /** Value of the steps of an order behind its first `from` documents. O(k). */
+  /** Value of the documents of an order behind its first `from`. O(k). */
   valueBehind(order: readonly number[], from: number): number {
     let set = 0;
     let value = 0;

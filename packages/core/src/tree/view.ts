@@ -1,37 +1,34 @@
-/**
- * Why a node is believed resident: `expected` from the dispatch of the request that brings it into the engine's cache,
- * `confirmed` once a request along it was completed.
- */
+/** State of a node: `expected` from the dispatch of a request along it, `confirmed` once such a request completed. */
 export type ResidencyMark = 'expected' | 'confirmed';
 
-/** A document behind all documents of its path. The root stands for the empty path. */
+/** A document behind all documents of its path. The root is the empty path. */
 export interface TreeNode {
   readonly key: string;
   /** `undefined` for the root. */
   readonly parent: TreeNode | undefined;
   /** By key. */
   readonly children: ReadonlyMap<string, TreeNode>;
-  /** Tokens of this step alone. */
+  /** Tokens of this document alone. */
   readonly tokens: number;
-  /** Requests that were served along it. */
+  /** Requests served along it. */
   readonly hits: number;
   readonly residency: ResidencyMark;
-  /** Number of the insertion that used it last. */
+  /** Number of the last insertion along it. */
   readonly lastAccess: number;
-  /** Time of the last use, in milliseconds of the caller's clock. */
+  /** Time of the last use (milliseconds). */
   readonly lastUsedAt: number;
 }
 
-/** What ordering and the dashboard read of the knowledge tree. */
+/** The knowledge tree, read-only. */
 export interface KnowledgeTreeView {
   readonly root: TreeNode;
-  /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */
+  /** Number of leading keys that are a resident path from the root. O(keys). */
   longestPrefix(keys: readonly string[]): number;
-  /** Requests that were served along each leading key of the longest path that spells `keys` from the root. O(keys). */
+  /** For each key of that path: requests served along it. O(keys). */
   hitsAlong(keys: readonly string[]): number[];
-  /** The nodes that were used last, at most `limit`, the latest first. A node stands behind its parent. O(limit). */
+  /** The last used nodes, at most `limit`, the latest first. A node comes behind its parent. O(limit). */
   recentNodes(limit: number): TreeNode[];
-  /** Nodes in use, the root not counted. */
+  /** Nodes without the root. */
   readonly nodes: number;
   /** Tokens of all nodes. */
   readonly tokens: number;
@@ -39,25 +36,22 @@ export interface KnowledgeTreeView {
   readonly bytes: number;
 }
 
-/** A path of the knowledge tree that starts at the root's child for the preamble, or at the root if there is none. */
+/** A path of the knowledge tree behind the preamble. */
 export interface CachedPath {
   /** Retrieval ranks (indices into the given documents), in path order. */
   readonly order: readonly number[];
   /** Tokens of the path, the preamble's included. */
   readonly tokens: number;
-  /** Operations that the search took; see tree/best-path.ts. */
+  /** Operations of the search (`OperationBudget`). */
   readonly operations: number;
-  /** Whether no other path can save more tokens; false where the search was cut short by its budget. */
+  /** False if the search reached its limit, so that another path may save more. */
   readonly isComplete: boolean;
 }
 
-/** Whether a document may stand at a place, and what that costs; lets a search keep within the constraints. */
+/** The constraints of one request, for a search. */
 export interface PlacementRule {
-  /** May `rank` follow `prefix` (retrieval ranks), such that the rest can still be placed? */
-  allows(prefix: readonly number[], rank: number): boolean;
-  /**
-   * Least tokens that it costs to begin with `prefix`: 0 for an empty one, and never less for a longer one. Absent
-   * where moving is free.
-   */
-  readonly priceOf?: ((prefix: readonly number[]) => number) | undefined;
+  /** Whether `rank` may follow `start` (retrieval ranks), such that the rest can still be placed. */
+  allows(start: readonly number[], rank: number): boolean;
+  /** Price in tokens of beginning with `start`; never less for a longer start. Absent if moving is free. */
+  readonly priceOf?: ((start: readonly number[]) => number) | undefined;
 }
