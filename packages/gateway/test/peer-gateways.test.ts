@@ -207,7 +207,6 @@ describe('limits of several gateways', () => {
         const clock = { now: 1_000_000 };
         const one = new RateLimits(() => clock.now);
         const several = [0, 1, 2].map(() => new RateLimits(() => clock.now));
-        for (const limits of several) limits.share();
         const underWay = several.map(() => 0);
         for (const { at, kind, tokens, passedMs } of steps) {
           // Gateways with requests under way say so once a second.
@@ -234,7 +233,6 @@ describe('limits of several gateways', () => {
   it('let nothing in that one would refuse, however late they hear, once they have heard', () => {
     const clock = { now: 1_000_000 };
     const [a, b] = [new RateLimits(() => clock.now), new RateLimits(() => clock.now)];
-    a.share();
     for (let i = 0; i < 5; i++) {
       expect(a.enter(key)).toBeUndefined();
       a.leave(key);
@@ -242,18 +240,17 @@ describe('limits of several gateways', () => {
     const told = a.takeUnpublished(8);
     clock.now += 600;
     // What was used then has been refilled since as much as it would have been there: a twentieth of a request.
-    b.heard(key, told.get(key.name)!, { from: 'a', ageMs: 600 });
+    b.received(key, told.get(key.name)!, { from: 'a', ageMs: 600 });
     expect(b.enter(key)?.retryAfterS).toBe(12);
     // More than a minute's worth at once is a gateway that was cut off.
     const cut = new RateLimits(() => clock.now);
-    cut.heard(key, { requests: 1_000, tokens: 1e9, underWay: 0 }, { from: 'a', ageMs: 0 });
+    cut.received(key, { requests: 1_000, tokens: 1e9, underWay: 0 }, { from: 'a', ageMs: 0 });
     clock.now += 60_000;
     expect(cut.enter(key)).toBeUndefined();
   });
 
   it('give back what could not be told', () => {
     const limits = new RateLimits(() => 0);
-    limits.share();
     limits.enter(key);
     limits.charge(key, 7);
     const taken = limits.takeUnpublished(1);
@@ -268,7 +265,7 @@ describe('limits of several gateways', () => {
   function tellAll(gateways: readonly RateLimits[]): void {
     for (const [from, gateway] of gateways.entries()) {
       for (const usage of gateway.takeUnpublished(8).values()) {
-        for (const other of gateways) if (other !== gateway) other.heard(key, usage, { from: `${from}`, ageMs: 0 });
+        for (const other of gateways) if (other !== gateway) other.received(key, usage, { from: `${from}`, ageMs: 0 });
       }
     }
   }

@@ -141,6 +141,22 @@ describe('the limits of a key', () => {
     expect(Number(refusal(await ask())[2])).toBeGreaterThan(200);
   });
 
+  it.each(['maxConcurrent', 'requestsPerMinute', 'tokensPerMinute'] as const)(
+    'are named in the error: %s',
+    async (limit) => {
+      const { ask, engine } = await limited({ [limit]: 1 }, (response, request) => {
+        if (limit !== 'maxConcurrent' || engine.received.length > 1) answerAsAsked(response, request);
+        else response.writeHead(200, { 'content-type': 'application/json' }).write('{');
+      });
+      const first = ask();
+      if (limit === 'maxConcurrent') await engine.until('request', 1);
+      else await first;
+      const { message } = errorOf(await ask());
+      expect(message).toContain(`Key "limited" has reached its limit (\`${limit}\`: 1).`);
+      first.catch(() => {});
+    },
+  );
+
   it('are requests at once, given back when an answer is over or its client left', async () => {
     const answers: (() => void)[] = [];
     const { engine, gateway, ask } = await limited({ maxConcurrent: 2 }, (response, request) => {

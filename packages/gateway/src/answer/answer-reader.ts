@@ -1,7 +1,7 @@
 import { answerHash } from '@warmpath/core';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 
-/** Characters of one answer that are kept to be recognised; a longer one is not recognised. */
+/** Characters of one response; a longer one has no hashes. */
 const MAX_CHARACTERS = 1_048_576;
 
 interface Call {
@@ -15,16 +15,15 @@ interface Draft {
 }
 
 /**
- * Reads what the model said, of whichever API, so that an unnamed conversation is known by it on its next turn. Only a
- * hash of it is kept. It is read on the way through: what is not understood has no hash, and that conversation is
- * left alone.
+ * Collects the model's answers from a response of any API and hashes them: an unnamed conversation is recognised by the
+ * hash at its next turn. An answer that cannot be read has no hash.
  */
 export class AnswerReader {
-  /** By choice. */
+  /** By index of the choice. */
   readonly #drafts = new Map<number, Draft>();
   #characters = 0;
 
-  /** A whole JSON response. */
+  /** Reads a whole JSON response. */
   response(body: JsonObject): void {
     const { choices, content, output } = body;
     for (const choice of arrayOf(choices)) this.#message(numberOf(choice['index']), choice['message']);
@@ -32,15 +31,15 @@ export class AnswerReader {
     for (const item of arrayOf(output)) if (item['type'] === 'message') this.#message(0, item);
   }
 
-  /** One event of a stream. */
+  /** Reads one event of a stream. */
   event(event: JsonObject): void {
     const { choices, type, delta } = event;
     for (const choice of arrayOf(choices)) this.#delta(numberOf(choice['index']), choice['delta']);
-    if (type === 'response.output_text.delta' && typeof delta === 'string') this.#say(0, delta);
-    if (type === 'content_block_delta' && isObject(delta)) this.#say(0, delta['text']);
+    if (type === 'response.output_text.delta' && typeof delta === 'string') this.#addText(0, delta);
+    if (type === 'content_block_delta' && isObject(delta)) this.#addText(0, delta['text']);
   }
 
-  /** Hashes of the answers so far, one a choice that said something. */
+  /** Hashes of the answers so far, one for each choice with text or calls. */
   hashes(): readonly string[] {
     if (this.#characters > MAX_CHARACTERS) return [];
     return [...this.#drafts.values()].flatMap(({ text, calls }) => {
@@ -52,25 +51,25 @@ export class AnswerReader {
   #message(choice: number, message: unknown): void {
     if (!isObject(message)) return;
     const { content, tool_calls: toolCalls } = message;
-    if (typeof content === 'string') this.#say(choice, content);
-    for (const part of arrayOf(content)) this.#say(choice, part['text']);
-    for (const [place, call] of arrayOf(toolCalls).entries()) this.#call(choice, place, call);
+    if (typeof content === 'string') this.#addText(choice, content);
+    for (const part of arrayOf(content)) this.#addText(choice, part['text']);
+    for (const [place, call] of arrayOf(toolCalls).entries()) this.#addCall(choice, place, call);
   }
 
   #delta(choice: number, delta: unknown): void {
     if (!isObject(delta)) return;
-    this.#say(choice, delta['content']);
-    for (const call of arrayOf(delta['tool_calls'])) this.#call(choice, numberOf(call['index']), call);
+    this.#addText(choice, delta['content']);
+    for (const call of arrayOf(delta['tool_calls'])) this.#addCall(choice, numberOf(call['index']), call);
   }
 
-  #say(choice: number, text: unknown): void {
+  #addText(choice: number, text: unknown): void {
     if (typeof text !== 'string' || this.#overflows(text)) return;
-    this.#draft(choice).text += text;
+    this.#draftOf(choice).text += text;
   }
 
-  #call(choice: number, place: number, call: JsonObject): void {
+  #addCall(choice: number, place: number, call: JsonObject): void {
     const given = isObject(call['function']) ? call['function'] : {};
-    const { calls } = this.#draft(choice);
+    const { calls } = this.#draftOf(choice);
     const known = calls.get(place) ?? { name: '', arguments: '' };
     calls.set(place, known);
     if (typeof given['name'] === 'string' && !this.#overflows(given['name'])) known.name += given['name'];
@@ -83,7 +82,7 @@ export class AnswerReader {
     return this.#characters > MAX_CHARACTERS;
   }
 
-  #draft(choice: number): Draft {
+  #draftOf(choice: number): Draft {
     const known = this.#drafts.get(choice);
     if (known !== undefined) return known;
     const draft: Draft = { text: '', calls: new Map() };

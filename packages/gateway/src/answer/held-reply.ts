@@ -2,13 +2,10 @@ import { EventEmitter } from 'node:events';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { CallReply, ClientResponse } from '../shapes/shapes.js';
 
-/** Bytes of an answer that are held; beyond them the engine is not read. */
-const MOST_HELD_BYTES = 262_144;
+/** Bytes of an answer that are held; then reading from the engine pauses. */
+const MAX_HELD_BYTES = 262_144;
 
-/**
- * An answer that may turn out to be nobody's: it is held until it is released to the client, or cancelled, which ends
- * it at the engine.
- */
+/** Holds an answer that the client may never get: until it is released, or cancelled, which aborts the engine. */
 export class HeldReply implements CallReply {
   readonly raw = new HeldResponse();
   #client: CallReply | undefined;
@@ -24,12 +21,12 @@ export class HeldReply implements CallReply {
     return this.#isSuperseded;
   }
 
-  /** Whether there is nothing to release but an error: asked before `release`. */
+  /** Whether only an error could be released; meaningful before `release`. */
   get hasFailed(): boolean {
     return this.#hasFailed || this.raw.destroyed || this.raw.status >= 400;
   }
 
-  /** Whether a part of the answer has come: its prompt is computed. */
+  /** Whether a part of the answer has come, so that its prompt is computed. */
   get isAnswering(): boolean {
     return this.raw.hasData;
   }
@@ -45,10 +42,7 @@ export class HeldReply implements CallReply {
     this.#client?.send(error);
   }
 
-  /**
-   * The answer goes to the client, what was held first. `headers` go before those that were held. One whose prompt has
-   * not gone out yet may still be refused.
-   */
+  /** Sends the held part to the client, and the rest as it comes. @param headers Replace held headers. */
   release(client: CallReply, headers: () => OutgoingHttpHeaders): void {
     this.#client = client;
     if (this.#isTaken) client.hijack();
@@ -61,7 +55,7 @@ export class HeldReply implements CallReply {
   }
 }
 
-/** The response of a held answer: a client that takes everything, until it is the real one. */
+/** Buffers a response until it has a client, then passes everything on. */
 class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements ClientResponse {
   #client: ClientResponse | undefined;
   #head: { readonly status: number; readonly headers: OutgoingHttpHeaders } | undefined;
@@ -73,7 +67,7 @@ class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements Cli
   #isClosed = false;
   #moreHeaders: () => OutgoingHttpHeaders = () => ({});
 
-  /** 0 before there is one. */
+  /** 0 before the head. */
   get status(): number {
     return this.#head?.status ?? 0;
   }
@@ -108,7 +102,7 @@ class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements Cli
     if (this.#client !== undefined) return this.#client.write(data, callback);
     this.#parts.push({ data, callback });
     this.#bytes += data.length;
-    this.#isFull = this.#bytes >= MOST_HELD_BYTES;
+    this.#isFull = this.#bytes >= MAX_HELD_BYTES;
     return !this.#isFull;
   }
 
@@ -133,7 +127,7 @@ class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements Cli
   release(client: ClientResponse, headers: () => OutgoingHttpHeaders): void {
     this.#client = client;
     this.#moreHeaders = headers;
-    // First among the listeners: the others look at what the end of the exchange has left.
+    // First among the listeners: the others read what the end of the exchange has recorded.
     client.prependListener('close', () => this.emit('close'));
     client.on('drain', () => this.emit('drain'));
     if (this.#head === undefined) return;

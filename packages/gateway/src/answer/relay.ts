@@ -7,32 +7,30 @@ import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers
 import type { ClientResponse } from '../shapes/shapes.js';
 import { ResponseSniffer, type SniffedAnswer } from './response-sniffer.js';
 
-/**
- * After the error event of a cut stream, milliseconds that a slow client gets to take it before the connection is cut.
- */
+/** Milliseconds in which a client may read the error event of a broken stream before its connection is closed. */
 const CUT_GRACE_MS = 1_000;
 
-/** Whoever failed otherwise, it was the engine. */
+/** Errors of the gateway or the client; all others are the engine's. */
 const OWN_ERRORS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['WARMPATH_INVALID_REQUEST', 'WARMPATH_INTERNAL']);
 
-/** How a relayed exchange ended, and what the engine said on the way. */
+/** The end of a relayed exchange. */
 export interface RelayResult {
   /** The engine's status; `undefined` if no response came. */
   readonly status: number | undefined;
   /** Whether the response came to its end. */
   readonly complete: boolean;
   readonly sniffer: SniffedAnswer;
-  /** Whether the request went on to another engine, before the client got anything of this one. */
+  /** Whether another engine gets the request; the client has received nothing. */
   readonly isRetriedElsewhere: boolean;
 }
 
-/** How an engine failed before it answered: by an error, which may have come before anything was sent, or a status. */
+/** How an engine failed before it answered: by an error, perhaps before anything was sent, or by a status. */
 export type EngineFailure = { readonly error: WarmpathError } | { readonly status: number };
 
-/** Statuses of engines that may be well elsewhere. */
-const ELSEWHERE_WELL = new Set([500, 502, 503, 504]);
+/** Statuses after which another engine may succeed. */
+const RETRYABLE_STATUSES = new Set([500, 502, 503, 504]);
 
-/** What is known of an answer that was not read. */
+/** The result of an answer that was not read. */
 const NOTHING_READ: SniffedAnswer = new ResponseSniffer(() => 0);
 
 /** Where a relay records who failed. */
@@ -42,42 +40,32 @@ export interface RelayedExchange {
   failed(code: ErrorCode, source: 'gateway' | 'upstream'): void;
 }
 
-/** What a relay needs beside the request. */
 export interface RelayOptions {
-  /** What is added to the engine's response headers, asked for when they are written. */
+  /** Headers added to the engine's; called when they are written. */
   readonly headers: () => Readonly<Record<string, string>>;
-  /** What becomes of the engine's response. */
+  /** Turns the engine's response into the client's. */
   readonly body: ResponseBody;
   readonly errors: ErrorShape;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /**
-   * What is read on the way through: the engine's counts, and what the model says, to be recognised later
-   * (`ResponseSniffer.answers`).
-   */
+  /** What is read on the way: the engine's counts, or the model's words, too (`ResponseSniffer.answers`). */
   readonly reads: 'nothing' | 'usage' | 'answer';
-  /** Called once, when the engine's answer begins and is no error. Must not throw. */
+  /** Called once, when an answer below status 300 begins. Must not throw. */
   readonly onAccepted: () => void;
-  /**
-   * Asked once, where the engine failed before its client got anything: whether another engine gets the request. If so,
-   * the client hears nothing of this one.
-   */
+  /** Called once, when the engine failed before the client received anything: whether another engine tries. */
   readonly canRetryElsewhere?: ((failure: EngineFailure) => boolean) | undefined;
   /** Called once, when the first part of the answer's body has come. Must not throw. */
   readonly onFirstData?: (() => void) | undefined;
-  /**
-   * Called once, when the first content of a stream has come; where the stream is not read, with its first data. Must
-   * not throw.
-   */
+  /** Called once, at the first content of a stream, or at its first data if it is not read. Must not throw. */
   readonly onFirstContent?: (() => void) | undefined;
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled: (result: RelayResult) => void;
 }
 
 /**
- * Sends the request to the engine and its response to the client, as it comes and with backpressure. When the client
- * goes away, in any state, the engine's connection is closed. When the engine goes away in the middle of a stream, the
- * client gets an SSE `error` event and a broken connection, never a clean end.
+ * Sends the request to the engine and streams its response to the client, with backpressure. When the client closes its
+ * connection, in any state, the engine's connection is closed. When the engine breaks off a stream, the client gets an
+ * SSE `error` event and a broken connection, never a clean end.
  */
 export function relay(
   upstream: Pick<Upstream, 'start'>,
@@ -88,7 +76,7 @@ export function relay(
   new Relay(client.raw, client.exchange, options).start(upstream, request);
 }
 
-/** Ends an exchange that no engine takes up any more; nothing of an answer has gone to the client. */
+/** Answers a request that no engine will serve with an error, if nothing was answered. */
 export function refuse(
   client: { readonly raw: ClientResponse; readonly exchange: RelayedExchange },
   error: WarmpathError,
@@ -109,7 +97,7 @@ class Relay implements UpstreamListener {
   #hasData = false;
   #hasContent = false;
   #isRetriedElsewhere = false;
-  /** Whether the client has to take what was written before more is. */
+  /** Whether the engine is paused until the client has read. */
   #isWaiting = false;
 
   constructor(client: ClientResponse, exchange: RelayedExchange, options: RelayOptions) {
@@ -121,11 +109,11 @@ class Relay implements UpstreamListener {
   }
 
   start(upstream: Pick<Upstream, 'start'>, request: UpstreamRequest): void {
-    // First among the listeners: the others look at what the end of the exchange has left.
+    // First among the listeners: the others read what the end of the exchange has recorded.
     this.#client.prependListener('close', () => {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     });
-    // Where another engine may take it, that is tried before this one is tried again.
+    // Another engine, if there is one, is tried before this one is tried again.
     this.#call = upstream.start(request, this, { retries: this.#options.canRetryElsewhere === undefined });
     if (this.#client.destroyed) this.#call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   }
@@ -133,7 +121,7 @@ class Relay implements UpstreamListener {
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
     const { canRetryElsewhere } = this.#options;
-    if (ELSEWHERE_WELL.has(status) && canRetryElsewhere?.({ status }) === true) {
+    if (RETRYABLE_STATUSES.has(status) && canRetryElsewhere?.({ status }) === true) {
       this.#isRetriedElsewhere = true;
       this.#call!.abort(new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `status ${status}` }));
       return;
@@ -158,7 +146,7 @@ class Relay implements UpstreamListener {
       const data = this.#options.body.data(chunk);
       if (data.length > 0) ready = this.#client.write(data);
     } catch (error) {
-      // A response that cannot be made the client's ends the exchange.
+      // A response that cannot be converted ends the exchange.
       this.#call!.abort(asTableError(error));
     }
     if (!ready) this.#resumeWhenTaken();
@@ -218,7 +206,7 @@ class Relay implements UpstreamListener {
     if (status >= 400) this.#exchange.errorSource = 'upstream';
     const written = responseHeaders(headers, this.#options.headers());
     this.#client.writeHead(status, written);
-    // A stream's client sees that it was accepted before the first token; other headers travel with their body.
+    // A stream's client sees the status before the first token; other headers are sent with their body.
     if (this.#isEventStream) this.#client.flushHeaders();
   }
 
@@ -250,12 +238,11 @@ class Relay implements UpstreamListener {
   }
 }
 
-/** A defect of the gateway in the middle of an answer is reported like the engine's: the answer is incomplete. */
 function asTableError(error: unknown): WarmpathError {
   return WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
 }
 
-/** Answers with the table's error, on a response that nothing has been written to. */
+/** Answers with the table's error; nothing may have been written. */
 function sendError(
   client: ClientResponse,
   error: WarmpathError,

@@ -3,25 +3,24 @@ import { SseReader } from '@warmpath/core/internal';
 import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from '../apis/usage.js';
 import { AnswerReader } from './answer-reader.js';
 
-/** An event of a stream or a response body longer than this is not looked into, in bytes. */
-const LOOK_LIMIT_BYTES = 1_048_576;
+/** Bytes of an event or a response body; longer ones are not parsed. */
+const MAX_READ_BYTES = 1_048_576;
 
-/** What a token of an answer in one piece is taken for. */
+/** Estimate for an answer in one piece. */
 const BYTES_PER_TOKEN = 4;
 
 const USAGE = '"usage"';
 
-/** What was read of a response. */
+/** The results of reading a response. */
 export type SniffedAnswer = Pick<
   ResponseSniffer,
   'answers' | 'usage' | 'completionTokens' | 'estimatedTokens' | 'firstContentAt' | 'prefilled'
 >;
 
 /**
- * Reads along while a response is relayed: the engine's `usage`, and when the first content came. It sees chunks after
- * they were handed on, so it can neither change nor delay them, and it holds at most one event of a stream, or one
- * body, of at most 1 MiB. Compressed and foreign responses are not read. It never throws: a defect of its own ends the
- * reading, and nothing else.
+ * Reads a response after it was relayed: the engine's `usage` and the time of the first content. Cannot change or delay
+ * the response. Holds one event of a stream, or one body, of at most 1 MiB. Does not read compressed responses or other
+ * content types. Never throws: an error ends the reading only.
  */
 export class ResponseSniffer {
   readonly #now: () => number;
@@ -37,45 +36,45 @@ export class ResponseSniffer {
   #prefilled = false;
 
   /**
-   * `now`: the monotonic clock, in milliseconds. `readsAnswer`: whether `answers` is wanted, for which every event is
-   * parsed.
+   * @param now The monotonic clock, in milliseconds.
+   * @param readsAnswer Whether `answers` is wanted; it costs parsing every event.
    */
   constructor(now: () => number, readsAnswer = false) {
     this.#now = now;
     this.#answer = readsAnswer ? new AnswerReader() : undefined;
   }
 
-  /** Hashes of what the model said (`answerHash`), once the response is complete. */
+  /** Hashes of the model's answers (`answerHash`), once the response is complete. */
   get answers(): readonly string[] {
     return this.#answer?.hashes() ?? [];
   }
 
-  /** The last usage that the engine stated. */
+  /** The last usage that the engine reported. */
   get usage(): Usage | undefined {
     return this.#usage;
   }
 
-  /** Tokens of the answer, as the engine last stated them. */
+  /** Tokens of the answer, as the engine last reported them. */
   get completionTokens(): number | undefined {
     return this.#completionTokens;
   }
 
-  /** Tokens of what came, where the engine states none: engines send a stream's tokens one by one. */
+  /** Estimated tokens of the answer: one an event, because engines send a stream's tokens one by one. */
   get estimatedTokens(): number {
     return Math.ceil(this.#estimatedTokens);
   }
 
-  /** Whether generated content came: then the engine has prefilled the whole prompt. */
+  /** Whether generated content came, so that the whole prompt is prefilled. */
   get prefilled(): boolean {
     return this.#prefilled;
   }
 
-  /** When a stream's first content came, on the clock of `now`; a response in one piece does not tell. */
+  /** When a stream's first content came, on the clock of `now`; `undefined` for a response in one piece. */
   get firstContentAt(): number | undefined {
     return this.#firstContentAt;
   }
 
-  /** Whether what comes is read: not before `head`, nor after `end`. */
+  /** Whether data is read: not before `head`, nor after `end`. */
   get isReading(): boolean {
     return this.#mode !== 'blind';
   }
@@ -86,7 +85,7 @@ export class ResponseSniffer {
     const type = headers['content-type'] ?? '';
     if (type.startsWith('text/event-stream')) {
       this.#mode = 'stream';
-      this.#events = new SseReader({ onData: (data) => this.#readEvent(data), onTooLong: () => {} }, LOOK_LIMIT_BYTES);
+      this.#events = new SseReader({ onData: (data) => this.#readEvent(data), onTooLong: () => {} }, MAX_READ_BYTES);
     } else if (type.startsWith('application/json')) this.#mode = 'json';
   }
 
@@ -105,7 +104,7 @@ export class ResponseSniffer {
       if (this.#mode === 'stream') this.#events!.end();
       else if (this.#body.length > 0) this.#readBody(Buffer.concat(this.#body).toString('utf8'));
     } catch {
-      // What was not read is not known.
+      // The results so far stay.
     }
     this.#mode = 'blind';
   }
@@ -114,7 +113,7 @@ export class ResponseSniffer {
     this.#prefilled = true;
     this.#estimatedTokens += chunk.length / BYTES_PER_TOKEN;
     this.#bodyBytes += chunk.length;
-    if (this.#bodyBytes <= LOOK_LIMIT_BYTES) this.#body.push(chunk);
+    if (this.#bodyBytes <= MAX_READ_BYTES) this.#body.push(chunk);
     else this.#body = [];
   }
 
@@ -128,7 +127,7 @@ export class ResponseSniffer {
 
   #readEvent(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    // Most events carry one token of text: after the first content only one that states usage is worth parsing.
+    // Most events carry one token of text. After the first content, only an event with usage is parsed.
     if (this.#firstContentAt !== undefined) this.#estimatedTokens++;
     if (this.#answer === undefined && this.#firstContentAt !== undefined && !data.includes(USAGE)) return;
     const object = asObject(data.toString('utf8'));

@@ -4,7 +4,7 @@ import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import type { Sources } from '../shapes/shapes.js';
 
-/** How the line begins that ends a stream: the sources stand before it, or in its event. */
+/** Beginnings of the line that ends a stream. The sources stand before it, or in its event. */
 const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
   chat: ['data: [DONE]', 'data:[DONE]'],
   completions: ['data: [DONE]', 'data:[DONE]'],
@@ -14,35 +14,36 @@ const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
     `event:response.${end}`,
   ]),
 };
-/** Bytes by which such a line differs from any other. */
-const LONGEST_LINE = Math.max(...Object.values(LAST_LINES).flatMap((lines) => lines.map(({ length }) => length)));
-/** The type of the event where events have types of which clients pass over those that they do not know. */
-const EVENT = 'warmpath.sources';
+/** Bytes of a line that tell whether it is the last. */
+const MAX_LAST_LINE_BYTES = Math.max(
+  ...Object.values(LAST_LINES).flatMap((lines) => lines.map(({ length }) => length)),
+);
+/** Event type for Messages, whose clients skip unknown types. */
+const SOURCES_EVENT = 'warmpath.sources';
 const NOTHING = Buffer.alloc(0);
 const NEWLINE = 10;
 
 /**
- * An answer with the passages it was made from, as `warmpath.sources` of the answer. In a stream they come where
- * clients that do not know them pass over them: in one more event without a choice (chat completions) or of a type of
- * its own (Messages), and in the response of the last event (Responses, whose official client fails at types that it
- * does not know). Every other byte is as it was.
+ * Adds the retrieved passages to an answer as `warmpath.sources`; all other bytes stay. In a stream they stand where
+ * unaware clients skip them: in an event without choices (chat completions), in an event of an unknown type (Messages),
+ * or in the response of the last event (Responses, whose official client fails at unknown types).
  */
 export class SourcedAnswer implements ResponseBody {
   readonly #answer: ResponseBody;
   readonly #api: ApiName;
   readonly #sources: Sources;
-  /** What the prompt calls each document. */
+  /** Labels in the prompt, by document id. */
   readonly #labels: ReadonlyMap<string, string>;
   #kind: 'untouched' | 'stream' | 'object' = 'untouched';
   #head: ResponseHead = { status: 0, headers: {} };
-  /** Of an object all of it; of a stream the beginning of a line that may be its last. */
+  /** All of an object; of a stream, the beginning of a line that may be its last. */
   #held: Buffer[] = [];
   #isLineStart = true;
-  #isSaid = false;
-  /** Whether what is held is the last event. */
+  #hasSources = false;
+  /** Whether the held bytes are the last event. */
   #holdsLast = false;
 
-  /** @param answer What becomes of the engine's answer otherwise, in the API of the client. */
+  /** @param answer Turns the engine's answer into the client's API first. */
   constructor(
     answer: ResponseBody,
     { api, sources, arrangements }: { api: ApiName; sources: Sources; arrangements: readonly Arrangement[] },
@@ -69,7 +70,7 @@ export class SourcedAnswer implements ResponseBody {
 
   data(chunk: Buffer): Buffer | string {
     const own = this.#answer.data(chunk);
-    if (this.#kind === 'untouched' || this.#isSaid || own.length === 0) return own;
+    if (this.#kind === 'untouched' || this.#hasSources || own.length === 0) return own;
     const bytes = typeof own === 'string' ? Buffer.from(own) : own;
     if (this.#kind === 'object') {
       this.#held.push(bytes);
@@ -83,39 +84,39 @@ export class SourcedAnswer implements ResponseBody {
     if (this.#kind === 'object') {
       const { status, headers } = head;
       const whole = Buffer.concat([...this.#held, Buffer.from(rest)]);
-      const body = status === 200 ? this.#extended(whole) : whole;
+      const body = status === 200 ? this.#extend(whole) : whole;
       return {
         head: { status, headers: { ...headers, 'content-length': String(body.length) } },
         rest: body.toString(),
       };
     }
-    if (this.#kind === 'untouched' || this.#isSaid) return { rest };
+    if (this.#kind === 'untouched' || this.#hasSources) return { rest };
     const passed = this.#stream(Buffer.concat([...this.#held.splice(0), Buffer.from(rest)])).toString();
     const held = Buffer.concat(this.#held);
-    if (this.#isSaid) return { rest: passed };
-    if (this.#api === 'responses') return { rest: `${passed}${this.#lastEvent(held).toString()}` };
-    return { rest: `${passed}${held.toString()}${this.#event()}` };
+    if (this.#hasSources) return { rest: passed };
+    if (this.#api === 'responses') return { rest: `${passed}${this.#withSources(held).toString()}` };
+    return { rest: `${passed}${held.toString()}${this.#sourcesEvent()}` };
   }
 
   broken(error: WarmpathError): string {
     return this.#answer.broken(error);
   }
 
-  /** Passes lines on until the one that ends the stream, before which the event stands. */
+  /** Passes lines on until the last one, and adds the sources there. */
   #stream(bytes: Buffer): Buffer {
-    if (this.#holdsLast) return this.#last(bytes);
+    if (this.#holdsLast) return this.#holdLastEvent(bytes);
     let at = 0;
     for (;;) {
       if (this.#isLineStart) {
-        const line = bytes.toString('latin1', at, at + LONGEST_LINE);
+        const line = bytes.toString('latin1', at, at + MAX_LAST_LINE_BYTES);
         const last = LAST_LINES[this.#api];
         if (last.some((beginning) => line.startsWith(beginning))) {
           if (this.#api === 'responses') {
             this.#holdsLast = true;
-            return Buffer.concat([bytes.subarray(0, at), this.#last(bytes.subarray(at))]);
+            return Buffer.concat([bytes.subarray(0, at), this.#holdLastEvent(bytes.subarray(at))]);
           }
-          this.#isSaid = true;
-          return Buffer.concat([bytes.subarray(0, at), Buffer.from(this.#event()), bytes.subarray(at)]);
+          this.#hasSources = true;
+          return Buffer.concat([bytes.subarray(0, at), Buffer.from(this.#sourcesEvent()), bytes.subarray(at)]);
         }
         if (last.some((beginning) => beginning.startsWith(line))) {
           this.#held = [bytes.subarray(at)];
@@ -129,21 +130,21 @@ export class SourcedAnswer implements ResponseBody {
     }
   }
 
-  /** Holds the last event until all of it is there. */
-  #last(bytes: Buffer): Buffer {
+  /** Holds the last event until it is complete. */
+  #holdLastEvent(bytes: Buffer): Buffer {
     const ends = ['\n\n', '\r\n\r\n'].map((end) => ({ at: bytes.indexOf(end), length: end.length }));
     const end = ends.find(({ at }) => at >= 0);
     if (end === undefined) {
       this.#held = [bytes];
       return NOTHING;
     }
-    this.#isSaid = true;
+    this.#hasSources = true;
     const behind = end.at + end.length;
-    return Buffer.concat([this.#lastEvent(bytes.subarray(0, behind)), bytes.subarray(behind)]);
+    return Buffer.concat([this.#withSources(bytes.subarray(0, behind)), bytes.subarray(behind)]);
   }
 
-  /** The last event with the sources in its response; as it is where it has none. */
-  #lastEvent(event: Buffer): Buffer {
+  /** The last event with the sources in its response; unchanged if it has no response. */
+  #withSources(event: Buffer): Buffer {
     const line = /^data: ?(\{.*\})\r?$/m.exec(event.toString('latin1'));
     if (line === null) return event;
     const from = line.index + line[0].indexOf('{');
@@ -152,7 +153,7 @@ export class SourcedAnswer implements ResponseBody {
       const view = new BodyView(data);
       const response = view.value('response');
       if (response === undefined || !view.scan.isObject(response)) return event;
-      const extended = this.#extended(data.subarray(response.start, response.end));
+      const extended = this.#extend(data.subarray(response.start, response.end));
       const whole = applyEdits(data, [{ ...response, pieces: [extended] }]);
       return Buffer.concat([event.subarray(0, from), whole, event.subarray(from + data.length)]);
     } catch {
@@ -160,24 +161,24 @@ export class SourcedAnswer implements ResponseBody {
     }
   }
 
-  #said(): string {
+  #sourcesJson(): string {
     const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
       return { id, label: this.#labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
     });
     return JSON.stringify({ sources, ...this.#sources.clientWarnings });
   }
 
-  #event(): string {
-    const said = `"warmpath":${this.#said()}`;
+  #sourcesEvent(): string {
+    const field = `"warmpath":${this.#sourcesJson()}`;
     if (this.#api === 'messages') {
-      return `event: ${EVENT}\ndata: {"type":"${EVENT}",${said}}\n\n`;
+      return `event: ${SOURCES_EVENT}\ndata: {"type":"${SOURCES_EVENT}",${field}}\n\n`;
     }
-    return `data: {"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],${said}}\n\n`;
+    return `data: {"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],${field}}\n\n`;
   }
 
-  #extended(body: Buffer): Buffer {
+  #extend(body: Buffer): Buffer {
     try {
-      return applyEdits(body, [new BodyView(body).with('warmpath', this.#said())]);
+      return applyEdits(body, [new BodyView(body).with('warmpath', this.#sourcesJson())]);
     } catch {
       return body;
     }

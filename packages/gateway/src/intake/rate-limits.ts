@@ -2,12 +2,13 @@ import { WarmpathError } from '@warmpath/core';
 import type { ClientKey } from './authenticate.js';
 
 const MINUTE_MS = 60_000;
-/** Milliseconds after which a gateway that says nothing more of its requests under way counts as gone. */
-const SILENT_MS = 3_000;
-/** Other gateways whose requests under way are known of one key; the one with the oldest note goes first. */
+/** Milliseconds for which another gateway's count of requests under way holds. */
+const PEER_COUNT_TTL_MS = 3_000;
+const PEER_COUNT_INTERVAL_MS = PEER_COUNT_TTL_MS / 3;
+/** Other gateways whose counts are kept for one key; the oldest count is dropped first. */
 const MAX_PEERS = 64;
 
-/** What a key may do in a minute: full at the start, refilled evenly. A debt is allowed, and paid off first. */
+/** A token bucket: full at the start, refilled evenly over a minute. It may go below zero. */
 class Bucket {
   #perMinute: number;
   #level: number;
@@ -16,7 +17,7 @@ class Bucket {
   constructor(perMinute: number, now: number) {
     this.#perMinute = perMinute;
     this.#level = perMinute;
-    // What other gateways used within the last minute may be received later.
+    // Another gateway's use within the last minute may be received later.
     this.#at = now - MINUTE_MS;
   }
 
@@ -25,12 +26,12 @@ class Bucket {
     this.#at = now;
   }
 
-  /** Milliseconds until `amount` is there; 0 if it is. */
+  /** Milliseconds until it holds `amount`. */
   waitFor(amount: number, now: number): number {
     return Math.max(0, ((amount - this.#levelAt(now)) * MINUTE_MS) / this.#perMinute);
   }
 
-  /** Another limit: what was used counts against it. */
+  /** Sets another limit; earlier use counts against it. */
   change(perMinute: number, now: number): void {
     const level = this.#levelAt(now);
     this.#level = Math.max(Math.min(level, 0), perMinute - (this.#perMinute - level));
@@ -49,11 +50,11 @@ interface KeyUse {
   requests: Bucket | undefined;
   tokens: Bucket | undefined;
   underWay: number;
-  /** Requests under way in other gateways, by their names. */
+  /** Requests under way in other gateways, by gateway. */
   readonly others: Map<string, { readonly count: number; readonly at: number }>;
 }
 
-/** What a key did in one gateway since that last sent a note of it. */
+/** Use of a key in one gateway since its last note to the others. */
 export interface KeyUsage {
   readonly requests: number;
   readonly tokens: number;
@@ -62,54 +63,46 @@ export interface KeyUsage {
 }
 
 /**
- * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and
- * is charged with what it used when its answer is over. Holds three numbers for each key that was used.
- *
- * Several gateways send each other what a key did (`takeUnpublished`, `heard`): then its limits hold for all of them
- * together, but for what they have not sent each other yet.
+ * The limits of keys: requests a minute, tokens a minute, requests under way. A request may enter while one token is
+ * left; its tokens are charged when its answer is over. Gateways with a shared store exchange their use of each key
+ * (`takeUnpublished`, `received`), so that its limits hold for all of them together.
  */
 export class RateLimits {
   readonly #now: () => number;
-  /** By the names of keys, which stay where a key itself is replaced. */
+  /** By key name, which stays when the key itself is replaced. */
   readonly #uses = new Map<string, KeyUse>();
-  /** What other gateways are to hear of limited keys, by their names; `undefined` where there are none. */
-  #unpublished: Map<string, { requests: number; tokens: number }> | undefined;
-  #refreshedAt = Number.NEGATIVE_INFINITY;
+  /** Use of limited keys that other gateways have not received, by key name. */
+  readonly #unpublished = new Map<string, { readonly requests: number; readonly tokens: number }>();
+  #countsPublishedAt = Number.NEGATIVE_INFINITY;
 
   /** @param now The monotonic clock, in milliseconds. */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** There are other gateways to send notes to. */
-  share(): void {
-    this.#unpublished ??= new Map();
-  }
-
-  /** Lets a request of that key in, which `leave` ends; or says why not. O(1); O(gateways) with `maxConcurrent`. */
+  /** Admits a request until `leave`, or returns the reason to refuse it. O(1); O(gateways) with `maxConcurrent`. */
   enter(key: ClientKey): WarmpathError | undefined {
     const use = this.#useOf(key);
     const now = this.#now();
     const { maxConcurrent = Number.POSITIVE_INFINITY } = key;
-    if (use.underWay + underWayElsewhere(use, now) >= maxConcurrent)
-      return refusal(key, `${maxConcurrent} requests are under way`, 0);
+    if (use.underWay + underWayElsewhere(use, now) >= maxConcurrent) return refusal(key, 'maxConcurrent', 0);
     const tokensMs = use.tokens?.waitFor(1, now) ?? 0;
-    if (tokensMs > 0) return refusal(key, `${key.tokensPerMinute} tokens a minute are used up`, tokensMs);
+    if (tokensMs > 0) return refusal(key, 'tokensPerMinute', tokensMs);
     const requestsMs = use.requests?.waitFor(1, now) ?? 0;
-    if (requestsMs > 0) return refusal(key, `${key.requestsPerMinute} requests a minute are used up`, requestsMs);
+    if (requestsMs > 0) return refusal(key, 'requestsPerMinute', requestsMs);
     use.requests?.take(1, now);
     use.underWay++;
-    this.#toTell(key, 1, 0);
+    this.#publishLater(key, 1, 0);
     return undefined;
   }
 
-  /** A request that entered is over. */
+  /** Ends a request that entered. */
   leave(key: ClientKey): void {
     this.#useOf(key).underWay--;
-    this.#toTell(key, 0, 0);
+    this.#publishLater(key, 0, 0);
   }
 
-  /** Other keys, or other limits of the same: what was used stays used. O(keys). */
+  /** Replaces the keys or their limits; earlier use counts. O(keys). */
   change(keys: readonly ClientKey[]): void {
     const now = this.#now();
     const byName = new Map(keys.map((key) => [key.name, key]));
@@ -119,50 +112,48 @@ export class RateLimits {
         use.key = key;
         use.requests = changed(use.requests, key.requestsPerMinute, now);
         use.tokens = changed(use.tokens, key.tokensPerMinute, now);
-      } else if (use.underWay === 0) this.#uses.delete(name);
+      } else if (use.underWay === 0) {
+        this.#uses.delete(name);
+        this.#unpublished.delete(name);
+      }
     }
   }
 
-  /** A request of that key used so many tokens. */
+  /** Charges the tokens of a request. */
   charge(key: ClientKey, tokens: number): void {
     this.#useOf(key).tokens?.take(tokens, this.#now());
-    this.#toTell(key, 0, tokens);
+    this.#publishLater(key, 0, tokens);
   }
 
   /**
-   * What other gateways are to receive of so many keys, at most, by their names, which counts as sent: what limited
-   * keys did since, and once a second what they have under way. O(keys in use) once a second, else O(most).
+   * Removes and returns the unpublished use of at most `maxKeys` keys, by key name; once a second also of keys with
+   * requests under way. O(keys in use) once a second, else O(maxKeys).
    */
-  takeUnpublished(most: number): Map<string, KeyUsage> {
-    const unpublished = this.#unpublished;
-    const taken = new Map<string, KeyUsage>();
-    if (unpublished === undefined) return taken;
+  takeUnpublished(maxKeys: number): Map<string, KeyUsage> {
     const now = this.#now();
-    if (now - this.#refreshedAt >= SILENT_MS / 3) {
-      this.#refreshedAt = now;
-      for (const { key, underWay } of this.#uses.values()) if (underWay > 0) this.#toTell(key, 0, 0);
+    if (now - this.#countsPublishedAt >= PEER_COUNT_INTERVAL_MS) {
+      this.#countsPublishedAt = now;
+      for (const { key, underWay } of this.#uses.values()) if (underWay > 0) this.#publishLater(key, 0, 0);
     }
-    for (const [name, did] of unpublished) {
-      if (taken.size === most) break;
-      unpublished.delete(name);
-      taken.set(name, { ...did, underWay: this.#uses.get(name)?.underWay ?? 0 });
+    const taken = new Map<string, KeyUsage>();
+    for (const [name, use] of this.#unpublished) {
+      if (taken.size === maxKeys) break;
+      this.#unpublished.delete(name);
+      taken.set(name, { ...use, underWay: this.#uses.get(name)?.underWay ?? 0 });
     }
     return taken;
   }
 
-  /** That could not be sent to the others: it is to be sent again. */
+  /** Returns use that could not be sent. */
   giveBack(taken: ReadonlyMap<string, KeyUsage>): void {
     for (const [name, { requests, tokens }] of taken) {
       const key = this.#uses.get(name)?.key;
-      if (key !== undefined) this.#toTell(key, requests, tokens);
+      if (key !== undefined) this.#publishLater(key, requests, tokens);
     }
   }
 
-  /**
-   * Another gateway of that name has sent what the key did there. Of what came together while it could not be sent, no
-   * more than a minute's worth counts.
-   */
-  heard(key: ClientKey, { requests, tokens, underWay }: KeyUsage, { from, ageMs }: { from: string; ageMs: number }) {
+  /** Counts the use of a key in another gateway: at most one minute's worth, because the note may be late. */
+  received(key: ClientKey, { requests, tokens, underWay }: KeyUsage, { from, ageMs }: { from: string; ageMs: number }) {
     const use = this.#useOf(key);
     const at = this.#now() - Math.min(ageMs, MINUTE_MS);
     if (requests > 0) use.requests?.take(Math.min(requests, key.requestsPerMinute!), at);
@@ -172,14 +163,10 @@ export class RateLimits {
     if (use.others.size > MAX_PEERS) use.others.delete(use.others.keys().next().value!);
   }
 
-  #toTell(key: ClientKey, requests: number, tokens: number): void {
-    if (this.#unpublished === undefined || !isLimited(key)) return;
-    const known = this.#unpublished.get(key.name);
-    if (known === undefined) this.#unpublished.set(key.name, { requests, tokens });
-    else {
-      known.requests += requests;
-      known.tokens += tokens;
-    }
+  #publishLater(key: ClientKey, requests: number, tokens: number): void {
+    if (!isLimited(key)) return;
+    const { requests: earlierRequests, tokens: earlierTokens } = this.#unpublished.get(key.name) ?? NO_USE;
+    this.#unpublished.set(key.name, { requests: earlierRequests + requests, tokens: earlierTokens + tokens });
   }
 
   #useOf(key: ClientKey): KeyUse {
@@ -199,18 +186,20 @@ export class RateLimits {
   }
 }
 
-/** Whether there is anything that other gateways need to know of a key. */
+const NO_USE = { requests: 0, tokens: 0 };
+
+/** Whether a key has a limit. */
 export function isLimited({ requestsPerMinute, tokensPerMinute, maxConcurrent }: ClientKey): boolean {
   return requestsPerMinute !== undefined || tokensPerMinute !== undefined || maxConcurrent !== undefined;
 }
 
 function underWayElsewhere({ others }: KeyUse, now: number): number {
   let sum = 0;
-  for (const { count, at } of others.values()) if (now - at < SILENT_MS) sum += count;
+  for (const { count, at } of others.values()) if (now - at < PEER_COUNT_TTL_MS) sum += count;
   return sum;
 }
 
-/** The bucket for a limit: the one there was, or a full one. */
+/** The bucket with another limit; a full one if there was none. */
 function changed(bucket: Bucket | undefined, perMinute: number | undefined, now: number): Bucket | undefined {
   if (perMinute === undefined) return undefined;
   if (bucket === undefined) return new Bucket(perMinute, now);
@@ -218,8 +207,12 @@ function changed(bucket: Bucket | undefined, perMinute: number | undefined, now:
   return bucket;
 }
 
-function refusal({ name }: ClientKey, why: string, waitMs: number): WarmpathError {
-  const detail = `Key ${JSON.stringify(name)}: ${why}.`;
+function refusal(
+  key: ClientKey,
+  limit: 'maxConcurrent' | 'requestsPerMinute' | 'tokensPerMinute',
+  waitMs: number,
+): WarmpathError {
+  const detail = `Key ${JSON.stringify(key.name)} has reached its limit (\`${limit}\`: ${key[limit]}).`;
   const retryAfterS = Math.max(1, Math.ceil(waitMs / 1_000));
   return new WarmpathError('WARMPATH_RATE_LIMITED', { detail, retryAfterS });
 }

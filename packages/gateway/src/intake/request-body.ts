@@ -56,26 +56,28 @@ export interface RequestBodiesOptions {
   readonly memory: BodyMemory;
   /** The largest body. */
   readonly limitBytes: number;
-  /** Milliseconds in which `LEAST_BYTES` of a body must come, and `LEAST_PART` of a large one. */
+  /** Milliseconds in which `MIN_PACE_BYTES` of a body must come, and `MIN_PACE_PART` of a large one. */
   readonly stallMs: number;
 }
 
-/** A body and what gives its memory back. */
+/** A body that came completely. */
 export interface ReceivedBody {
   readonly bytes: Buffer;
+  /** Gives its memory back. */
   release(): void;
 }
 
 /** Called once, with an error or a body. */
 export type BodyListener = (error: WarmpathError | null, body?: ReceivedBody) => void;
 
-/** Bytes that must come in every `stallMs`: a sender that is slower does not get to hold memory. */
-const LEAST_BYTES = 65_536;
-const LEAST_PART = 1 / 16;
-/** Room for a body of unknown length at first; it doubles. */
-const FIRST_BYTES = 16_384;
+/** Bytes that must come in every `stallMs`: slower senders must not hold memory. */
+const MIN_PACE_BYTES = 65_536;
+/** The same for a large body, as a part of it. */
+const MIN_PACE_PART = 1 / 16;
+/** First buffer of a body of unknown length; it doubles. */
+const FIRST_BUFFER_BYTES = 16_384;
 
-/** Receives the bodies of requests, within the memory for them, and ends those that stall. */
+/** Receives request bodies within the memory for them, and ends bodies that stall. */
 export class RequestBodies {
   readonly #options: RequestBodiesOptions;
   /** Bodies that have not come completely. */
@@ -87,8 +89,7 @@ export class RequestBodies {
   }
 
   /**
-   * Receives a body, decoded: the chunk itself where it comes as one, else one buffer of its length; one that does not
-   * say its length into a buffer that doubles. After an error nothing more is read, and the connection is to be closed.
+   * Receives and decodes a body. After an error it reads no more, and the caller must close the connection.
    *
    * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`;
    * `WARMPATH_CLIENT_CLOSED`; `WARMPATH_INVALID_REQUEST` for a body that cannot be decoded.
@@ -101,7 +102,7 @@ export class RequestBodies {
     const reader: BodyReader = new BodyReader(request, tenant, this.#options, over);
     if (!reader.start()) return;
     this.#incomplete.add(reader);
-    // One timer for all: a timer for each would cost more than receiving a small body.
+    // One timer for all bodies: a timer costs more than receiving a small body.
     this.#timer ??= setInterval(() => this.#checkPace(), this.#options.stallMs).unref();
   }
 
@@ -113,18 +114,18 @@ export class RequestBodies {
   }
 }
 
-/** One body on its way, and then received. */
+/** One body while it comes, and after it came. */
 class BodyReader implements ReceivedBody {
   readonly #source: BodySource;
   readonly #tenant: string;
   readonly #options: RequestBodiesOptions;
   readonly #done: BodyListener;
-  /** Bytes of memory that are reserved for it. */
+  /** Reserved bytes. */
   #room = 0;
   #buffer: Buffer = NOTHING;
   #length = 0;
-  /** Bytes that had come when it was last looked; `undefined` before the first look. */
-  #seen: number | undefined;
+  /** `#length` at the last check of the pace. */
+  #checkedLength: number | undefined;
   #isOver = false;
 
   constructor(request: IncomingMessage, tenant: string, options: RequestBodiesOptions, done: BodyListener) {
@@ -146,7 +147,7 @@ class BodyReader implements ReceivedBody {
     this.#buffer = NOTHING;
   }
 
-  /** False for a body that is refused at once. */
+  /** Begins to read; false for a body that is refused at once. */
   start(): boolean {
     const { stream, length, sentLength = 0 } = this.#source;
     try {
@@ -163,26 +164,26 @@ class BodyReader implements ReceivedBody {
     return true;
   }
 
-  /** Ends a body of which too little came since the last time. The first time comes early, and counts for nothing. */
+  /** Ends a body of which too little came since the last check. The first check only notes the length. */
   checkPace(): void {
-    const least = Math.max(LEAST_BYTES, Math.ceil(this.#room * LEAST_PART));
-    if (this.#seen !== undefined && this.#length - this.#seen < least) {
-      const detail = `Less than ${least} bytes came within ${this.#options.stallMs} ms.`;
+    const least = Math.max(MIN_PACE_BYTES, Math.ceil(this.#room * MIN_PACE_PART));
+    if (this.#checkedLength !== undefined && this.#length - this.#checkedLength < least) {
+      const detail = `Fewer than ${least} bytes came within ${this.#options.stallMs} ms.`;
       this.#fail(new WarmpathError('WARMPATH_BODY_STALLED', { detail }));
     }
-    this.#seen = this.#length;
+    this.#checkedLength = this.#length;
   }
 
   #data(chunk: Buffer): void {
     if (this.#isOver) return;
     const length = this.#length + chunk.length;
     try {
-      if (length > this.#room) this.#reserve(Math.max(length, FIRST_BYTES, 2 * this.#room), length);
+      if (length > this.#room) this.#reserve(Math.max(length, FIRST_BUFFER_BYTES, 2 * this.#room), length);
     } catch (error) {
       this.#fail(error as WarmpathError);
       return;
     }
-    // One chunk is most bodies, and has the bytes in memory of its own: a copy would be garbage as large as the body.
+    // Most bodies come as one chunk, which needs no copy.
     if (chunk.length === this.#room) this.#buffer = chunk;
     else this.#append(chunk);
     this.#length = length;
@@ -203,7 +204,7 @@ class BodyReader implements ReceivedBody {
     this.#done(null, this);
   }
 
-  /** `wanted`: bytes to have room for, if allowed; `needed`: those without which the body is refused. */
+  /** Reserves `wanted` bytes, at most the limit; the body is refused where `needed` bytes exceed the limit. */
   #reserve(wanted: number, needed = wanted): void {
     const { memory, limitBytes } = this.#options;
     if (needed > limitBytes) throw tooLarge(limitBytes);
@@ -214,14 +215,13 @@ class BodyReader implements ReceivedBody {
 
   #fail(error: WarmpathError): void {
     this.#isOver = true;
-    // Read no further: the connection is closed behind the answer.
     this.#source.stop();
     this.release();
     this.#done(error);
   }
 }
 
-/** The bytes that came; none, without a body. */
+/** The bytes of a request's body; none without a body. */
 export function bodyOf({ body }: { readonly body: unknown }): Buffer {
   return (body as Buffer | undefined) ?? NOTHING;
 }
@@ -229,6 +229,6 @@ export function bodyOf({ body }: { readonly body: unknown }): Buffer {
 const NOTHING = Buffer.alloc(0);
 
 function tooLarge(limitBytes: number): WarmpathError {
-  const detail = `A body has at most ${limitBytes} bytes here (\`server.bodyLimitBytes\`, and a part of \`limits.memoryBytes\`).`;
+  const detail = `The limit is ${limitBytes} bytes (\`server.bodyLimitBytes\`, and a part of \`limits.memoryBytes\`).`;
   return new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
 }

@@ -2,11 +2,11 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 import { WarmpathError } from '@warmpath/core';
 
-/** The load of the process at a moment. */
+/** A sample of the process's load. */
 export interface ProcessLoad {
-  /** Milliseconds that the event loop is late, or that received requests wait for it. */
+  /** Milliseconds that the event loop is late, or that received requests have waited for it. */
   readonly delayMs: number;
-  /** Bytes of V8's heap in use, garbage included, and its limit. */
+  /** Used bytes of V8's heap, garbage included, and its limit. */
   readonly heapBytes: number;
   readonly heapLimitBytes: number;
 }

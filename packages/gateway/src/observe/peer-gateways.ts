@@ -61,7 +61,6 @@ export class PeerGateways {
 
   constructor(parts: PeerParts) {
     this.#parts = parts;
-    parts.rateLimits.share();
   }
 
   /** Begins to tell and to hear. */
@@ -163,7 +162,7 @@ export class PeerGateways {
     const told = new Map(used);
     for (const key of told.size > 0 ? keys() : []) {
       const usage = told.get(key.name);
-      if (usage !== undefined && isLimited(key)) rateLimits.heard(key, usage, { from, ageMs });
+      if (usage !== undefined && isLimited(key)) rateLimits.received(key, usage, { from, ageMs });
     }
     for (const { engine: identity, tenant, model, served } of orders) {
       const engine = engines.all.find((each) => !each.isRemoved && this.#identityOf(each) === identity);
