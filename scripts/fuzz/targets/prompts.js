@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { recognise, rewriteText } from '@warmpath/core';
 import { RECOGNITION_MODES, suggestTemplate } from '@warmpath/core/internal';
-import { lookAt } from '../../../packages/gateway/dist/prompt/find-documents.js';
+import { recogniseRequest } from '../../../packages/gateway/dist/prompt/find-documents.js';
 import { APIS, refusable } from './requests.js';
 
 const TEXTS = [
@@ -79,9 +79,9 @@ export function found() {
       for (const api of APIS) {
         for (const mode of ['marked', 'conservative']) {
           const options = { mode, maxDocuments: 100, blocks: true, relabel: true };
-          const looked = refusable(() => lookAt(bytes, api, options));
-          if (looked?.request === undefined) continue;
-          const { texts, messages } = looked.request;
+          const found = refusable(() => recogniseRequest(bytes, api, options));
+          if (found === undefined) continue;
+          const { texts, messages } = found;
           const blocks = messages.flatMap((message) => message.blocks);
           for (const block of blocks) assert(block.end <= texts[block.text].text.length);
         }
