@@ -37,7 +37,7 @@ function start(args: readonly string[], environment: Readonly<Record<string, str
 
 afterEach(async () => {
   for (const { process, ended } of started.splice(0)) {
-    process.kill('SIGKILL');
+    process.kill('SIGTERM');
     await ended;
   }
 });

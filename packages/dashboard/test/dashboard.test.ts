@@ -1,12 +1,14 @@
 import type { Page } from 'playwright-core';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
 import { isFull } from '../../../test/suite.js';
 import { closing } from '../../gateway/test/harness.js';
 import type { TreeSnapshot } from '../src/feed.js';
-import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
+import { accessibilityFaults, closeBrowser, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { visitorQuestions } from './questions.js';
 import { Simulation } from './simulated-traffic.js';
+
+afterAll(closeBrowser);
 
 const OPERATOR = 'the-key-of-the-operator';
 const START_MS = 1_000_000;

@@ -6,8 +6,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../../gateway/src/config/schema.js';
 import { type RunningGateway, startGateway } from '../../gateway/src/start-gateway.js';
 import { closing } from '../../gateway/test/harness.js';
-import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
+import { accessibilityFaults, closeBrowser, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { SimulatedEngine } from './simulated-engine.js';
+
+afterAll(closeBrowser);
 
 /** An engine that answers at once. */
 async function engine(): Promise<SimulatedEngine> {

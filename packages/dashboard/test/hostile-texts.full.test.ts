@@ -2,11 +2,13 @@ import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { startGateway } from '../../gateway/src/start-gateway.js';
 import { closing } from '../../gateway/test/harness.js';
-import { live, type OpenDashboard, openDashboard } from './open-dashboard.js';
+import { closeBrowser, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { SimulatedEngine } from './simulated-engine.js';
+
+afterAll(closeBrowser);
 
 /** Markup that would call `hacked`, for every place where a text may stand. */
 const HOSTILE = [

@@ -19,7 +19,7 @@ export interface Look {
   readonly before?: string;
 }
 
-/** One for all tests of a process, which ends it. */
+/** One for all tests of a file, which closes it. */
 let browser: Promise<Browser> | undefined;
 
 /** Opens the page as an operator would, in a page of its own; closed after the test. */
@@ -45,6 +45,11 @@ export async function openDashboard(
   if (key !== undefined) await page.addInitScript(`sessionStorage.setItem('warmpath-operator-key', '${key}')`);
   await page.goto(`${url}/ui`);
   return { page, foreign, complaints };
+}
+
+export async function closeBrowser(): Promise<void> {
+  await (await browser)?.close();
+  browser = undefined;
 }
 
 /** Resolves when the page shows what the gateway tells. */

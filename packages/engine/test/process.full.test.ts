@@ -74,6 +74,13 @@ describe('the engine in a process of its own', () => {
   });
 
   it('reports when it was killed', async () => {
+    // A killed engine leaves the folder of its sockets behind.
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-killed-'));
+    vi.stubEnv('TMPDIR', folder);
+    onTestFinished(async () => {
+      vi.unstubAllEnvs();
+      await rm(folder, { recursive: true });
+    });
     const engine = await spawn();
     process.kill(engine.pid, 'SIGKILL');
     expect(await engine.exited).toEqual({ code: null, signal: 'SIGKILL' });
