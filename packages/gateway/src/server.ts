@@ -159,7 +159,7 @@ export function buildServer(parts: ServerParts): FastifyInstance {
 }
 
 function noSchemas(): never {
-  throw new TypeError('bodies are read by the parts, not by Fastify');
+  throw new TypeError('bodies are read by the gateway, not by Fastify');
 }
 
 /** Names the path with `/v1` where that exists: the client's base URL lacks it. */
@@ -195,7 +195,7 @@ function begin(
   parts.metrics.began();
   reply.raw.once('close', () => {
     ended?.();
-    exchange.letGo();
+    exchange.release();
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
@@ -224,8 +224,8 @@ function logAccess({ log, config }: Pick<ServerParts, 'log' | 'config'>, report:
   const level = QUIET_ROUTES.has(report.route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(config.log.level)) return;
   // The tenant is a digest of a key, or a name that is private.
-  const { tenant: _tenant, arrivedAt: _arrivedAt, ...line } = report;
-  log[level](line, 'request');
+  const { tenant: _tenant, arrivedAt: _arrivedAt, receivedMs: _receivedMs, slots: blocks, ...line } = report;
+  log[level]({ ...line, blocks }, 'request');
 }
 
 function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: WarmpathError): void {

@@ -103,7 +103,7 @@ export class Learning {
     const { slots, history } = prompt;
     const { state, arrangements } = decision;
     const insert = slots?.kind === 'insert' ? slots : undefined;
-    // What stands before a later turn is one conversation's own: nobody else will ask for it.
+    // Only its own conversation sends what stands before a later turn.
     const isShared = history === undefined || insert?.history.turns.length === 0;
     return {
       state,

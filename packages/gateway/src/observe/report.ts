@@ -64,7 +64,7 @@ export class ReportBuilder {
   cachedTokens: number | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
   ttftMs: number | undefined;
-  /** Only where somebody records spans. */
+  /** Only where spans are recorded. */
   trace: RequestTrace | undefined;
   #isOver = false;
   #body: ReceivedBody | undefined;
@@ -87,7 +87,7 @@ export class ReportBuilder {
   }
 
   /** The request is over. */
-  letGo(): void {
+  release(): void {
     this.#isOver = true;
     this.#body?.release();
     this.#body = undefined;
@@ -133,7 +133,7 @@ export class ReportBuilder {
 
   /** The request is over. */
   end({ method, route, status, now }: RequestEnd): Report {
-    return { ...this.soFar(), method, route, status, durationMs: now - this.arrivedAt };
+    return { ...this.soFar(), method, route, status, durationMs: Math.round((now - this.arrivedAt) * 1_000) / 1_000 };
   }
 }
 
@@ -217,7 +217,7 @@ export function summaryHeader(report: ReportSoFar): string {
   return withError(report.errorSource, fields);
 }
 
-/** A summary that says who failed, if somebody did. */
+/** The summary behind the source of the error; the very same without one. */
 function withError(source: ErrorSource | undefined, summary: string): string {
   if (source === undefined) return summary;
   return summary === '' ? `error=${source}` : `error=${source}, ${summary}`;

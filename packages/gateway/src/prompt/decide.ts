@@ -141,7 +141,7 @@ function insertDecision({ history }: InsertSlot, arrangement: Arrangement, state
       policy: trace.policy,
       documents: documents.length + references.length,
       recognised: undefined,
-      documentsMoved: movedBy(arrangement),
+      documentsMoved: movedDocuments(arrangement),
       references: references.length,
       shortened: shortened.length,
       deduplicatedTokens:
@@ -168,7 +168,8 @@ function insertedSlot({ documents, order }: Arrangement): DecidedSlot {
   };
 }
 
-function movedBy({ trace }: Arrangement): number {
+/** How many documents stand elsewhere than in retrieval order. */
+export function movedDocuments({ trace }: Arrangement): number {
   return trace.moves.filter((places) => places !== 0).length;
 }
 
@@ -183,7 +184,7 @@ function permuteSummary(blocks: readonly PlacedBlock[], state: TenantModel): Dec
     policy: last?.trace.policy,
     documents,
     recognised: documents,
-    documentsMoved: blocks.reduce((sum, { arrangement }) => sum + (arrangement ? movedBy(arrangement) : 0), 0),
+    documentsMoved: blocks.reduce((sum, { arrangement }) => sum + (arrangement ? movedDocuments(arrangement) : 0), 0),
     references: references.length - shortened,
     shortened,
     deduplicatedTokens: references.reduce((sum, { savedTokens }) => sum + savedTokens, 0),

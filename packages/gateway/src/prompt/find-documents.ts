@@ -137,7 +137,7 @@ export function isOrdered({ format }: Pick<DocumentBlock, 'format'>): boolean {
 }
 
 /**
- * What clients put around text from outside, with an id that nobody can foresee: whoever wrote the text cannot close
+ * Clients put this marker around text from outside. Its id cannot be foreseen, so the author of the text cannot close
  * the marker.
  */
 const NAME = 'EXTERNAL_UNTRUSTED_CONTENT';

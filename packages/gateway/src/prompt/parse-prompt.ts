@@ -31,7 +31,7 @@ export interface PromptParserParts {
   readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** Only where somebody wants to hear why documents in prompts stay as they are. */
+  /** Only where the caller asked to be told why documents in prompts stay as they are. */
   readonly unrecognised: UnrecognisedPrompts | undefined;
 }
 
@@ -246,7 +246,7 @@ export class PromptParser {
   }
 }
 
-/** The model of a body that nobody has read; empty for one that cannot be read. O(body). */
+/** The model of an unread body; empty for one that cannot be read. O(body). */
 export function modelIn({ body }: { readonly body: Buffer }): string {
   try {
     return modelOf(new BodyView(body));

@@ -14,6 +14,7 @@ import { type OpenArrangements, withoutTexts } from '../memory/open-arrangements
 import type { ServedHistories } from '../memory/served-histories.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
 import { summaryHeader } from '../observe/report.js';
+import { movedDocuments } from '../prompt/decide.js';
 import type { InsertedDocuments } from '../prompt/insert-slot.js';
 import { NOTHING_DONE } from '../shapes/shapes.js';
 
@@ -150,7 +151,7 @@ function arrangeOnly(
   exchange.decision = {
     ...NOTHING_DONE,
     documents: arrangement.documents.length,
-    documentsMoved: arrangement.trace.moves.filter((places) => places !== 0).length,
+    documentsMoved: movedDocuments(arrangement),
     predictedCachedTokens,
   };
   const { template } = config.arrange;

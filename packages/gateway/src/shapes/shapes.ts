@@ -46,9 +46,9 @@ export interface ClientResponse {
 /** Where a call is answered; Fastify's `FastifyReply` is one. */
 export interface CallReply {
   readonly raw: ClientResponse;
-  /** Whether somebody took the answer over. */
+  /** Whether the answer was taken over. */
   readonly sent: boolean;
-  /** Whether the answer is for nobody any more, because another one takes its place. */
+  /** Whether another answer takes the place of this one. */
   readonly isSuperseded?: boolean;
   hijack(): unknown;
   send(error: unknown): unknown;
@@ -296,7 +296,7 @@ export interface RecordedRetrieval {
   readonly aheadMs: number;
 }
 
-/** Which engine got a request, for whoever asks why. Tokens are estimates. */
+/** Which engine got a request, and why. Tokens are estimates. */
 export interface ChosenEngine {
   readonly name: string;
   /** Engines that it could have gone to. */
