@@ -9,22 +9,22 @@ export interface ErrorEntry {
     | 'upstream_error'
     | 'not_found_error'
     | 'configuration_error';
-  /** What is wrong, in one line. */
+  /** One line: what is wrong. */
   readonly message: string;
-  /** What to do about it, in one line. */
+  /** One line: what to do. */
   readonly remedy: string;
 }
 
 /**
- * The one error table: every code that Warmpath can answer with. Codes are stable and are never reused for another
- * meaning; match on `error.code`, never on the message.
+ * The error table: every code that Warmpath can return. A code is stable and never gets another meaning. Match on
+ * `error.code`, not on the message.
  */
 export const ERROR_TABLE = {
   WARMPATH_INVALID_JSON: {
     status: 400,
     type: 'invalid_request_error',
     message: 'The body is not valid JSON.',
-    remedy: 'Send one complete JSON object; the message says where it stops being one.',
+    remedy: 'Send one complete JSON object. The message says where the error is.',
   },
   WARMPATH_INVALID_REQUEST: {
     status: 400,
@@ -42,8 +42,8 @@ export const ERROR_TABLE = {
   WARMPATH_BODY_TOO_COMPLEX: {
     status: 413,
     type: 'invalid_request_error',
-    message: 'The body has more values, or deeper nesting, than this server reads.',
-    remedy: 'Send fewer members and array elements, or nest them less deeply.',
+    message: 'The body has too many values, or is nested too deeply.',
+    remedy: 'Send fewer members and array elements, or nest them less.',
   },
   WARMPATH_BODY_STALLED: {
     status: 408,
@@ -60,15 +60,15 @@ export const ERROR_TABLE = {
   WARMPATH_FORBIDDEN: {
     status: 403,
     type: 'invalid_request_error',
-    message: 'This request needs an authenticated caller.',
-    remedy: 'Send a key, or ask the operator of the gateway.',
+    message: 'This request needs a key.',
+    remedy: 'Send a key that the operator of the gateway gave you.',
   },
   WARMPATH_HOST_NOT_ALLOWED: {
     status: 403,
     type: 'invalid_request_error',
     message: 'The request names a host that is not this machine, and this gateway checks no keys.',
     remedy:
-      'Use http://127.0.0.1 or http://localhost; to serve other names, the operator configures `server.keys` or sets `server.open: true`.',
+      'Use http://127.0.0.1 or http://localhost. To serve other names, the operator sets `server.keys` or `server.open: true`.',
   },
   WARMPATH_ORIGIN_NOT_ALLOWED: {
     status: 403,
@@ -79,47 +79,47 @@ export const ERROR_TABLE = {
   WARMPATH_MEDIA_TYPE: {
     status: 415,
     type: 'invalid_request_error',
-    message: 'The body has a media type that is not read here.',
+    message: 'The media type of the body is not supported.',
     remedy: 'Send JSON in UTF-8 with the header `content-type: application/json`.',
   },
   WARMPATH_PATH_CLOSED: {
     status: 403,
     type: 'invalid_request_error',
     message:
-      'This path is closed: tenants share one account at the engine, and what it keeps there could be read by all.',
-    remedy: 'The operator can open it: list the path in `passthrough` of the configuration.',
+      'This path is closed: tenants share one account at the engine, so each could read what others stored there.',
+    remedy: 'The operator can open it: add the path to `passthrough` in the configuration.',
   },
   WARMPATH_CONTENT_ENCODING: {
     status: 415,
     type: 'invalid_request_error',
-    message: 'The body is encoded in a way that is not read here.',
-    remedy: 'Send the body as it is, or with one `content-encoding`: gzip, deflate or br.',
+    message: 'The content encoding of the body is not supported.',
+    remedy: 'Send the body without encoding, or with one `content-encoding`: gzip, deflate or br.',
   },
   WARMPATH_RATE_LIMITED: {
     status: 429,
     type: 'invalid_request_error',
-    message: 'This key has used up its share of requests or tokens for now.',
-    remedy: 'Wait as long as `retry-after` says, or ask the operator for a larger share.',
+    message: 'This key has reached its limit of requests or tokens.',
+    remedy: 'Wait the seconds in `retry-after`, or ask the operator for a higher limit.',
   },
   WARMPATH_CONVERSATION_FORGOTTEN: {
     status: 409,
     type: 'invalid_request_error',
     message:
-      'The gateway does not remember the earlier turns of this conversation, so their documents would be missing.',
+      'The gateway has forgotten earlier turns of this conversation. Their documents would be missing from the prompt.',
     remedy:
-      'Send the documents of the earlier turns again with `warmpath: {"forgotten": "mark"}`, or begin a new conversation without the old answers.',
+      'Send the documents of the earlier turns again with `warmpath: {"forgotten": "mark"}`, or start a new conversation without the old answers.',
   },
   WARMPATH_NOT_FOUND: {
     status: 404,
     type: 'not_found_error',
     message: 'There is nothing at this path.',
-    remedy: 'Clients use paths under /v1/, such as /v1/chat/completions: a base URL ends in /v1.',
+    remedy: 'Use paths under /v1/, such as /v1/chat/completions. The base URL of a client ends in /v1.',
   },
   WARMPATH_MODEL_NOT_FOUND: {
     status: 404,
     type: 'not_found_error',
     message: 'This engine does not serve that model.',
-    remedy: 'Ask GET /v1/models for the names it serves.',
+    remedy: 'See GET /v1/models for the names of models.',
   },
   WARMPATH_INVALID_DOCUMENTS: {
     status: 400,
@@ -137,7 +137,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'A document has no text.',
-    remedy: 'Leave documents without text out.',
+    remedy: 'Omit documents without text.',
   },
   WARMPATH_DOCUMENT_TOO_LARGE: {
     status: 413,
@@ -155,13 +155,13 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'The same document appears twice. The first one is kept.',
-    remedy: 'Nothing is lost; de-duplicate in retrieval to silence this warning.',
+    remedy: 'Nothing is lost. De-duplicate in retrieval to avoid this warning.',
   },
   WARMPATH_CONFLICTING_DOCUMENT: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'Two different documents have the same id; the later one was given an id of its own.',
-    remedy: 'Give every passage its own id.',
+    message: 'Two different documents have the same id. The later one got another id.',
+    remedy: 'Give each passage its own id.',
   },
   WARMPATH_UNKNOWN_POLICY: {
     status: 400,
@@ -173,25 +173,25 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: '`maxShift` is not a whole number of 0 or more.',
-    remedy: 'Leave it out, or say by how many places a document may move.',
+    remedy: 'Omit it, or set the number of places that a document may move.',
   },
   WARMPATH_INVALID_SHIFT_PRICE: {
     status: 400,
     type: 'invalid_request_error',
     message: '`shiftPrice` is not a number from 0 to 1,000,000,000.',
-    remedy: 'Leave it out, or say how many tokens a place costs by which a document moves.',
+    remedy: 'Omit it, or set the price in tokens of each place that a document moves.',
   },
   WARMPATH_INVALID_PIN: {
     status: 400,
     type: 'invalid_request_error',
-    message: '`pin` does not name documents of this request.',
-    remedy: 'Pin by the ids of documents in the same request.',
+    message: '`pin` has an id that no document of this request has.',
+    remedy: 'Use ids of documents in the same request.',
   },
   WARMPATH_CONTEXT_TOO_LONG: {
     status: 400,
     type: 'invalid_request_error',
-    message: "The prompt and the tokens asked for do not fit the model's context.",
-    remedy: 'Send fewer documents or ask for fewer tokens.',
+    message: "The prompt and the requested tokens do not fit the model's context.",
+    remedy: 'Send fewer documents, or request fewer tokens.',
   },
   WARMPATH_EMPTY_PROMPT: {
     status: 400,
@@ -208,57 +208,58 @@ export const ERROR_TABLE = {
   WARMPATH_NOT_TRANSLATABLE: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'The engine speaks chat completions only, which have no equivalent for a part of this request.',
-    remedy: 'Leave out what `param` names, or use an engine that speaks this API itself.',
+    message: 'The engine only supports chat completions, which have no equivalent for a part of this request.',
+    remedy: 'Omit the field that `param` names, or use an engine that supports this API.',
   },
   WARMPATH_INVALID_VECTOR: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'A vector cannot be stored or searched for.',
-    remedy: 'Send vectors of finite numbers in the dimension of the collection, and with `cosine` none of zeros alone.',
+    message: 'A vector is not valid.',
+    remedy:
+      'Send vectors of finite numbers with the dimension of the collection. With `cosine`, a vector must not be all zeros.',
   },
   WARMPATH_INDEX_FILE: {
     status: 500,
     type: 'configuration_error',
     message: 'The file is not a readable vector index.',
-    remedy: 'Build the index again. The documents and their vectors are kept.',
+    remedy: 'Build the index again. Documents and vectors are kept.',
   },
   WARMPATH_EMBEDDING_INVALID: {
     status: 502,
     type: 'upstream_error',
-    message: 'The embedding endpoint answered with something other than the vectors that were asked for.',
-    remedy: "Check the endpoint's URL and model; a collection is searched with the model that it was built with.",
+    message: 'The embedding endpoint did not return the requested vectors.',
+    remedy:
+      'Check the URL and the model of the endpoint. A collection is searched with the model that it was built with.',
   },
   WARMPATH_RETRIEVAL_UNREACHABLE: {
     status: 502,
     type: 'upstream_error',
-    message: 'A server that retrieval needs cannot be reached.',
+    message: 'A server that retrieval uses cannot be reached.',
     remedy: "Check that the server runs at the URL in the message or in the gateway's log.",
   },
   WARMPATH_RETRIEVAL_TIMEOUT: {
     status: 504,
     type: 'upstream_error',
-    message: 'A server that retrieval needs did not answer in time.',
-    remedy:
-      'Relieve that server, or allow it more time: `collections.embeddings.timeoutMs` for passages, `questionTimeoutMs` for questions.',
+    message: 'A server that retrieval uses did not answer in time.',
+    remedy: 'Check the load of that server, and the network to it.',
   },
   WARMPATH_RETRIEVAL_ERROR: {
     status: 502,
     type: 'upstream_error',
-    message: 'A server that retrieval needs answered with an error.',
-    remedy: "See that server's own message and log.",
+    message: 'A server that retrieval uses returned an error.',
+    remedy: 'See the message and the log of that server.',
   },
   WARMPATH_OVERLOADED: {
     status: 429,
     type: 'server_error',
-    message: 'The server has no room for this request now.',
+    message: 'The server is overloaded.',
     remedy:
-      'Try again after the seconds that Retry-After names; the operator can raise the limit that the message names, or `queue.capacity`.',
+      'Try again after the seconds in Retry-After. The operator can raise the limit that the message names, or `queue.capacity`.',
   },
   WARMPATH_PLAN_LIMIT: {
     status: 422,
     type: 'invalid_request_error',
-    message: 'Planning this batch takes more time or memory than is allowed.',
+    message: 'Planning this batch takes too much time or memory.',
     remedy: 'Send a smaller batch, or raise limits.memoryBytes in the configuration.',
   },
   WARMPATH_SHUTTING_DOWN: {
@@ -270,25 +271,25 @@ export const ERROR_TABLE = {
   WARMPATH_STORE_UNAVAILABLE: {
     status: 503,
     type: 'server_error',
-    message: 'The conversation store does not answer.',
+    message: 'The conversation store is not reachable.',
     remedy: 'Check it with `warmpath check-config --connect`, then try again.',
   },
   WARMPATH_COLLECTION_NOT_FOUND: {
     status: 404,
     type: 'not_found_error',
-    message: 'There is no collection of that name.',
-    remedy: 'See `warmpath collections list` or GET /v1/collections; `warmpath ingest` makes one.',
+    message: 'There is no collection with that name.',
+    remedy: 'See `warmpath collections list` or GET /v1/collections. `warmpath ingest` creates one.',
   },
   WARMPATH_COLLECTION_STORED: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'This collection lives in a database that is filled and listed by its own tools.',
-    remedy: 'Write to the database; searching the collection and answering from it works here.',
+    message: 'This collection is in a vector database. Warmpath only searches it.',
+    remedy: 'Add and list documents with the tools of the database.',
   },
   WARMPATH_COLLECTION_NAME: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'This cannot be the name of a collection.',
+    message: 'The name of the collection is not valid.',
     remedy: 'Use 1 to 64 lower-case letters, digits, `-` and `_`, beginning with a letter or a digit.',
   },
   WARMPATH_COLLECTION_BUSY: {
@@ -300,14 +301,14 @@ export const ERROR_TABLE = {
   WARMPATH_COLLECTION_EMBEDDINGS: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'The vectors of this collection come from another model than the one that is configured.',
+    message: 'The vectors of this collection come from another model than the configured one.',
     remedy:
-      'Configure that model, or fill a new collection: `warmpath collections export` and `import` take the documents over.',
+      'Configure that model, or create a new collection: `warmpath collections export` and `import` copy the documents.',
   },
   WARMPATH_COLLECTION_VECTORS: {
     status: 500,
     type: 'server_error',
-    message: 'The vectors of this collection cannot be searched. Its words are.',
+    message: 'The vectors of this collection cannot be searched. Search by words still works.',
     remedy:
       'Ask for fewer dimensions (`collections.embeddings.dimensions`), divide the documents among collections, or keep them in a vector database (`collections.stores`).',
   },
@@ -316,19 +317,19 @@ export const ERROR_TABLE = {
     type: 'server_error',
     message: 'The files of a collection cannot be read.',
     remedy:
-      'Check who may read them and that the disk is not full. Else restore the folder of this collection from a backup, or delete it and ingest again.',
+      'Check the permissions, and that the disk is not full. Otherwise restore the folder of the collection from a backup, or delete it and ingest again.',
   },
   WARMPATH_COLLECTION_UNWRITABLE: {
     status: 500,
     type: 'server_error',
-    message: 'A collection cannot be written to.',
-    remedy: 'Make room on the disk, or check who may write there; then do the same again: what was written is kept.',
+    message: 'The files of a collection cannot be written.',
+    remedy: 'Free disk space, or check the permissions. Then repeat the command: what was written is kept.',
   },
   WARMPATH_UNREADABLE_FILE: {
     status: 422,
     type: 'invalid_request_error',
     message: 'A file or document cannot be read as text.',
-    remedy: 'Correct or leave out what the message names.',
+    remedy: 'Correct or omit the file or document that the message names.',
   },
   WARMPATH_UPSTREAM_UNREACHABLE: {
     status: 502,
@@ -346,25 +347,25 @@ export const ERROR_TABLE = {
     status: 502,
     type: 'upstream_error',
     message: 'The engine closed the connection before the answer was complete.',
-    remedy: 'The answer so far is incomplete; send the request again.',
+    remedy: 'The answer is incomplete. Send the request again.',
   },
   WARMPATH_UPSTREAM_ERROR: {
     status: 502,
     type: 'upstream_error',
-    message: 'The engine answered with an error.',
-    remedy: "See the engine's own message and log.",
+    message: 'The engine returned an error.',
+    remedy: 'See the message and the log of the engine.',
   },
   WARMPATH_LOOP: {
     status: 508,
     type: 'configuration_error',
-    message: 'This request has come through this gateway before: the address of its engine leads back to a gateway.',
+    message: 'The request came back to this gateway: the URL of its engine leads to a gateway.',
     remedy: 'Set `upstream.url` (or `--engine`) to the address of the engine, not of a gateway.',
   },
   WARMPATH_GATEWAY_UNREACHABLE: {
     status: 502,
     type: 'upstream_error',
     message: 'The gateway cannot be reached.',
-    remedy: 'Check that `warmpath serve` or `warmpath up` runs at the address that was given.',
+    remedy: 'Check that `warmpath serve` or `warmpath up` runs at that address.',
   },
   WARMPATH_CLIENT_CLOSED: {
     status: 499,
@@ -411,38 +412,38 @@ export const ERROR_TABLE = {
   WARMPATH_NATIVE_MISMATCH: {
     status: 500,
     type: 'configuration_error',
-    message: 'The native llama.cpp library is not the build that this engine was written for.',
+    message: 'The native llama.cpp library has the wrong version.',
     remedy: 'Install the exact version that the message names.',
   },
   WARMPATH_MODEL_FILE: {
     status: 500,
     type: 'configuration_error',
-    message: 'The model file is not a GGUF file that can be loaded.',
-    remedy: 'Check the path, and download the file again if it was cut short.',
+    message: 'The model file is not a loadable GGUF file.',
+    remedy: 'Check the path. Download the file again if it is incomplete.',
   },
   WARMPATH_MODEL_SPEC: {
     status: 500,
     type: 'configuration_error',
-    message: 'The engine cannot read the name of the model.',
+    message: 'The name of the model is not valid.',
     remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, or demo.',
   },
   WARMPATH_DOWNLOAD_FAILED: {
     status: 500,
     type: 'configuration_error',
     message: 'The model could not be downloaded.',
-    remedy: 'Check the name and the network; the part that arrived is kept and the next try resumes.',
+    remedy: 'Check the name and the network. The next try resumes the download.',
   },
   WARMPATH_ENGINE_FAILED: {
     status: 500,
     type: 'server_error',
-    message: 'The engine failed while it computed.',
-    remedy: "Send the request again; report it with the engine's log if it happens twice.",
+    message: 'The engine failed during computation.',
+    remedy: "Send the request again. If it happens twice, report it with the engine's log.",
   },
   WARMPATH_PORT_IN_USE: {
     status: 500,
     type: 'configuration_error',
-    message: 'The port is taken by another program.',
-    remedy: 'Choose another with --port (0 picks a free one), or stop the program that listens there.',
+    message: 'Another program uses the port.',
+    remedy: 'Choose another one with --port (0 picks a free one), or stop that program.',
   },
   WARMPATH_USAGE: {
     status: 400,
@@ -454,7 +455,7 @@ export const ERROR_TABLE = {
     status: 500,
     type: 'server_error',
     message: 'The engine process ended unexpectedly.',
-    remedy: "Start it alone with `warmpath engine` to see why; report it with the engine's log if it happens twice.",
+    remedy: "Start it alone with `warmpath engine` to see why. If it happens twice, report it with the engine's log.",
   },
   WARMPATH_INTERNAL: {
     status: 500,
@@ -467,7 +468,7 @@ export const ERROR_TABLE = {
 /** A code of the error table. */
 export type ErrorCode = keyof typeof ERROR_TABLE;
 
-/** Something that was mended instead of refused; same codes, same paths as errors. */
+/** A problem that was corrected instead of refused; same codes and paths as errors. */
 export interface Warning {
   readonly code: ErrorCode;
   /** Path into the input, for instance `documents[3].id`. */
@@ -480,14 +481,14 @@ const MARKER = Symbol.for('warmpath.error');
 export interface WarmpathErrorOptions {
   /** Path into the input, for instance `documents[3].content`. */
   readonly path?: string;
-  /** What exactly was wrong; the table's message when left out. */
+  /** What exactly was wrong. Default: the message of the table. */
   readonly detail?: string;
-  /** Whole seconds after which it may be worth trying again: the answer's `Retry-After`. */
+  /** Whole seconds after which a retry may succeed (`Retry-After`). */
   readonly retryAfterS?: number;
   readonly cause?: unknown;
 }
 
-/** Every error that Warmpath raises on purpose. Recognise it with `WarmpathError.isInstance`, then read `code`. */
+/** All errors that Warmpath throws on purpose. Recognise one with `WarmpathError.isInstance`, then read `code`. */
 export class WarmpathError extends Error {
   override readonly name = 'WarmpathError';
   readonly [MARKER] = true;
@@ -510,14 +511,14 @@ export class WarmpathError extends Error {
     this.retryAfterS = options.retryAfterS;
   }
 
-  /** Works across duplicated copies of this package, unlike `instanceof`. */
+  /** Unlike `instanceof`, works across several copies of this package. */
   static isInstance(error: unknown): error is WarmpathError {
     return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[MARKER] === true;
   }
 
   /**
-   * The body that OpenAI clients understand: `{error: {message, type, param, code}}`, with the remedy beside it and, as
-   * users of SDKs see the message alone, at the end of it.
+   * The error body for OpenAI clients: `{error: {message, type, param, code, remedy}}`. The message ends with the
+   * remedy, because SDKs only show the message.
    */
   toOpenAI(): { error: { message: string; type: string; param: string | null; code: ErrorCode; remedy: string } } {
     const { type, path: param = null, code, remedy } = this;
@@ -530,7 +531,7 @@ function withRemedy(message: string, remedy: string): string {
   return `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
 }
 
-/** Why a file cannot be read or written, in words, from the error of the operating system. */
+/** Describes why a file cannot be read or written, from the error of the operating system. */
 export function fileErrorReason(error: unknown): string {
   const { code } = error as { readonly code?: unknown };
   if (typeof code !== 'string') return 'the system gives no reason';
@@ -539,13 +540,13 @@ export function fileErrorReason(error: unknown): string {
 
 const FILE_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file or folder',
-  EACCES: 'this user may not (permission denied)',
-  EPERM: 'this user may not (permission denied)',
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
   EISDIR: 'it is a folder',
-  ENOTDIR: 'a part of its path is no folder',
+  ENOTDIR: 'a part of its path is not a folder',
   ENOSPC: 'the disk is full',
   EROFS: 'the file system is read-only',
   EMFILE: 'too many files are open',
-  ELOOP: 'its links lead in a circle',
-  ERR_FS_FILE_TOO_LARGE: 'it is too large to be read at once (2 GiB)',
+  ELOOP: 'its symbolic links form a loop',
+  ERR_FS_FILE_TOO_LARGE: 'it is larger than 2 GiB',
 };

@@ -27,11 +27,11 @@ test('an error carries its row, its path and its cause', () => {
   expect(error.message).toBe('documents[3].content: A document has no text.');
   expect(error.toOpenAI()).toEqual({
     error: {
-      message: 'documents[3].content: A document has no text. Leave documents without text out.',
+      message: 'documents[3].content: A document has no text. Omit documents without text.',
       type: 'invalid_request_error',
       param: 'documents[3].content',
       code: 'WARMPATH_EMPTY_DOCUMENT',
-      remedy: 'Leave documents without text out.',
+      remedy: 'Omit documents without text.',
     },
   });
 });

@@ -320,7 +320,7 @@ export function* chatDeltas(chunk: unknown): Generator<ChatDelta> {
   const { error, choices, usage, id, model, created } = chunk;
   if (error !== undefined && error !== null) {
     const message = isObject(error) ? error['message'] : error;
-    throw engineError(typeof message === 'string' ? message : 'The engine answered with an error.');
+    throw engineError(typeof message === 'string' ? message : 'The engine returned an error.');
   }
   yield {
     kind: 'head',
