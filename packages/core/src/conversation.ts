@@ -21,27 +21,28 @@ import { SeenSegments } from './session/segments.js';
 import type { SentTurn } from './session/sent-turn.js';
 import { estimateTokens } from './token-estimate.js';
 
-/** One turn of a conversation, arranged. */
+/** An arranged turn of a conversation. */
 export interface ConversationTurn {
   readonly history: RecalledConversation;
   /** As the client sent them. */
   readonly messages: readonly ChatMessage[];
   readonly arrangement: Arrangement;
-  /** What was asked (`suppliedHash`). */
+  /** Hash of the request (`suppliedHash`). */
   readonly supplied: string;
 }
 
-/** A turn as it goes to the engine. */
+/** A turn as it is sent to the engine. */
 export interface RenderedTurn {
   readonly messages: readonly ChatMessage[];
-  /** To be remembered (`ConversationLog.sent`). */
+  /** For `ConversationLog.sent`. */
   readonly turn: SentTurn;
 }
 
 /**
- * What stands before the documents of this turn: everything that earlier turns were rendered to, which is a path that
- * the engine has seen, and what came since. The knowledge tree so knows a conversation as the one growing prompt that
- * it is. Same errors as `renderChat`. Cost: O(new messages + documents of the conversation).
+ * The preamble of this turn: the path of all earlier turns, which the engine has seen, and the messages since. So the
+ * knowledge tree has a conversation as one growing prompt. O(new messages + documents of the conversation).
+ *
+ * @throws the errors of `renderChat`
  */
 export function turnPreamble(
   history: RecalledConversation,
@@ -64,9 +65,11 @@ export function turnPreamble(
 }
 
 /**
- * What this turn adds to the client's messages; what earlier turns added stands in their records. Documents and
- * hints go in front of the question, into no message that was sent before: where everything since is the model's own
- * and its tools', they are appended as a user message. Same errors as `renderChat`. Cost: O(length of the documents).
+ * The edits of this turn; those of earlier turns are in their records. Documents and hints go before the question,
+ * never into a message that was sent before. If all new messages are answers and tool results, they are appended as a
+ * user message. O(length of the documents).
+ *
+ * @throws the errors of `renderChat`
  */
 export function turnEdits(
   history: RecalledConversation,
@@ -88,7 +91,11 @@ export function turnEdits(
   return [{ at: at - 1, add: 'message-after', role: 'user', text: text + hint }];
 }
 
-/** The record of a turn, to be remembered once it goes out. `edits`: those of `turnEdits`. O(length of the edits). */
+/**
+ * The record of a turn, to be stored when it is sent. O(length of the edits).
+ *
+ * @param edits the result of `turnEdits`
+ */
 export function recordTurn(
   { history, messages, arrangement, supplied }: ConversationTurn,
   edits: readonly ChatEdit[],
@@ -105,7 +112,7 @@ export function recordTurn(
   return {
     link,
     id: turnId(link, latest, [
-      // Equal keys are equal texts, and shorter ones.
+      // Keys stand for texts, and are shorter.
       ...edits.map(({ at, add, role, text }) => `${at} ${add} ${role} ${text.length}`),
       ...(edits.length === 0 ? [] : [options.template, hint, ...documents.map(({ key }) => key)]),
     ]),
@@ -121,10 +128,7 @@ export function recordTurn(
   };
 }
 
-/**
- * The record of a turn to which nothing is added: the client's messages went out as they are, behind what earlier turns
- * were rendered to. `history` may have been recalled from links alone. O(1).
- */
+/** The record of a turn without edits. `history` may have been recalled from links alone. O(1). */
 export function plainTurn({ links, turns }: RecalledConversation): SentTurn {
   const link = links.at(-1) ?? '';
   const latest = turns.at(-1);
@@ -143,14 +147,16 @@ export function plainTurn({ links, turns }: RecalledConversation): SentTurn {
   };
 }
 
-/** Equal for two turns if, and only if, they add the same to the same messages behind the same history. */
+/** Equal for two turns if and only if they add the same to the same messages after the same turns. */
 function turnId(link: string, latest: SentTurn | undefined, added: readonly string[]): string {
   return fingerprint([link, latest?.id ?? '', ...added]);
 }
 
 /**
- * Renders a turn for a caller who has messages as objects: earlier turns as they were sent, then this one. Error: that
- * of `renderChat`. Cost: O(length of the prompt).
+ * Renders a turn for a caller with parsed messages: earlier turns as they were sent, then this one. O(length of the
+ * prompt).
+ *
+ * @throws the errors of `renderChat`
  */
 export function renderTurn(
   turn: ConversationTurn,
@@ -163,8 +169,9 @@ export function renderTurn(
 }
 
 /**
- * A hash of what was asked: the documents, in their order, and whatever decides how they are written. `scope` is what
- * else decides the prompt's beginning, as in `chatPreamble`. O(documents).
+ * A hash of a request: its documents in order, and all that decides how they are written. O(documents).
+ *
+ * @param scope as in `chatPreamble`
  */
 export function suppliedHash(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
   const { documents, policy, maxShift, shiftPrice, pin, hints, visible, deduplicate = true, shown } = request;
@@ -184,14 +191,13 @@ export function suppliedHash(request: ArrangeRequest, options: RenderOptions, sc
   return fingerprint([scope, ...documents.map(({ key }) => key), JSON.stringify(switches)]);
 }
 
-/** The turn that this request is once more, if it was sent before with the same documents behind the same history. */
+/** The sent turn that this request repeats: the same documents after the same turns. */
 export function repeatedTurn(history: RecalledConversation, supplied: string): SentTurn | undefined {
   return history.siblings.findLast((turn) => turn.supplied === supplied);
 }
 
 /**
- * A policy that repeats the order of a turn, so that a retry sends the same bytes. `name` is that of the policy it
- * stands in for.
+ * A policy that repeats the order of a turn, so that a retry sends the same bytes. `name`: the policy that it replaces.
  */
 export function repeatedOrder(turn: SentTurn, name: string): OrderingPolicy {
   const places = new Map(turn.order.map((label, place) => [label, place]));
@@ -205,15 +211,14 @@ export function repeatedOrder(turn: SentTurn, name: string): OrderingPolicy {
   };
 }
 
-/** Everything that was added to a conversation, this turn included: what `applyEdits` is given. O(edits). */
+/** All edits of these turns, for `applyEdits`. O(edits). */
 export function conversationEdits(turns: readonly SentTurn[]): readonly ChatEdit[] {
   return turns.flatMap(({ edits }) => edits);
 }
 
 /**
- * What a prompt shows before the documents of this turn: the documents of earlier turns, by their names, and what the
- * client has its system prompt, its users and its tools say. What the model said is left out: a document must not rest
- * on the model's word for it. For `ArrangeRequest.shown`. O(length of the messages and of the conversation's
+ * The texts of a prompt before the documents of this turn, for `ArrangeRequest.shown`: documents of earlier turns, and
+ * messages of system, users and tools. Answers are left out, because a model may misquote. O(length of the messages and
  * documents).
  */
 export function shownSegments(
@@ -233,7 +238,10 @@ export function shownSegments(
   return seen;
 }
 
-/** Which message the documents go before, and how; behind the last one if every question was sent already. */
+/**
+ * The message before which the documents go, and the layout there. Behind the last one if every question was sent
+ * before.
+ */
 function placeOfDocuments(
   { sentMessages }: RecalledConversation,
   messages: readonly ChatMessage[],
@@ -245,11 +253,11 @@ function placeOfDocuments(
     return { at: messages.findIndex(({ role }) => role === 'system' || role === 'developer') + 1, layout };
   }
   if (question < sentMessages) return { at: messages.length, layout: 'question' };
-  // A system message that was sent is closed.
+  // A system message that was sent does not change.
   return { at: question, layout: layout === 'system' ? 'question' : layout };
 }
 
-/** The steps of this turn: what stands before its documents since the last step, and the documents. */
+/** The path steps of this turn: the text before its documents since the last step, and the documents. */
 function stepsOf(preamble: Preamble, { documents }: Arrangement): SentTurn['steps'] {
   const before = (preamble.steps ?? []).reduce((sum, { tokens }) => sum + tokens, 0);
   return [

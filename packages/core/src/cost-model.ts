@@ -1,8 +1,8 @@
 import { WarmpathError } from './errors.js';
 
-/** How long a prompt takes to prefill on one engine and machine. */
+/** Predicts prefill times of one engine on one machine. */
 export interface CostModel {
-  /** Milliseconds to compute `newTokens` behind `cachedTokens` that are held already. */
+  /** Milliseconds to compute `newTokens` behind `cachedTokens`. */
   prefillMs(cachedTokens: number, newTokens: number): number;
 }
 
@@ -16,7 +16,7 @@ export interface PrefillProfile {
   readonly prefillMs: readonly (readonly number[])[];
 }
 
-/** The two grid lines around a value, and how far it stands from the first towards the second (0 to 1). */
+/** The two grid lines around a value, and its position between them (0 to 1). */
 interface Bracket {
   readonly low: number;
   readonly high: number;
@@ -24,11 +24,11 @@ interface Bracket {
 }
 
 /**
- * The cost model of a measured profile: bilinear between the four points around a prompt, and the edge's value beyond
- * the grid (RAGCache §5.1 and Algorithm 1 estimate the cost like this). O(log grid) a prompt.
+ * The cost model of a measured profile: bilinear between grid points, constant outside (RAGCache §5.1, Algorithm 1).
+ * O(log grid).
  *
- * Error: `WARMPATH_INVALID_REQUEST` with a path if an axis is empty or not ascending, a row is missing or short, or a
- * value is not a finite number of 0 or more.
+ * @throws `WARMPATH_INVALID_REQUEST` with a path, for an axis that is empty or not ascending, a missing or short row,
+ * or a value that is not a finite number of 0 or more
  */
 export function profiledCost(profile: PrefillProfile): CostModel {
   const { cachedTokens: rows, newTokens: columns, prefillMs } = profile;

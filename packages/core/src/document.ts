@@ -1,27 +1,28 @@
 import type { Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
 
-/** A document as a caller hands it over: one passage of retrieved text. */
+/** A document from a caller: one passage of retrieved text. */
 export interface DocumentInput {
   /** Stable id of the passage. Without one, the id is a hash of title and content. */
   readonly id?: string;
   readonly title?: string;
   readonly content: string;
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Tokens of the rendered document, when the caller knows; otherwise counted by the `TokenCounter`. */
+  /** Tokens of the rendered document. Default: counted by the `TokenCounter`. */
   readonly tokens?: number;
 }
 
-/** A document after preparation: every field that later stages read, computed once. */
+/** A prepared document: every field that later stages read, computed once. */
 export interface Document {
   readonly id: string;
   /**
-   * Identity in the knowledge tree: id and a fingerprint of what is rendered. A document whose text changed under
-   * the same id is another document, because its old KV is of no use to the engine.
+   * Identity in the knowledge tree: the id and a hash of the rendered fields. Another text under the same id is another
+   * document.
    */
   readonly key: string;
   /**
-   * What the prompt calls it. Derives from the id alone, never from the position, or moving it would change its tokens.
+   * The name of the document in the prompt. Follows from the id, never from the position, so moving a document does not
+   * change its tokens.
    */
   readonly label: string;
   readonly title: string | undefined;
@@ -29,13 +30,13 @@ export interface Document {
   readonly metadata: Readonly<Record<string, unknown>> | undefined;
   /** Tokens of the rendered document. */
   readonly tokens: number;
-  /** The document as it was supplied, where parts of its content are references here (`ArrangeRequest.shown`). */
+  /** The full document, if parts of its content are references here (`ArrangeRequest.shown`). */
   readonly whole?: Document;
 }
 
-/** A document whose full text stands elsewhere in the conversation. */
+/** A document whose full text is elsewhere in the conversation. */
 export interface DocumentReference {
-  /** Under the label and title that it was sent with. */
+  /** With the label and title that it was sent with. */
   readonly document: Document;
   /** Retrieval rank among all documents of the request. */
   readonly rank: number;
@@ -44,7 +45,7 @@ export interface DocumentReference {
 /** Counts the tokens of a text for one model. Must be deterministic. */
 export type TokenCounter = (text: string) => number;
 
-/** Bounds on what one request may bring. */
+/** Limits of one request. */
 export interface DocumentLimits {
   /** Documents a request may hold. Default 1,000. */
   readonly maxDocuments: number;
@@ -52,19 +53,16 @@ export interface DocumentLimits {
   readonly maxContentLength: number;
 }
 
-/** Prepared documents in retrieval order, and what was mended on the way. */
+/** Prepared documents in retrieval order, and warnings about changes. */
 export interface PreparedDocuments {
   readonly documents: readonly Document[];
   readonly warnings: readonly Warning[];
 }
 
-/** Hashes of documents that were asked for before: callers keep passages that come again. */
+/** Content hashes by document object. */
 const hashes = new WeakMap<object, string>();
 
-/**
- * Hash of what a document says: title and content. The same text under two ids is the same text. O(length), once for
- * each object.
- */
+/** Hash of title and content. Does not depend on the id. O(length), once for each object. */
 export function contentHash(document: Pick<Document, 'title' | 'content'>): string {
   const known = hashes.get(document);
   if (known !== undefined) return known;
@@ -73,12 +71,12 @@ export function contentHash(document: Pick<Document, 'title' | 'content'>): stri
   return hash;
 }
 
-/** The same of a text that is no document yet. O(length). */
+/** Hash of title and content. O(length). */
 export function textHash(title: string | undefined, content: string): string {
   return fingerprint([title ?? '', content]);
 }
 
-/** Stores what `contentHash` would compute for this document. */
+/** Stores the result of `contentHash` for a document. */
 export function cacheContentHash(document: Document, hash: string): void {
   hashes.set(document, hash);
 }

@@ -1,7 +1,7 @@
-/** The place of an item that is in no heap. */
+/** Place of an item that is in no heap. */
 export const ABSENT = -1;
 
-/** A number with a key, in a heap whose first entry has the largest key; among equal keys the smallest number. */
+/** A number with a key. The largest key comes first; among equal keys the smallest number. */
 export interface KeyedNumber {
   readonly number: number;
   readonly key: number;
@@ -19,14 +19,14 @@ export function keyedHeap(): IndexedHeap<KeyedNumber> {
   });
 }
 
-/** How the items of a heap are ordered, and where each keeps its place. */
+/** The order of a heap, and access to the place stored in each item. */
 export interface HeapOrder<Item> {
   before(one: Item, other: Item): boolean;
   placeOf(item: Item): number;
   setPlace(item: Item, place: number): void;
 }
 
-/** A binary heap whose items know their place, so that any can be moved or taken out. O(log items) an operation. */
+/** A binary heap whose items store their place, so that any item can be moved or removed. O(log items) an operation. */
 export class IndexedHeap<Item> {
   readonly #order: HeapOrder<Item>;
   readonly #items: Item[] = [];
@@ -39,7 +39,7 @@ export class IndexedHeap<Item> {
     return this.#items.length;
   }
 
-  /** The item that is before all others. O(1). */
+  /** The first item. O(1). */
   get first(): Item | undefined {
     return this.#items[0];
   }
@@ -50,7 +50,7 @@ export class IndexedHeap<Item> {
     this.#rise(item, this.#items.length - 1);
   }
 
-  /** Takes out an item that is here. */
+  /** Removes an item of this heap. */
   delete(item: Item): void {
     const place = this.#order.placeOf(item);
     this.#order.setPlace(item, ABSENT);
@@ -61,7 +61,7 @@ export class IndexedHeap<Item> {
     this.settle(last);
   }
 
-  /** The order of an item that is here may have changed. */
+  /** Moves an item of this heap to its place after its key changed. */
   settle(item: Item): void {
     this.#sink(item, this.#order.placeOf(item));
     this.#rise(item, this.#order.placeOf(item));

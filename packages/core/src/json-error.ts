@@ -1,4 +1,4 @@
-/** Where a text stops being JSON. */
+/** The place of a JSON syntax error. */
 export interface JsonErrorPlace {
   /** UTF-16 units before it. */
   readonly offset: number;
@@ -14,8 +14,8 @@ const WORD = /true|false|null/y;
 const SPACE = /[ \t\n\r]*/y;
 
 /**
- * The first place at which a text is no JSON; `undefined` for JSON. Says nothing of what stands there, which may be
- * private: a parser's own message quotes it. O(text), without recursion.
+ * Finds the first syntax error of a JSON text; `undefined` for valid JSON. Never quotes the text, which may be private,
+ * as the messages of `JSON.parse` do. O(text), without recursion.
  */
 export function findJsonError(text: string): JsonErrorPlace | undefined {
   const offset = firstError(text);
@@ -24,16 +24,16 @@ export function findJsonError(text: string): JsonErrorPlace | undefined {
   return { offset, line: before.length, column: before.at(-1)!.length + 1, isCutShort: offset >= text.length };
 }
 
-/** The same in words, for an error's detail: `Not JSON at line 3, column 14.` */
+/** Describes the error, for the detail of an error message. */
 export function describeJsonError(text: string): string {
   const place = findJsonError(text);
-  if (place === undefined) return 'This is JSON, but cannot be read here.';
+  if (place === undefined) return 'This is valid JSON, but not what is expected here.';
   if (text.trim() === '') return 'There is no JSON: it is empty.';
   const where = `line ${place.line}, column ${place.column}`;
   return place.isCutShort ? `The JSON ends too soon, at ${where}.` : `Not valid JSON at ${where}.`;
 }
 
-/** What may stand at a place of an open array or object. */
+/** What may come next in an open array or object. */
 type Expected = 'value' | 'first element' | 'first key' | 'key' | 'end';
 
 function firstError(text: string): number | undefined {
@@ -46,7 +46,7 @@ function firstError(text: string): number | undefined {
     at = pattern.lastIndex;
     return true;
   };
-  /** Goes to the end of the string that opens here, or to what keeps it from being one. */
+  /** Moves to the end of a string, or to its first error. */
   const takesString = (): boolean => {
     at = endOfString(text, at + 1);
     if (text[at] !== '"') return false;
@@ -94,7 +94,7 @@ const BACKSLASH = 0x5c;
 const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
 const CUT_ESCAPE = /^(?:u[0-9a-fA-F]{0,3})?$/;
 
-/** Where a string ends whose quote stands before `at`: at its closing quote, or at what may not stand in it. */
+/** Index of the closing quote, or of the first error, of a string that opens before `at`. */
 function endOfString(text: string, at: number): number {
   for (let next = at; next < text.length; next++) {
     const unit = text.charCodeAt(next);

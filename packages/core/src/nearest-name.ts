@@ -1,10 +1,9 @@
-/** Longer names are not compared: the cost is quadratic. */
+/** Longer names are not compared, because the cost is quadratic. */
 const MAX_COMPARED_CHARACTERS = 64;
 
 /**
- * The known name that is fewest edits (insert, delete, replace) away from `name`, for error messages that say what was
- * probably meant; `undefined` when none is closer than half its own length. Letter case does not count.
- * Cost: O(names × length²).
+ * The known name with the fewest edits (insert, delete, replace) from `name`, for error messages. `undefined` if none
+ * is within half its length. Ignores case. O(names × length²).
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   if (name.length > MAX_COMPARED_CHARACTERS) return undefined;

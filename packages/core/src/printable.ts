@@ -1,23 +1,23 @@
-/** Characters that end a line in some terminal, and tabs. */
+/** Tabs, and characters that end a line in some terminal. */
 const LINE_BREAKS = /[\t\n\v\f\r\u0085\u2028\u2029]+/g;
 /**
- * Control characters, lone surrogates, line and paragraph separators, and characters that are invisible: bidirectional
- * controls, zero-width characters, tags. Variation selectors and the joiners that emoji and scripts need are kept.
+ * Control characters, lone surrogates, line separators and invisible characters (bidirectional controls, zero-width
+ * characters, tags). Variation selectors and joiners of emoji and scripts are kept.
  */
 const UNPRINTABLE =
   /(?!\u200c|\u200d|\p{Variation_Selector})[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 
-/** A text from elsewhere as a part of one line of a terminal: line breaks become spaces, unprintable characters go. */
+/** A foreign text for one line of a terminal: line breaks become spaces, unprintable characters are removed. */
 export function printableLine(text: string): string {
   return text.replace(LINE_BREAKS, ' ').replace(UNPRINTABLE, '');
 }
 
-/** A text of several lines for a terminal: line feeds and tabs stay, other unprintable characters go. */
+/** A foreign text for a terminal: keeps line feeds and tabs, removes other unprintable characters. */
 export function printableText(text: string): string {
   return text.replace(UNPRINTABLE, (found) => (found === '\n' || found === '\t' ? found : ''));
 }
 
-/** JSON for a terminal: the same values, with unprintable characters as `\uXXXX`. Line feeds stay. */
+/** JSON for a terminal: unprintable characters as `\uXXXX`, line feeds kept. */
 export function printableJson(json: string): string {
   return json.replace(UNPRINTABLE, (found) => (found === '\n' ? found : escaped(found)));
 }

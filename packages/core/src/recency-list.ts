@@ -5,8 +5,8 @@ export interface RecencyLinks<Item> {
 }
 
 /**
- * Objects in the order of their last use, each in one list at most. All O(1). A `Map` keeps such an order, too, but
- * finding its first entry is linear in the entries deleted before it.
+ * Objects in order of last use. An object is in one list at most. All operations are O(1). (Finding the first entry of
+ * a `Map` takes time linear in the entries deleted before it.)
  */
 export class RecencyList<Item extends RecencyLinks<Item>> {
   #oldest: Item | undefined;
@@ -22,7 +22,7 @@ export class RecencyList<Item extends RecencyLinks<Item>> {
     return this.#newest;
   }
 
-  /** Takes in an object that is in no list; it counts as used now. */
+  /** Adds an object that is in no list. It counts as used now. */
   add(item: Item): void {
     item.older = this.#newest;
     item.newer = undefined;
@@ -31,19 +31,19 @@ export class RecencyList<Item extends RecencyLinks<Item>> {
     this.#newest = item;
   }
 
-  /** Takes out an object of this list. */
+  /** Removes an object of this list. */
   remove(item: Item): void {
     const { older, newer } = item;
     if (older === undefined) this.#oldest = newer;
     else older.newer = newer;
     if (newer === undefined) this.#newest = older;
     else newer.older = older;
-    // Nothing that is gone may keep others alive.
+    // A removed object must not keep others alive.
     item.older = undefined;
     item.newer = undefined;
   }
 
-  /** An object of this list is used now. */
+  /** Marks an object of this list as used now. */
   use(item: Item): void {
     if (item.newer === undefined) return;
     this.remove(item);

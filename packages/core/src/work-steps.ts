@@ -1,9 +1,7 @@
-/**
- * Work that a caller may interrupt between its steps; each yields how many characters or bytes it worked through.
- */
+/** Work in steps. The caller may pause between steps; each step yields the characters or bytes that it processed. */
 export type WorkSteps<Result> = Generator<number, Result, void>;
 
-/** Works without a pause. */
+/** Runs all steps. */
 export function toEnd<Result>(steps: WorkSteps<Result>): Result {
   for (;;) {
     const { done, value } = steps.next();

@@ -67,7 +67,7 @@ describe('slots', () => {
     const lost = slots.begin(prompt('a'))!;
     lost.hold(prompt('a'));
     expect(slots.begin(prompt('b'))).toBeUndefined();
-    slots.releaseLongest();
+    slots.releaseLongestRunning();
     const next = slots.begin(prompt('b'))!;
     lost.hold([]);
     lost.release();

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import './seed.js';
 import { describe, expect, test } from 'vitest';
-import { type TimedPrompt, TtftFeedback } from '../src/residency/history.js';
+import { type TimedPrompt, TtftFeedback } from '../src/residency/engine-report.js';
 
 const cold = (promptTokens: number, msPerToken = 0.1): TimedPrompt => {
   return { believedTokens: 0, promptTokens, ttftMs: 10 + msPerToken * promptTokens };

@@ -2,7 +2,7 @@ import { Fingerprint } from '../fingerprint.js';
 import { canonicalJson } from '../render/layout.js';
 import { estimateTokens } from '../token-estimate.js';
 
-/** Why two prompts differ from some point on, and what can be done about it. */
+/** Why two prompts differ, and what to do about it. */
 export const BREAK_CAUSES = {
   model: 'Another model; caches are never shared between models.',
   'tools-order': 'The same tools in another order. Send them in one order, sorted by name for instance.',
@@ -22,26 +22,23 @@ export const BREAK_CAUSES = {
 } as const;
 export type BreakCause = keyof typeof BREAK_CAUSES;
 
-/** Where a prompt stops being the continuation of another one. */
+/** The first difference between a prompt and an earlier one. */
 export interface PrefixBreak {
   readonly cause: BreakCause;
-  /** The piece of the later prompt in which they differ, or of the earlier one if the later ends before. */
+  /** The piece of the later prompt that differs; of the earlier one if the later is shorter. */
   readonly piece: string;
-  /** UTF-16 units from the piece's start to the first one that differs. */
+  /** UTF-16 units of the piece before the difference. */
   readonly offset: number;
-  /**
-   * False if only the outline of the earlier prompt is known: then the difference stands within 64 units behind the
-   * offset.
-   */
+  /** False if only the outline of the earlier prompt is known: the difference is within 64 units behind the offset. */
   readonly exact: boolean;
-  /** Tokens of the later prompt before the difference, and of the whole of it, estimated. */
+  /** Estimated tokens of the later prompt: before the difference, and in all. */
   readonly sharedTokens: number;
   readonly promptTokens: number;
 }
 
 /**
- * Compares a prompt with one before it: where is the first difference, and what caused it? `undefined` if the later one
- * continues the earlier one to the end. O(length of both).
+ * Finds the first difference between a prompt and an earlier one, and its cause. `undefined` if the later one continues
+ * the earlier one. O(length of both).
  */
 export function findPrefixBreak(before: PromptOutline, after: readonly PromptPiece[]): PrefixBreak | undefined {
   const outline = outlinePrompt(after, { keepText: false }).pieces;
@@ -63,7 +60,7 @@ export function findPrefixBreak(before: PromptOutline, after: readonly PromptPie
   };
 }
 
-/** How many characters a prompt shares with an earlier one from the start. O(shared). */
+/** Leading characters that two prompts share. O(shared). */
 export function sharedCharacters(before: PromptOutline, after: PromptOutline): number {
   let shared = 0;
   for (const [at, earlier] of before.pieces.entries()) {
@@ -104,21 +101,21 @@ function causeOf(before: PromptOutline, outline: readonly OutlinedPiece[], diffe
   if (inDocuments !== undefined) return inDocuments;
   const isQuestion = at >= questionOf(before.pieces) || at >= questionOf(outline);
   const volatile = volatileAt(later.text, difference.offset, difference.exact ? 0 : CHUNK_CHARACTERS);
-  // A date in a question is what the user asks about, unless long text goes on behind it as before.
+  // A date in a question is what the user asks about, unless long equal text follows.
   if (volatile !== undefined && (!isQuestion || goesOnTheSame(earlier, now, difference.offset))) return volatile;
   if (later.kind === 'system') return 'system-prompt';
   if (wasCut(before, outline, at)) return 'history-cut';
   return isQuestion ? 'question' : 'history-changed';
 }
 
-/** The cause where one prompt has a piece of this kind and the other has none there. */
+/** The cause if only one of the prompts has a piece of this kind there. */
 function byKind(kind: PromptPiece['kind'] | undefined): BreakCause | undefined {
   if (kind === 'tools') return 'tools-changed';
   if (kind === 'field') return 'field-changed';
   return kind === 'system' ? 'system-prompt' : undefined;
 }
 
-/** Whether what differs are the documents; what follows the last of them is not. */
+/** The cause if the difference is in the documents; `undefined` if it is not. */
 function documentsDiffer(
   { documents: known }: OutlinedPiece,
   { documents = [] }: PromptPiece,
@@ -128,34 +125,34 @@ function documentsDiffer(
   const same = known.findIndex((key, place) => key !== keys[place]);
   const first = same < 0 ? known.length : same;
   if (known.length === 0 || keys.length === 0 || (first === known.length && first === keys.length)) return undefined;
-  // The first document that differs begins before the difference, or what differs stands before it.
+  // The difference may come before the first document that differs.
   const from = documents[first]?.start;
   if (from !== undefined && offset + (exact ? 0 : CHUNK_CHARACTERS) < from) return undefined;
   const isSameSet = known.length === keys.length && [...known].sort().join() === [...keys].sort().join();
   return isSameSet ? 'documents-order' : 'documents-changed';
 }
 
-/** Whether both prompts have the same documents, wherever they stand. */
+/** Whether both prompts have the same documents, in any places. */
 function haveSameDocuments(before: readonly OutlinedPiece[], after: readonly OutlinedPiece[]): boolean {
   const keysOf = (pieces: readonly OutlinedPiece[]) => pieces.flatMap(({ documents }) => documents).sort();
   return keysOf(before).join() === keysOf(after).join();
 }
 
-/** Whether pieces of one length differ in nothing but some characters at that place. */
+/** Whether two pieces of equal length are equal behind the difference. */
 function goesOnTheSame(earlier: OutlinedPiece, now: OutlinedPiece, offset: number): boolean {
   if (earlier.length !== now.length) return false;
-  // What changed may stand across two chunks.
+  // The difference may span two chunks.
   const behind = Math.floor(offset / CHUNK_CHARACTERS) + 2;
   return behind < now.chunks.length && now.chunks.slice(behind).every((hash, i) => hash === earlier.chunks[behind + i]);
 }
 
-/** Where the last question of a prompt begins: behind what the model said last, and behind the system prompt. */
+/** Index of the last question: behind the last answer, or behind the system prompt. */
 function questionOf(pieces: readonly OutlinedPiece[]): number {
   const last = pieces.findLastIndex(({ kind }) => kind === 'assistant');
   return last >= 0 ? last + 1 : pieces.findLastIndex(({ kind }) => kind !== 'user' && kind !== 'tool') + 1;
 }
 
-/** Whether the later prompt goes on with what stood further on in the earlier one. */
+/** Whether the later prompt continues with a piece from further back in the earlier one. */
 function wasCut({ pieces }: PromptOutline, outline: readonly OutlinedPiece[], at: number): boolean {
   if (outline.length >= pieces.length + 2) return false;
   const next = outline[at];
@@ -199,7 +196,7 @@ function tokensOf(text: string): number {
 }
 
 const MONTH = '(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}';
-/** Dates and times of day, and seconds or milliseconds since 1970. */
+/** Dates, times of day, and seconds or milliseconds since 1970. */
 const TIMESTAMP = new RegExp(
   [
     '\\d{4}-\\d{2}-\\d{2}(?:[T ]\\d{2}:\\d{2}(?::\\d{2}(?:[.,]\\d{1,9})?)?)?(?: ?(?:Z|UTC|GMT|[+-]\\d{2}:?\\d{2}))?',
@@ -211,16 +208,13 @@ const TIMESTAMP = new RegExp(
   ].join('|'),
   'gi',
 );
-/** Ids that are drawn: UUIDs, long hexadecimal numbers, long runs of letters and digits. */
+/** Random ids: UUIDs, long hexadecimal numbers, long runs of letters and digits. */
 const RANDOM_ID =
   /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{10,64}\b|\b(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{12,64}\b/gi;
-/** Characters around a difference in which it is looked for. */
+/** Characters around a difference that are searched. */
 const EXCERPT_CHARACTERS = 80;
 
-/**
- * What changes by itself at a place of a text, if something of the kind stands there; within `slack` characters behind
- * it. O(1).
- */
+/** The volatile value at a place of a text, within `slack` characters behind it. O(1). */
 function volatileAt(text: string, offset: number, slack: number): 'timestamp' | 'random-id' | undefined {
   const start = Math.max(0, offset - EXCERPT_CHARACTERS);
   const window = text.slice(start, offset + slack + EXCERPT_CHARACTERS);
@@ -235,49 +229,46 @@ function volatileAt(text: string, offset: number, slack: number): 'timestamp' | 
   return covers(TIMESTAMP) ? 'timestamp' : undefined;
 }
 
-/** What a part of a prompt is, in the order in which chat templates write them. */
+/** Kind of a prompt piece, in the order of chat templates. */
 type PieceKind = 'model' | 'tools' | 'field' | 'system' | 'user' | 'tool' | 'assistant';
 
-/** A part of a prompt: a text of a message, or a member of the request that is written before the messages. */
+/** A part of a prompt: a text of a message, or a request field that is written before the messages. */
 export interface PromptPiece {
-  /** Where it stands in the request, for instance `messages[0].content`. */
+  /** Path in the request, for instance `messages[0].content`. */
   readonly name: string;
   readonly kind: PieceKind;
   readonly text: string;
-  /** The documents in it, in their order, where some are known. */
+  /** Its documents in order, if known. */
   readonly documents?: readonly { readonly start: number; readonly key: string }[];
 }
 
-/** A piece as it is remembered: hashes of its text, and the text itself only where the caller wants it kept. */
+/** A remembered piece: hashes of its text, and the text only if the caller keeps it. */
 interface OutlinedPiece {
   readonly name: string;
   readonly kind: PieceKind;
   readonly length: number;
   /** A hash of every `CHUNK_CHARACTERS` characters. */
   readonly chunks: Int32Array;
-  /**
-   * Of JSON: a hash that does not depend on the order of keys, and one that does not depend on the order of elements
-   * either.
-   */
+  /** For JSON: a hash independent of the order of keys, and one independent of the order of elements too. */
   readonly sameKeys: string | undefined;
   readonly sameElements: string | undefined;
   readonly documents: readonly string[];
   readonly text: string | undefined;
 }
 
-/** A prompt as far as it is needed to say where another one differs from it. */
+/** The outline of a prompt, enough to find where another one differs. */
 export interface PromptOutline {
   readonly pieces: readonly OutlinedPiece[];
 }
 
-/** Characters that one hash stands for: how exactly a difference to a prompt without its text can be located. */
+/** Characters of a chunk: the precision of a difference to a prompt without its text. */
 const CHUNK_CHARACTERS = 64;
-/** Characters of JSON that are read for the sake of its order. */
+/** Longer JSON is not parsed. */
 const MAX_JSON_CHARACTERS = 200_000;
 
 /**
- * The outline of a prompt. Without `keepText` it holds hashes only, four bytes for every 64 characters, from which no
- * text can be read, though a guess can be confirmed. O(length).
+ * The outline of a prompt. Without `keepText` it holds four bytes of hash for every 64 characters: text cannot be read
+ * from it, but a guess can be confirmed. O(length).
  */
 export function outlinePrompt(
   pieces: readonly PromptPiece[],
@@ -300,7 +291,7 @@ function outlinePiece({ name, kind, text, documents = [] }: PromptPiece, keepTex
   };
 }
 
-/** The hashes of a text's chunks; the last one may stand for fewer characters. */
+/** The hashes of the chunks of a text. The last chunk may be shorter. */
 function hashesOf(text: string): Int32Array {
   const hashes = new Int32Array(Math.ceil(text.length / CHUNK_CHARACTERS));
   const fingerprint = new Fingerprint();
@@ -317,7 +308,7 @@ function hash(text: string): string {
   return new Fingerprint().add(text).end().digits();
 }
 
-/** What a text says as JSON: an object or an array. */
+/** The object or array of a JSON text. */
 function jsonIn(text: string): unknown {
   if (text.length > MAX_JSON_CHARACTERS || !/^\s*[[{]/.test(text)) return undefined;
   try {

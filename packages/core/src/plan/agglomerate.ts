@@ -3,13 +3,13 @@ import type { FinishGroup, Group, Remainders } from './group-recursion.js';
 import type { PlanTree } from './plan-tree.js';
 
 /**
- * Agglomeration by largest intersection: merges the two clusters that share most tokens (documents) until no two share
- * anything. A merged cluster holds what its parts share. A merge saves exactly what is shared.
+ * Agglomeration by largest intersection: merges the two clusters that share most tokens (documents), until no two share
+ * any. A merged cluster is what its parts share.
  *
- * A cluster's best partner only gets worse, so a heap of last known best pairs is corrected when its top is read. Cost:
- * one search of the inverted index for every set, merge and lost partner; memory O(documents).
+ * The best partner of a cluster only gets worse, so a heap of last known pairs is corrected at its top. Cost: a search
+ * of the inverted index for each set, merge and lost partner; memory O(documents).
  *
- * @returns a function that hangs a group's sets below its node
+ * @returns a function that attaches the sets of a group below its node
  */
 export function agglomeration(tree: PlanTree, remainders: Remainders): FinishGroup {
   const numbers = new Int32Array(tree.batch.documentOf.length).fill(-1);
@@ -22,25 +22,23 @@ export function agglomeration(tree: PlanTree, remainders: Remainders): FinishGro
 class Agglomeration {
   readonly #tree: PlanTree;
   readonly #group: Group;
-  /** What a cluster shares, as numbers local to the group, by cluster; empty once it is merged into another. */
+  /** By cluster: the shared symbols, as numbers local to the group; empty once it is merged. */
   readonly #contents: number[][];
-  /** The tree's node of a cluster. */
+  /** By cluster: its node in the tree. */
   readonly #nodes: number[];
   readonly #alive: boolean[];
-  /** Clusters that have a document, dead ones until the list is next read. */
+  /** By document: clusters with it. Dead ones are removed when the list is read. */
   readonly #holders: number[][] = [];
   readonly #symbols: number[] = [];
-  /**
-   * The number of a symbol local to the group; -1 for all others. Shared by all groups, so it is cleared at the end.
-   */
+  /** By symbol: its local number, or -1. Shared by all groups, so it is reset at the end. */
   readonly #numbers: Int32Array;
   readonly #weights: number[] = [];
   readonly #partner: number[];
-  /** Clusters by the tokens that they shared with their best partner when they were entered. */
+  /** Clusters by the tokens shared with their last known best partner. */
   readonly #heap = keyedHeap();
-  /** Tokens shared with each cluster, zero but during a search. */
+  /** Tokens shared with each cluster during a search, else 0. */
   readonly #shared: Float64Array;
-  /** Documents of the content at hand, by local number; zero between uses. */
+  /** Marks documents by local number; 0 between uses. */
   readonly #mark: Uint8Array;
 
   constructor(tree: PlanTree, remainders: Remainders, { group, numbers }: { group: Group; numbers: Int32Array }) {
@@ -71,7 +69,7 @@ class Agglomeration {
     for (const symbol of this.#symbols) this.#numbers[symbol] = -1;
   }
 
-  /** Numbers the group's symbols and lists their holders; every leaf gets all that is left of its set. */
+  /** Numbers the symbols of the group and lists their holders. The label of a leaf is the rest of its set. */
   #index(remainders: Remainders): number[][] {
     return this.#group.sets.map((set, cluster) => {
       const label = remainders.rest(set);
@@ -90,7 +88,7 @@ class Agglomeration {
     });
   }
 
-  /** Finds the cluster that shares most with this one and puts the pair on the heap, if there is one. */
+  /** Finds the cluster that shares most with this one, and adds the pair to the heap. */
   #findPartner(cluster: number): void {
     const shared = this.#shared;
     const alive = this.#alive;
@@ -122,7 +120,7 @@ class Agglomeration {
     if (best >= 0) this.#heap.add({ number: cluster, key: most, place: ABSENT });
   }
 
-  /** Among partners that share equally much, the one with less besides has less to lose; then the earlier one. */
+  /** Among partners that share equally much: the smaller one, then the earlier one. */
   #isCloser(candidate: number, best: number): boolean {
     const difference = this.#contents[candidate]!.length - this.#contents[best]!.length;
     return difference < 0 || (difference === 0 && candidate < best);
@@ -132,13 +130,13 @@ class Agglomeration {
     const shared = this.#intersect(one, other);
     const oneIsAll = shared.length === this.#contents[one]!.length && !this.#tree.isLeaf(this.#nodes[one]!);
     const otherIsAll = shared.length === this.#contents[other]!.length && !this.#tree.isLeaf(this.#nodes[other]!);
-    if (oneIsAll) this.#hangBelow(one, other, shared);
-    else if (otherIsAll) this.#hangBelow(other, one, shared);
+    if (oneIsAll) this.#attachBelow(one, other, shared);
+    else if (otherIsAll) this.#attachBelow(other, one, shared);
     else this.#join(one, other, shared);
   }
 
-  /** `upper` shares all it has with `lower`, which becomes one more child of it. */
-  #hangBelow(upper: number, lower: number, shared: readonly number[]): void {
+  /** `lower` contains all of `upper` and becomes a child of it. */
+  #attachBelow(upper: number, lower: number, shared: readonly number[]): void {
     this.#retire(lower, shared);
     const node = this.#nodes[lower]!;
     if (this.#tree.labels[node]!.length === 0 && !this.#tree.isLeaf(node)) {
@@ -161,7 +159,7 @@ class Agglomeration {
     this.#findPartner(cluster);
   }
 
-  /** Ends a cluster: what it shares with its new parent leaves its node's label. */
+  /** Ends a cluster: the symbols that it shares with its new parent leave its label. */
   #retire(cluster: number, shared: readonly number[]): void {
     const node = this.#nodes[cluster]!;
     for (const document of shared) this.#mark[document] = 1;

@@ -1,8 +1,8 @@
 import { WarmpathError } from '../errors.js';
 
 /**
- * A batch with its documents interned. A symbol is a document and which copy of it this is within its context: the
- * second copy of a document is a symbol of its own, so that a context is always a set of symbols.
+ * A batch with numbered documents. A symbol is a document and the number of its copy within its context, so a context
+ * is always a set of symbols.
  */
 export interface Batch {
   /** Contexts of the batch. */
@@ -15,18 +15,19 @@ export interface Batch {
   readonly documentOf: Int32Array;
   /** Ids of the documents. */
   readonly names: readonly string[];
-  /** What a symbol costs: tokens of its document, or 1. */
+  /** Tokens of the document of a symbol, or 1. */
   readonly weights: Float64Array;
-  /** First context of every distinct set of symbols, in order of appearance. */
+  /** First context of each distinct set of symbols, in order of appearance. */
   readonly sets: Int32Array;
   /** The distinct set of a context, an index into `sets`. */
   readonly setOf: Int32Array;
 }
 
 /**
- * Interns a batch; contexts with the same documents become one set. Errors: `WARMPATH_INVALID_REQUEST` with a path if
- * `tokens` answers with anything but a finite number of 0 or more. Cost: O(total documents x log k), three integers
- * each.
+ * Numbers the documents of a batch. Contexts with the same documents become one set. O(total documents × log k), three
+ * integers each.
+ *
+ * @throws `WARMPATH_INVALID_REQUEST` with path `tokens`, unless `tokens` returns finite numbers of 0 or more
  */
 export function internBatch(contexts: readonly (readonly string[])[], tokens?: (document: string) => number): Batch {
   const starts = new Int32Array(contexts.length + 1);
@@ -35,7 +36,7 @@ export function internBatch(contexts: readonly (readonly string[])[], tokens?: (
   const numbers = new Map<string, number>();
   const names: string[] = [];
   const documentOf: number[] = [];
-  // The next copy of a symbol, so that a document's third copy is found from its first.
+  // By symbol: the symbol of the next copy.
   const nextCopy: number[] = [];
   const seenIn: number[] = [];
   let place = 0;
@@ -85,12 +86,12 @@ function checkedTokens(name: string, tokens: ((document: string) => number) | un
   });
 }
 
-/** Finds equal sets by a hash that does not depend on order, and by comparison where hashes agree. */
+/** Finds equal sets by a hash that ignores order; compares sets with equal hashes. */
 function distinctSets(starts: Int32Array, items: Int32Array): { sets: Int32Array; setOf: Int32Array } {
   const contexts = starts.length - 1;
   const sets: number[] = [];
   const setOf = new Int32Array(contexts);
-  /** The last set with a hash, and for each set the one before it with the same hash. */
+  /** By hash: the last set with it. By set: the one before it with the same hash. */
   const lastWithHash = new Map<number, number>();
   const before: number[] = [];
   for (let i = 0; i < contexts; i++) {

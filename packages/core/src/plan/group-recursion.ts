@@ -2,22 +2,21 @@ import { ABSENT, keyedHeap } from '../indexed-heap.js';
 import type { Batch } from './batch.js';
 import type { PlanTree } from './plan-tree.js';
 
-/** Sets that share everything on the path to `node`, below which they are to hang. */
+/** Sets that share all symbols on the path to `node`, to be attached below it. */
 export interface Group {
   readonly node: number;
   readonly sets: readonly number[];
 }
 
-/** Hangs the sets of a group below its node. */
+/** Attaches the sets of a group below its node. */
 export type FinishGroup = (group: Group) => void;
 
 /**
- * Greedy group recursion: the document that saves most in a group (its tokens times the contexts that have it, less
- * one) leads the contexts that have it; the others are split on; recurse. It is the order of an FP-tree, chosen anew in
- * every group.
+ * Greedy group recursion: the document that saves most in a group (its tokens times the contexts with it, less one)
+ * leads these contexts; the others are split on; recurse. This is the order of an FP-tree, chosen anew in each group.
  *
- * Groups of at most `groupLimit` sets go to `finish`, and so do the sets of a group in which nothing is shared any
- * more. Cost: O(total documents x depth + splits x log documents).
+ * Groups of at most `groupLimit` sets go to `finish`, and so do sets that share nothing. O(total documents × depth +
+ * splits × log documents).
  */
 export function groupRecursion(tree: PlanTree, remainders: Remainders, groupLimit: number, finish: FinishGroup): void {
   const counter = new GroupCounter(tree.batch.weights, remainders);
@@ -52,10 +51,7 @@ export function groupRecursion(tree: PlanTree, remainders: Remainders, groupLimi
   }
 }
 
-/**
- * In how many sets of the current group each symbol is. Counts only fall, so the heap is put right when its top is
- * read.
- */
+/** By symbol: sets of the current group that have it. Counts only fall, so the heap is corrected at its top. */
 class GroupCounter {
   readonly #weights: Float64Array;
   readonly #remainders: Remainders;
@@ -80,10 +76,7 @@ class GroupCounter {
     for (const symbol of this.#touched) this.#offer(symbol);
   }
 
-  /**
-   * The symbol that saves most if it leads the sets that have it, each symbol once; -1 if none is left that saves
-   * anything.
-   */
+  /** The symbol that saves most if it leads its sets, each symbol once; -1 if none saves anything. */
   takeBest(): number {
     for (let entry = this.#heap.first; entry !== undefined; entry = this.#heap.first) {
       const { number: symbol, key: stated } = entry;
@@ -115,9 +108,9 @@ class GroupCounter {
   }
 }
 
-/** What is left of every set while its symbols are dealt out from the root of a plan tree down. */
+/** The rest of each set, while symbols move from it to the labels of a plan tree. */
 export class Remainders {
-  /** Set `s` still has `items[from[s]]` up to, not including, `items[to[s]]`. */
+  /** The rest of set `s` is `items[from[s]]` up to, not including, `items[to[s]]`. */
   readonly items: Int32Array;
   readonly from: Int32Array;
   readonly to: Int32Array;
@@ -128,7 +121,7 @@ export class Remainders {
     this.to = Int32Array.from(sets, (context) => starts[context + 1]!);
   }
 
-  /** Takes a symbol out of a set, if it is there. Cost: O(k). */
+  /** Removes a symbol from a set, if it is there. O(k). */
   take(set: number, symbol: number): boolean {
     const { items } = this;
     const from = this.from[set]!;
@@ -143,7 +136,7 @@ export class Remainders {
     return false;
   }
 
-  /** A copy of what is left of a set. */
+  /** A copy of the rest of a set. */
   rest(set: number): number[] {
     return Array.from(this.items.subarray(this.from[set]!, this.to[set]!));
   }

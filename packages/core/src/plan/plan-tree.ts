@@ -1,12 +1,11 @@
 import type { Batch } from './batch.js';
 
 /**
- * A tree over the sets of a batch in which every node is labelled with a *set* of symbols: what all contexts below it
- * share and no ancestor has. The order within a label is open until the orders are written down, so that whatever part
- * of a label a newcomer shares can be split off. Leaf `s` is the batch's set `s`; inner nodes other than the root have
- * two children or more.
+ * A tree over the sets of a batch. The label of a node is the *set* of symbols that all contexts below it share and no
+ * ancestor has. Labels have no order until the orders are written, so any part of a label can be split off. Leaf `s` is
+ * the set `s`; inner nodes other than the root have at least two children.
  *
- * Its cost, the sum of all labels, is the trie's cost, or more where two children of a node still share something.
+ * The sum of all labels is the cost of the trie, or more where two children share something.
  */
 export class PlanTree {
   readonly batch: Batch;
@@ -25,8 +24,7 @@ export class PlanTree {
     this.batch = batch;
     this.leaves = batch.sets.length;
     this.root = this.leaves;
-    // An inner node has at least two children, so there are fewer of them than leaves; one more may be under
-    // construction.
+    // Fewer inner nodes than leaves, and one more while it is built.
     const nodes = 2 * this.leaves + 2;
     this.parent = new Int32Array(nodes).fill(-1);
     this.firstChild = new Int32Array(nodes).fill(-1);
@@ -36,7 +34,7 @@ export class PlanTree {
     for (let node = nodes - 1; node > this.root; node--) this.#free.push(node);
   }
 
-  /** Nodes, dead ones included: the bound of every node number. */
+  /** Bound of all node numbers. */
   get size(): number {
     return this.parent.length;
   }
@@ -45,14 +43,14 @@ export class PlanTree {
     return node < this.leaves;
   }
 
-  /** A new inner node, attached to nothing. */
+  /** Creates an inner node without a parent. */
   create(label: number[]): number {
     const node = this.#free.pop()!;
     this.labels[node] = label;
     return node;
   }
 
-  /** Hangs a node and all below it under `parent`. */
+  /** Attaches a node with its subtree to `parent`. */
   attach(node: number, parent: number): void {
     const first = this.firstChild[parent]!;
     this.parent[node] = parent;
@@ -62,7 +60,7 @@ export class PlanTree {
     this.firstChild[parent] = node;
   }
 
-  /** Takes a node and all below it off its parent, which stays even if it is left with one child. */
+  /** Detaches a node with its subtree. Its parent stays, even with one child. */
   detach(node: number): void {
     const previous = this.#previousSibling[node]!;
     const next = this.nextSibling[node]!;
@@ -72,7 +70,7 @@ export class PlanTree {
     this.parent[node] = -1;
   }
 
-  /** Gives a node that has one child left away to that child. Does nothing to any other node. */
+  /** Replaces a node with a single child by that child. Does nothing to other nodes. */
   collapse(node: number): void {
     const child = this.firstChild[node]!;
     if (node === this.root || child < 0 || this.nextSibling[child]! >= 0) return;
@@ -88,7 +86,7 @@ export class PlanTree {
     this.#release(node);
   }
 
-  /** Moves all children of `from` under `to` and drops `from`, which must be attached to nothing. Cost: O(children). */
+  /** Moves all children of `from` to `to`, and releases `from`, which must be detached. O(children). */
   adopt(to: number, from: number): void {
     for (let child = this.firstChild[from]!; child >= 0; child = this.firstChild[from]!) {
       this.detach(child);
@@ -97,7 +95,7 @@ export class PlanTree {
     this.#release(from);
   }
 
-  /** All symbols from the root down to a node. */
+  /** All symbols on the path from the root. */
   path(node: number): number[] {
     const symbols: number[] = [];
     for (let at = node; at >= 0; at = this.parent[at]!) for (const symbol of this.labels[at]!) symbols.push(symbol);
@@ -121,9 +119,8 @@ export class PlanTree {
 }
 
 /**
- * The order of every context: the labels on its path from the root down. Within a label, documents keep the retrieval
- * order of the first context below it. Contexts with the same documents get the same order. Cost: O(total documents x
- * log k).
+ * The order of each context: the labels on its path from the root. Within a label, documents keep the retrieval order
+ * of the first context below it. Contexts with the same documents get the same order. O(total documents × log k).
  *
  * @returns symbols in the layout of `batch.items`
  */
@@ -150,7 +147,7 @@ export function treeOrders(tree: PlanTree): Int32Array {
   return orders;
 }
 
-/** Leaves are in the order of their first contexts: the first leaf that reaches a node decides the node's order. */
+/** Sorts labels. Leaves are in order of their first contexts, so the first leaf below a node decides its order. */
 function sortLabels({ batch, labels, parent, leaves, size }: PlanTree): void {
   const sorted = new Uint8Array(size);
   const rank = new Int32Array(batch.documentOf.length);

@@ -5,7 +5,7 @@ import { groupRecursion, Remainders } from './group-recursion.js';
 import { PlanTree, treeOrders } from './plan-tree.js';
 import { type RefinementLimits, refine } from './refine.js';
 
-/** Batches of up to this many distinct sets are agglomerated as one group. Agglomeration is quadratic. */
+/** Distinct sets up to which a batch is agglomerated as one group. Agglomeration is quadratic. */
 const MAX_SETS_IN_ONE_GROUP = 2000;
 /** Sets of a group in a larger batch. */
 const GROUP_SETS = 512;
@@ -15,34 +15,34 @@ const REFINEMENT: RefinementLimits = { rounds: 16, labels: 10_000_000 };
 /** How to plan a batch. */
 export interface PlanOptions {
   /**
-   * Tokens that the engine's prefix cache holds (without `tokens`: documents). Default: no limit. A cache with room for
-   * the longest context finds as much as an unlimited one. Of a longer context, only the documents that fit from its
-   * start count as cached.
+   * Tokens that the prefix cache of the engine holds (documents without `tokens`). Default: unlimited. A cache with
+   * room for the longest context finds as much as an unlimited one. Of a longer context, only the leading documents
+   * that fit count as cached.
    */
   readonly capacity?: number;
-  /** Tokens of a document by its id, finite and 0 or more. Without it, every document counts as 1. */
+  /** Tokens of a document by its id, finite and 0 or more. Default: 1 for each document. */
   readonly tokens?: (document: string) => number;
 }
 
 /** One context of a plan. */
 interface PlanStep {
-  /** Which context of the batch this is. */
+  /** Index of the context in the batch. */
   readonly index: number;
   /** Its documents in prompt order. */
   readonly documents: readonly string[];
-  /** How many of them, from the start, the steps before it leave in the cache. */
+  /** Leading documents that earlier steps leave in the cache. */
   readonly sharedDocuments: number;
 }
 
-/** What to send and in which order, and what that costs. */
+/** The order in which to send a batch, and its cost. */
 export interface BatchPlan {
-  /** Every context of the batch once, in execution order. */
+  /** All contexts of the batch, in execution order. */
   readonly steps: readonly PlanStep[];
   /** Documents of all contexts. */
   readonly documents: number;
   /** Tokens of all contexts; `documents` without `tokens`. */
   readonly tokens: number;
-  /** Nodes of the trie of all orders: the documents to prefill with a cache that forgets nothing. */
+  /** Nodes of the trie of all orders: documents to prefill with an unlimited cache. */
   readonly trieNodes: number;
   /** Tokens of these nodes. */
   readonly trieTokens: number;
@@ -53,11 +53,11 @@ export interface BatchPlan {
 }
 
 /**
- * Orders a batch that is known whole: the documents of every context, and the contexts themselves. Deterministic.
+ * Orders a batch: the documents of each context, and the contexts themselves. Deterministic.
  *
- * The plan has few trie tokens (documents without `tokens`): the prefill that is left if the cache forgets nothing.
- * Contexts run depth first through the trie, so that a cache with room for one context finds everything. A context may
- * be empty or hold a document twice. Memory: about 200 bytes a document of a context.
+ * The plan has few trie tokens: the prefill left with an unlimited cache. Contexts run depth first through the trie, so
+ * a cache with room for one context is enough. A context may be empty or have a document twice. Memory: about 200 bytes
+ * for each document of a context.
  *
  * @throws `WARMPATH_INVALID_REQUEST` with path `tokens` or `capacity`
  */
@@ -113,7 +113,7 @@ interface Measured {
   readonly sharedDocuments: Int32Array;
 }
 
-/** What a cache of `capacity` has of each step, and in all. */
+/** Documents and tokens that a cache of `capacity` has of each step, and in all. */
 function measure(batch: Batch, { starts, items }: NumberedOrders, { order, shared, capacity }: Execution): Measured {
   const tokensOf = new Float64Array(batch.names.length);
   for (const [symbol, document] of batch.documentOf.entries()) tokensOf[document] = batch.weights[symbol]!;
@@ -149,8 +149,8 @@ function writeSteps(
 }
 
 /**
- * Contexts in prompt order, as numbers of documents: context `i` from `starts[i]` up to, not including, `starts[i +
- * 1]`.
+ * Contexts in prompt order, as document numbers: context `i` is `items[starts[i]]` up to, not including,
+ * `items[starts[i + 1]]`.
  */
 interface NumberedOrders {
   readonly starts: Int32Array;
@@ -158,10 +158,9 @@ interface NumberedOrders {
 }
 
 /**
- * The order in which to send the contexts: depth first through the trie of their orders, so that contexts with a common
- * prefix follow each other. Then each context finds in a cache with room for one context all that any earlier one left
- * it: whatever it shares with an earlier context it shares with the one right before it. Contexts with equal orders
- * keep the order of the batch. Cost: O(n log n) comparisons of prefixes.
+ * The execution order: depth first through the trie of the orders, so contexts with a common prefix follow each other.
+ * A context shares with the one before it all that it shares with any earlier one. Equal orders keep the order of the
+ * batch. O(n log n) comparisons.
  */
 function executionOrder({ starts, items }: NumberedOrders): Int32Array {
   const order = Int32Array.from({ length: starts.length - 1 }, (_, i) => i);
@@ -179,7 +178,7 @@ function executionOrder({ starts, items }: NumberedOrders): Int32Array {
   });
 }
 
-/** Documents that each step of an execution order shares with the step before it. Cost: O(total documents). */
+/** Documents that each step shares with the step before it. O(total documents). */
 function sharedWithPrevious({ starts, items }: NumberedOrders, order: Int32Array): Int32Array {
   const shared = new Int32Array(order.length);
   for (let step = 1; step < order.length; step++) {

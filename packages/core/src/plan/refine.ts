@@ -1,18 +1,16 @@
 import type { PlanTree } from './plan-tree.js';
 
-/** How far refinement may go. */
+/** Limits of a refinement. */
 export interface RefinementLimits {
   /** Rounds over all nodes. */
   readonly rounds: number;
-  /** Labels that may be looked at in all, so that its time is bounded on any input. */
+  /** Labels read in all, to bound the time on any input. */
   readonly labels: number;
 }
 
 /**
- * Refinement: takes every node with all below it (a context, or a group of contexts with what they share) out of the
- * tree and puts it back where most of its path is shared, until nothing moves to its gain or a limit is met. Labels are
- * sets, so a node may share any part of the last label on its way. Never raises the cost. Cost: O(labels looked at x
- * label length).
+ * Moves each node with its subtree to the place where most of its path is shared, until no move saves anything or a
+ * limit is reached. Never raises the cost. O(labels read × label length).
  *
  * @returns tokens (documents) saved
  */
@@ -20,7 +18,7 @@ export function refine(tree: PlanTree, limits: RefinementLimits): number {
   return new Refinement(tree, limits).run();
 }
 
-/** Where a path shares most: below `node`, or with part of the label of `node`. */
+/** The best place for a path: below `node`, or beside a part of its label. */
 interface InsertionPoint {
   readonly node: number;
   readonly splits: boolean;
@@ -31,7 +29,7 @@ class Refinement {
   readonly #tree: PlanTree;
   readonly #rounds: number;
   #labelsLeft: number;
-  /** The number of the path that a symbol was last seen in. */
+  /** By symbol: number of the last path that had it. */
   readonly #mark: Int32Array;
   #path = 0;
   readonly #nodes: number[] = [];
@@ -57,7 +55,7 @@ class Refinement {
     return saved;
   }
 
-  /** Puts one node where it shares most; returns what that saved. */
+  /** Moves one node to its best place; returns what that saved. */
   #move(node: number): number {
     const tree = this.#tree;
     const path = tree.path(node);
@@ -78,7 +76,7 @@ class Refinement {
     return sum;
   }
 
-  /** The place at which most of the marked path is shared; among equal ones the first found. */
+  /** The place where most of the marked path is shared; among equals, the first. */
   #findInsertionPoint(): InsertionPoint {
     const { firstChild, nextSibling, labels, batch, leaves, root } = this.#tree;
     const nodes = this.#nodes;
@@ -113,14 +111,14 @@ class Refinement {
   #insert(node: number, path: readonly number[], { node: place, splits }: InsertionPoint): void {
     const tree = this.#tree;
     const parent = splits ? this.#split(place) : place;
-    // What the path has above is unmarked, so that the marks that stay are the node's own label.
+    // The path above is unmarked, so the marks left are the label of the node.
     for (const symbol of tree.path(parent)) this.#mark[symbol] = 0;
     tree.labels[node] = path.filter((symbol) => this.#mark[symbol] === this.#path);
     if (tree.labels[node]!.length === 0 && !tree.isLeaf(node)) tree.adopt(parent, node);
     else tree.attach(node, parent);
   }
 
-  /** Puts a new node with the marked part of a node's label above it. */
+  /** Puts a new node with the marked part of the label above a node. */
   #split(node: number): number {
     const tree = this.#tree;
     const label = tree.labels[node]!;

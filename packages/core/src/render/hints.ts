@@ -5,9 +5,9 @@ import { DEFAULT_HINT_WORDING, HINT_PLACE, type HintWording, type TemplateName }
 import { documentName } from './template.js';
 
 /**
- * The hints of an arrangement: where the documents stand that are not repeated (RAGBoost §6), then the retrieval order
- * of the documents that stand elsewhere (RAGBoost §5.3). They go behind the documents, so that no document's tokens
- * depend on them, and in front of the question. Empty when there is nothing to say. O(documents).
+ * The hints of an arrangement: where referenced documents are (RAGBoost §6), then the retrieval order of moved
+ * documents (RAGBoost §5.3). They come after the documents, so the tokens of documents do not depend on them. Empty if
+ * not needed. O(documents).
  */
 export function renderHint(
   arrangement: Arrangement,
@@ -26,9 +26,9 @@ export function renderHint(
 }
 
 /**
- * What an order hint says, by rank: the documents that moved, in chains. A chain begins with a document that stands
- * right among those that are not named; each other one of it belongs directly behind the one before it. As many
- * documents as can be count as not moved, the most relevant one among them. Empty if nothing moved. O(k log k).
+ * The moved documents by rank, in chains. A chain begins with a document that did not move; each other one belongs
+ * directly behind the one before it. As few documents as possible count as moved, never the most relevant one. Empty if
+ * nothing moved. O(k log k).
  */
 export function movedChains(order: readonly number[]): readonly (readonly number[])[] {
   if (isRetrievalOrder(order)) return [];
@@ -47,13 +47,10 @@ function isRetrievalOrder(order: readonly number[]): boolean {
   return true;
 }
 
-/**
- * By rank, 1 for the members of a longest rising subsequence of the order that begins with rank 0. O(k log k). Runs for
- * every request that is moved: sets and iterators in place of its flat arrays made two thirds of `arrange`'s garbage.
- */
+/** By rank: 1 for a longest rising subsequence of the order that begins with rank 0. O(k log k). */
 function stayingRanks(order: readonly number[]): readonly number[] {
   const stays: number[] = new Array(order.length).fill(0);
-  /** By length less one: the place of the least rank that ends a subsequence of that length. */
+  /** By length - 1: the place of the lowest rank that ends a subsequence of that length. */
   const ends: number[] = new Array(order.length).fill(-1);
   const before: number[] = new Array(order.length).fill(-1);
   let longest = 0;
@@ -75,23 +72,23 @@ function stayingRanks(order: readonly number[]): readonly number[] {
 
 const WORDING_TOKENS = estimateTokens(DEFAULT_HINT_WORDING.order.replace(HINT_PLACE, '\n'));
 
-/** What stands around a document's name. */
+/** Cost of the characters around a name. */
 const LINK_COST = costOfText('[] > ');
 
-/** Tokens of the order hint, estimated in its usual wording and with labels for names. O(k log k). */
+/** Estimated tokens of the order hint, in the default wording and with labels as names. O(k log k). */
 export function hintTokens(documents: readonly Document[], order: readonly number[]): number {
   if (isRetrievalOrder(order)) return 0;
   const stays = stayingRanks(order);
   let tokens = WORDING_TOKENS;
   for (let rank = 0; rank < order.length; rank++) {
-    // The documents that `movedChains` names: those that moved, and those in front of a chain of them.
+    // `movedChains` names the documents that moved, and those before a chain.
     const isNamed = stays[rank] === 0 || (rank + 1 < order.length && stays[rank + 1] === 0);
     if (isNamed) tokens += tokensOfCost(LINK_COST + costOfText(documents[rank]!.label));
   }
   return tokens;
 }
 
-/** All documents of the request, the references among them. */
+/** All documents of the request, references included. */
 function inRetrievalOrder({ documents, order, references }: Arrangement): readonly Document[] {
   const all: (Document | undefined)[] = new Array(documents.length + references.length).fill(undefined);
   for (const { document, rank } of references) all[rank] = document;

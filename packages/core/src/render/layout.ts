@@ -9,10 +9,7 @@ import { renderHint } from './hints.js';
 import type { ChatEdit, ChatMessage, ContentPart, RenderOptions } from './prompt.js';
 import { renderDocuments } from './template.js';
 
-/**
- * JSON with object keys in sorted order, so that equal data gives equal text whatever order a client wrote its fields
- * in. For data that came out of a JSON parser. O(size).
- */
+/** JSON with sorted object keys, so that equal data gives equal text. For parsed JSON. O(size). */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner !== 'object' || inner === null || Array.isArray(inner)) return inner;
@@ -25,7 +22,7 @@ export function canonicalJson(value: unknown): string {
   });
 }
 
-/** Tokens that a chat template spends on one message beside its text (ChatML: start, role, line end, end). */
+/** Tokens of a chat template for each message (ChatML: start, role, line end, end). */
 const TOKENS_PER_MESSAGE = 5;
 
 export interface PreambleOptions extends RenderOptions {
@@ -34,7 +31,7 @@ export interface PreambleOptions extends RenderOptions {
 }
 
 export interface RenderChatOptions extends RenderOptions {
-  /** Put in the place of the rendered documents, for a caller who has their text in another form. */
+  /** Replaces the rendered documents, for a caller with their text in another form. */
   readonly documentsText?: string;
 }
 
@@ -56,7 +53,7 @@ export function renderChat(
   return applyEdits(messages, chatEdits(messages, arrangement, options));
 }
 
-/** What `renderChat` adds, in the order of the messages. Same errors, same cost. */
+/** The edits of `renderChat`, in the order of the messages. Same errors and cost. */
 export function chatEdits(
   messages: readonly ChatMessage[],
   arrangement: Arrangement,
@@ -79,9 +76,9 @@ export function chatEdits(
 }
 
 /**
- * Makes changes, each in its place; those of one message in their order. A message that nothing is added to stays the
- * very object it was. Error: `WARMPATH_INVALID_REQUEST` where the content to add to is neither text nor parts.
- * O(messages + text).
+ * Applies edits; those of one message in their order. An unchanged message stays the same object. O(messages + text).
+ *
+ * @throws `WARMPATH_INVALID_REQUEST` where the content to edit is neither text nor parts
  */
 export function applyEdits(messages: readonly ChatMessage[], edits: readonly ChatEdit[]): readonly ChatMessage[] {
   if (edits.length === 0) return messages;
@@ -117,17 +114,19 @@ export function renderCompletion(
 }
 
 /**
- * What stands before the documents of a chat under this layout. `scope` is whatever else decides the prompt's
- * beginning: model, tools, cache salt. The key is a fingerprint of scope, layout, template and all message fields in
- * front of the documents, whatever order their JSON had; it reveals no text. Tokens count text only, and the chat
- * template's own at a flat rate. Same errors as `renderChat`. Cost: O(length of the messages before the documents).
+ * The preamble of a chat under this layout. The key is a hash of scope, layout, template and all fields of the messages
+ * before the documents; key order in their JSON does not matter. Tokens cover the text, and a flat rate for the chat
+ * template. O(length of these messages).
+ *
+ * @param scope all else that decides the start of the prompt: model, tools, cache salt
+ * @throws the errors of `renderChat`
  */
 export function chatPreamble(messages: readonly ChatMessage[], scope: string, options: PreambleOptions): Preamble {
   const before = messagesBeforeDocuments(messages, options);
   return { key: preambleKey(scope, options, before.map(messageHash)), tokens: chatTokens(before, options.countTokens) };
 }
 
-/** Tokens of messages: of their text, and the chat template's own at a flat rate. O(length). */
+/** Tokens of messages: their text, and a flat rate for the chat template. O(length). */
 export function chatTokens(messages: readonly ChatMessage[], countTokens: TokenCounter = estimateTokens): number {
   let tokens = 0;
   for (const message of messages) {
@@ -139,8 +138,7 @@ export function chatTokens(messages: readonly ChatMessage[], countTokens: TokenC
 }
 
 /**
- * Computes ahead what `chatPreamble` and `chatTokens` need of this very object, if it is long, for a caller that must
- * not do so for many messages at once. O(length), in two steps.
+ * Computes hash and tokens of a long message in two steps, before `chatPreamble` and `chatTokens` need them. O(length).
  */
 export function* messageSteps(message: ChatMessage): WorkSteps<void> {
   const length = textLength(message);
@@ -150,7 +148,7 @@ export function* messageSteps(message: ChatMessage): WorkSteps<void> {
   yield length / 2;
 }
 
-/** From so many characters on, hash and tokens of a message are remembered while the message object lives. */
+/** Characters from which on hash and tokens of a message object are remembered. */
 const MIN_REMEMBERED_CHARACTERS = 4_096;
 const longMessages = new WeakMap<ChatMessage, { hash?: string; tokens?: number }>();
 
@@ -159,7 +157,7 @@ function messageHash(message: ChatMessage): string {
   if (known !== undefined) return known;
   const { role, content } = message;
   const hasher = new Fingerprint();
-  // Most messages are a role and a text: writing them as JSON first would take longer than all else.
+  // Most messages have only these two fields. JSON would take longer.
   if (typeof content === 'string' && Object.keys(message).length === 2) hasher.add(role).add(content);
   else hasher.add(canonicalJson(message));
   const hash = hasher.end().digits();
@@ -187,7 +185,7 @@ function textLength({ content }: ChatMessage): number {
   return Array.isArray(content) ? MIN_REMEMBERED_CHARACTERS : 0;
 }
 
-/** What stands before the documents of a plain completion: nothing but what `scope` names. */
+/** The preamble of a plain completion: only `scope`. */
 export function completionPreamble(scope: string, options: Pick<RenderOptions, 'template'>): Preamble {
   return { key: preambleKey(scope, { ...options, layout: 'completion' }, []), tokens: 0 };
 }
@@ -196,7 +194,9 @@ function preambleKey(scope: string, options: { layout: string; template: string 
   return `preamble#${fingerprint([scope, options.layout, options.template, ...before])}`;
 }
 
-/** The messages in front of the documents; of the one that the documents stand in, what is rendered before them. */
+/**
+ * The messages before the documents. Of the message that contains the documents, only the fields rendered before them.
+ */
 function messagesBeforeDocuments(messages: readonly ChatMessage[], options: RenderOptions): readonly ChatMessage[] {
   const question = questionIndex(messages);
   if (options.layout === 'message') return [...messages.slice(0, question), { role: 'user' }];

@@ -1,14 +1,13 @@
 import type { Document } from '../document.js';
 import type { TemplateName } from './prompt.js';
 
-/** What a template writes of a document. */
+/** The fields of a document that a template writes. */
 export type RenderedFields = Pick<Document, 'label' | 'title' | 'content'>;
 
 /**
- * Writes one document. Byte-stable: the result depends on label, title, content and template alone, never on the
- * document's place, so it tokenises the same wherever it stands. Content loses trailing white space (the separator that
- * follows must not merge with it) and lone surrogates (which engines refuse) become U+FFFD; in `xml`, tags that would
- * end this document or open another are neutralised. Metadata is never rendered. Cost: O(length).
+ * Writes one document. The result depends on label, title, content and template only, never on the position. Trailing
+ * white space is removed, because it could merge with the separator; lone surrogates become U+FFFD; in `xml`, document
+ * tags in the content are escaped. Metadata is not rendered. O(length).
  */
 export function renderDocument(document: RenderedFields, template: TemplateName): string {
   const content = wellFormed(document.content).trimEnd();
@@ -33,8 +32,7 @@ export function renderDocuments(documents: readonly RenderedFields[], template: 
 }
 
 /**
- * The name under which a document can be found in the prompt: its label, or in `plain` its title with the label behind
- * it, because several chunks of one page have one title.
+ * The name of a document in hints: its label, or in `plain` title and label, because chunks of one page share a title.
  */
 export function documentName(document: Pick<Document, 'label' | 'title'>, template: TemplateName): string {
   if (template !== 'plain' || document.title === undefined) return document.label;
@@ -48,11 +46,11 @@ function escapeAttribute(text: string): string {
   return text.replace(/[&"<>]/g, (character) => ATTRIBUTE_ESCAPES[character]!);
 }
 
-/** Takes the edge off `<document` and `</document` inside content; everything else stays as it is. */
+/** Escapes `<document` and `</document` in content. */
 function neutralise(content: string): string {
-  // Most passages have no `<` at all, and finding that out costs a tenth of the replacement.
+  // A fast path: most passages have no `<`.
   if (!content.includes('<')) return content;
-  // The slash and what follows it stand in a group: two runs of white space side by side would take quadratic time.
+  // The slash and the white space behind it are one group, so that matching takes linear time.
   return content.replace(/<(?=\s*(?:\/\s*)?document\b)/gi, '&lt;');
 }
 
@@ -60,7 +58,7 @@ function singleLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim();
 }
 
-/** The `u` flag makes `\p{Surrogate}` match lone surrogates only; the first test spares ordinary text the slow path. */
+/** Replaces lone surrogates. With the `u` flag, `\p{Surrogate}` matches only these. */
 function wellFormed(text: string): string {
   return /[\ud800-\udfff]/.test(text) ? text.replace(/\p{Surrogate}/gu, '\ufffd') : text;
 }

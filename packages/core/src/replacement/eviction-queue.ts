@@ -1,27 +1,27 @@
 import { ABSENT, type HeapOrder, IndexedHeap } from '../indexed-heap.js';
 import { USE_HALF_LIFE_REQUESTS } from './policy.js';
 
-/** Whose nodes they are. Owners share every tier fairly; they are distinguished by identity. */
+/** An owner of nodes. Owners share each tier fairly. */
 export interface NodeOwner {
-  /** Whether it uses its nodes for work that can wait, which displaces nothing that other work uses. */
+  /** Whether its work can wait. Its nodes are evicted before those of other owners. */
   readonly canWait: boolean;
-  /** Number of the last request that used any of them. */
+  /** Number of its last request. */
   usedAt: number;
 }
 
-/** What owners whose work can wait hold counts as many times, in powers of two: they give way before all others. */
+/** Excess of owners whose work can wait: their size counts as 2 to this power. */
 const WAITING_EXCESS = 20;
 
-/** What one owner holds of a tier. */
+/** The nodes of one owner in a tier. */
 interface Share {
   readonly owner: NodeOwner;
   readonly candidates: IndexedHeap<number>;
-  /** Nodes and what they take together, those that may not be evicted included. */
+  /** Nodes and their size, those that may not be evicted included. */
   nodes: number;
   size: number;
-  /** The highest priority that was evicted from it. */
+  /** The highest priority evicted from it. */
   clock: number;
-  /** How soon it loses a node: the logarithm of what it holds, less the age of its last use. */
+  /** Logarithm of its size, less the age of its last use. The owner with the highest excess loses a node first. */
   excess: number;
   place: number;
 }
@@ -33,14 +33,14 @@ interface Share {
  */
 export class EvictionQueue {
   #priorities = new Float64Array(0);
-  /** When the priority was set: the number of the setting. */
+  /** Number of the setting of the priority. */
   #settings = new Float64Array(0);
-  /** Place among its owner's candidates, or `ABSENT`. */
+  /** Place in the heap of its owner, or `ABSENT`. */
   #places = new Int32Array(0);
   #sizes = new Float64Array(0);
   readonly #shareOf: (Share | undefined)[] = [];
   readonly #shares = new Map<NodeOwner, Share>();
-  /** Shares that have candidates, the one to lose the next first. */
+  /** Shares with candidates, the one to lose a node first. */
   readonly #losing = new IndexedHeap<Share>({
     before: (one, other) => one.excess > other.excess,
     placeOf: ({ place }) => place,
@@ -67,12 +67,12 @@ export class EvictionQueue {
     return this.#size;
   }
 
-  /** Owners that hold anything. */
+  /** Owners with nodes. */
   get owners(): number {
     return this.#shares.size;
   }
 
-  /** A node lies in the tier, takes so much of it, and is this owner's from now on. */
+  /** A node is in the tier. Sets its owner and size. */
   hold(node: number, owner: NodeOwner, size: number): void {
     this.#ensure(node);
     const former = this.#shareOf[node];
@@ -90,7 +90,7 @@ export class EvictionQueue {
     this.#weigh(share);
   }
 
-  /** A node lies in the tier no more; nothing happens if it did not. */
+  /** A node left the tier. Does nothing if it was not there. */
   release(node: number): void {
     const share = this.#shareOf[node];
     if (share === undefined) return;
@@ -108,19 +108,19 @@ export class EvictionQueue {
     if (share !== undefined) this.#weigh(share);
   }
 
-  /** The highest priority that was evicted of what belongs to a node's owner; starts at 0 and never falls. */
+  /** The clock of a node's owner: the highest priority evicted of its nodes. Starts at 0 and never falls. */
   clockOf(node: number): number {
     return this.#shareOf[node]!.clock;
   }
 
-  /** Gives a node its priority, whether or not it may be evicted now. */
+  /** Sets the priority of a node. */
   setPriority(node: number, priority: number): void {
     this.#priorities[node] = priority;
     this.#settings[node] = ++this.#settled;
     if (this.#places[node] !== ABSENT) this.#shareOf[node]!.candidates.settle(node);
   }
 
-  /** A node that lies here may be evicted from now on. Its priority must have been set. */
+  /** A node of the tier may be evicted. Its priority must have been set. */
   allowEviction(node: number): void {
     const share = this.#shareOf[node]!;
     if (this.#places[node] !== ABSENT) return;
@@ -129,7 +129,7 @@ export class EvictionQueue {
     if (share.candidates.size === 1) this.#losing.add(share);
   }
 
-  /** The node may not be evicted any more; nothing happens if it could not. */
+  /** A node may not be evicted. */
   forbidEviction(node: number): void {
     if ((this.#places[node] ?? ABSENT) === ABSENT) return;
     const share = this.#shareOf[node]!;
@@ -138,7 +138,7 @@ export class EvictionQueue {
     if (share.candidates.size === 0) this.#losing.delete(share);
   }
 
-  /** Takes out the candidate that goes first and moves its owner's clock up to it. */
+  /** Removes the candidate that goes first, and advances the clock of its owner. */
   evict(): number | undefined {
     const share = this.#losing.first;
     const node = share?.candidates.first;
@@ -149,7 +149,7 @@ export class EvictionQueue {
     return node;
   }
 
-  /** The clock of an owner that comes begins where the tier is. */
+  /** The clock of a new owner starts at that of the tier. */
   #open(owner: NodeOwner): Share {
     const candidates = new IndexedHeap(this.#order);
     const share = { owner, candidates, nodes: 0, size: 0, clock: this.#clock, excess: 0, place: ABSENT };
@@ -174,7 +174,7 @@ export class EvictionQueue {
   }
 }
 
-/** A larger copy with room for at least `length` values; at least doubled, so that growth is O(1) a value. */
+/** A larger copy with room for at least `length` values. At least doubles. */
 export function grown<Values extends Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer>>(
   values: Values,
   length: number,

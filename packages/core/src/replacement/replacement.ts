@@ -3,47 +3,41 @@ import { EvictionQueue, grown, type NodeOwner } from './eviction-queue.js';
 import type { ReplacementPolicy, Tier } from './policy.js';
 import { UseStatistics } from './use-statistics.js';
 
-/** Requests whose uses count for frequencies, unless said otherwise. */
+/** Default window. */
 const DEFAULT_USE_WINDOW = 4_096;
 
 export interface ReplacementOptions {
   readonly policy: ReplacementPolicy;
   readonly tiers: readonly Tier[];
-  /** Requests whose uses count for frequencies. Default 4,096. */
+  /** Requests whose uses count as frequency. Default 4,096. */
   readonly window?: number;
-  /**
-   * Called for every node that lies in no tier and of which nothing is known any more: its handle may be given to
-   * another.
-   */
+  /** Called for a node that is in no tier and has no statistics left. Its handle may be reused. */
   readonly onForgotten: (node: number) => void;
 }
 
-/** What a request found when it used its nodes. */
+/** Nodes that a request used. */
 export interface PathUse {
-  /** The nodes that the request used, parents before children. */
+  /** Parents before children. */
   readonly nodes: readonly number[];
-  /** Place in `nodes` from which they had to be computed; the number of nodes if none. */
+  /** Index in `nodes` of the first node that had to be computed; the number of nodes if none. */
   readonly computedFrom: number;
-  /**
-   * Milliseconds a token of what had to be computed: prefill time over all uncached tokens, the question's too
-   * (RAGCache Eq. 4).
-   */
+  /** Prefill milliseconds a token, over all tokens computed, the question included (RAGCache Eq. 4). */
   readonly costPerToken: number;
 }
 
 /**
- * Decides which node of a KV tree is evicted first, in each tier (RAGCache §5.1): one policy, shared statistics, and
- * one {@link EvictionQueue} a tier. The tree says what enters and leaves a tier, and what may be evicted from it.
+ * Chooses which node of a KV tree is evicted first in each tier (RAGCache §5.1): one policy, shared statistics, and an
+ * {@link EvictionQueue} for each tier. The tree reports what enters and leaves a tier, and what may be evicted.
  *
- * Nodes are handles: small whole numbers that the tree chooses. Its clock is the number of requests. O(log candidates)
- * an operation.
+ * Nodes are handles: small whole numbers chosen by the tree. Its clock is the number of requests. O(log candidates) an
+ * operation.
  */
 export class Replacement {
   readonly #policy: ReplacementPolicy;
   readonly #statistics: UseStatistics;
   readonly #queues: ReadonlyMap<Tier, EvictionQueue>;
   readonly #onForgotten: (node: number) => void;
-  /** Tiers that each node lies in. */
+  /** Tiers of each node. */
   readonly #residencies: Tier[][] = [];
   readonly #owners: (NodeOwner | undefined)[] = [];
   #sizes = new Float64Array(0);
@@ -61,7 +55,7 @@ export class Replacement {
     this.#statistics = new UseStatistics({ window, onExpired: (node) => this.#forgetIfAbsent(node) });
   }
 
-  /** Counts a request's uses and gives its nodes new priorities in every tier that they lie in. */
+  /** Counts the uses of a request, and updates the priorities of its nodes in all tiers. */
   use({ nodes, computedFrom, costPerToken }: PathUse): void {
     this.#statistics.record(nodes);
     for (const [place, node] of nodes.entries()) {
@@ -74,15 +68,12 @@ export class Replacement {
     }
   }
 
-  /** A new owner for {@link assign}. It counts as used now. */
+  /** Creates an owner for {@link assign}. It counts as used now. */
   newOwner(canWait: boolean): NodeOwner {
     return { canWait, usedAt: this.#statistics.requests };
   }
 
-  /**
-   * Sets the owner of a node and its size, in one unit for all nodes. Without it, a node belongs to a common owner and
-   * has size 1.
-   */
+  /** Sets the owner and size of a node. Default: a common owner, and size 1. All sizes have one unit. */
   assign(node: number, owner: NodeOwner, size: number): void {
     this.#owners[node] = owner;
     if (node >= this.#sizes.length) this.#sizes = grown(this.#sizes, node + 1);
@@ -90,19 +81,19 @@ export class Replacement {
     for (const tier of this.#tiersOf(node)) this.#queue(tier).hold(node, owner, size);
   }
 
-  /** What computing a node will cost a token (T(start, size) / size), which counts until a request had to. */
+  /** Sets the expected cost a token of a node (T(start, size) / size), used until a request has computed it. */
   expectCost(node: number, costPerToken: number): void {
     this.#statistics.expectCost(node, costPerToken);
     for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
   }
 
-  /** A node was a part of another until now: unless it is known by its own uses, it has the other's. */
+  /** A node was split from another: it takes over the statistics of the other, unless it has its own. */
   inherit(node: number, from: number): void {
     if (this.#statistics.frequency(node) === 0) this.#statistics.inherit(node, from);
     for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
   }
 
-  /** A node was used so often before this process began. */
+  /** Sets the uses of a node before this process started. */
   restoreUses(node: number, uses: number): void {
     this.#statistics.restoreUses(node, uses);
     for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
@@ -113,7 +104,7 @@ export class Replacement {
     return this.#statistics.frequency(node);
   }
 
-  /** A node lies in a tier from now on; it cannot be evicted until it is offered. */
+  /** A node was stored in a tier. It cannot be evicted until `allowEviction`. */
   enter(node: number, tier: Tier): void {
     const tiers = this.#tiersOf(node);
     if (!tiers.includes(tier)) tiers.push(tier);
@@ -122,7 +113,7 @@ export class Replacement {
   }
 
   /**
-   * A node lies in a tier no more. What is known of it is forgotten with the last tier, unless the policy remembers.
+   * A node was removed from a tier. With the last tier its statistics are forgotten, unless the policy remembers them.
    */
   leave(node: number, tier: Tier): void {
     this.#queue(tier).release(node);
@@ -132,19 +123,19 @@ export class Replacement {
     if (!this.#policy.remembersEvicted || this.#statistics.frequency(node) === 0) this.#forgetIfAbsent(node);
   }
 
-  /** A node that lies in a tier may be evicted from it: no child there, no running request. */
+  /** A node may be evicted from a tier: it has no child there, and no running request uses it. */
   allowEviction(node: number, tier: Tier): void {
     this.#queue(tier).allowEviction(node);
   }
 
-  /** A node may not be evicted from a tier for now. */
+  /** A node may not be evicted from a tier. */
   forbidEviction(node: number, tier: Tier): void {
     this.#queue(tier).forbidEviction(node);
   }
 
   /**
-   * Chooses what to evict from a tier, and moves its clock; undefined if nothing may be. The node still lies there
-   * until the tree says `leave`, so that it can enter another tier first.
+   * Chooses the node to evict from a tier, and advances the clock; `undefined` if none may be evicted. The node stays
+   * in the tier until `leave`, so that it can enter another one first.
    */
   evict(tier: Tier): number | undefined {
     return this.#queue(tier).evict();

@@ -1,39 +1,38 @@
 import { grown } from './eviction-queue.js';
 import { USE_HALF_LIFE_REQUESTS } from './policy.js';
 
-/** Numbers of an entry in the ring of uses. */
+/** Numbers of a ring entry. */
 const USE_FIELDS = 3;
 
 export interface UseStatisticsOptions {
-  /** Requests that count for frequencies. */
+  /** Requests that count as frequency. */
   readonly window: number;
-  /** Called for every node whose last use has just left the window, children before their parents. */
+  /** Called for a node whose last use left the window, children before parents. */
   readonly onExpired: (node: number) => void;
 }
 
 /**
- * How often nodes were used in the last requests, and what computing them cost. Bounded by the window: its uses are
- * kept in a ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 56 bytes a handle, 12
- * a use.
+ * How often nodes were used in the window, and what computing them cost. O(nodes of a request) amortised; 56 bytes a
+ * handle, 12 a use.
  */
 export class UseStatistics {
   readonly #window: number;
   readonly #onExpired: (node: number) => void;
   #frequencies = new Int32Array(0);
-  /** Uses of an earlier bearer of the handle carry an older number and are not counted. */
+  /** How often a handle was reused. Uses by an earlier bearer are not counted. */
   #bearers = new Int32Array(0);
   #costs = new Float64Array(0);
   #misses = new Float64Array(0);
-  /** What computing nodes is expected to cost a token, until one was computed. */
+  /** Expected cost a token of nodes that were not computed yet. */
   #expectedCosts = new Float64Array(0);
-  /** Uses as they counted at the last one, and the request of that. */
+  /** Decayed uses at the last use, and the number of that request. */
   #recent = new Float64Array(0);
   #lastRequests = new Float64Array(0);
-  /** Uses in the window: node, bearer and how many in turn, a ring. */
+  /** Ring of the uses in the window: node, bearer, number of uses. */
   #uses = new Int32Array(USE_FIELDS * 128);
   #first = 0;
   #used = 0;
-  /** Number of entries in `#uses` of each request in the window, a ring. */
+  /** Ring of the number of entries in `#uses` of each request. */
   readonly #perRequest: Int32Array;
   #requests = 0;
 
@@ -48,7 +47,7 @@ export class UseStatistics {
     return this.#requests;
   }
 
-  /** Uses of a node by requests of the window. */
+  /** Uses of a node in the window. */
   frequency(node: number): number {
     return this.#frequencies[node] ?? 0;
   }
@@ -59,22 +58,19 @@ export class UseStatistics {
     return (this.#recent[node] ?? 0) * 2 ** (-age / USE_HALF_LIFE_REQUESTS);
   }
 
-  /** Mean cost a token over the requests that had to compute a node; what is expected if there was none. */
+  /** Mean cost a token of the requests that computed a node; the expected cost before the first. */
   costPerToken(node: number): number {
     const misses = this.#misses[node] ?? 0;
     return misses === 0 ? (this.#expectedCosts[node] ?? 0) : this.#costs[node]! / misses;
   }
 
-  /** Expected cost a token of a node that no request has computed. */
+  /** Sets the expected cost a token of a node. */
   expectCost(node: number, costPerToken: number): void {
     this.#ensure(node);
     this.#expectedCosts[node] = costPerToken;
   }
 
-  /**
-   * A node that was not used so far has been used as often as another, and cost as much. Those uses leave the window as
-   * if they were of the last request.
-   */
+  /** Copies uses and cost of another node to a node without uses. They leave the window as uses of the last request. */
   inherit(node: number, from: number): void {
     this.#ensure(Math.max(node, from));
     this.#count(node, this.frequency(from), this.recentFrequency(from));
@@ -82,13 +78,13 @@ export class UseStatistics {
     this.#misses[node] = this.#misses[from]!;
   }
 
-  /** A node was used so often in a former process; it counts like {@link inherit}. */
+  /** Sets the uses of a node before this process started. They count as in {@link inherit}. */
   restoreUses(node: number, uses: number): void {
     this.#ensure(node);
     this.#count(node, Math.min(uses, this.#window), uses);
   }
 
-  /** Enters a request that used these nodes, parents before children, and lets the oldest of the window go. */
+  /** Counts a request that used these nodes, parents before children. The oldest request leaves the window. */
   record(nodes: readonly number[]): void {
     const slot = this.#requests % this.#window;
     const leaving = this.#perRequest[slot]!;
@@ -104,14 +100,14 @@ export class UseStatistics {
     if (leaving > 0) this.#expire(leaving);
   }
 
-  /** A request had to compute the node, at this mean cost for each of its uncached tokens. */
+  /** A request had to compute the node, at this mean cost a token. */
   recordMiss(node: number, costPerToken: number): void {
     this.#ensure(node);
     this.#costs[node]! += costPerToken;
     this.#misses[node]!++;
   }
 
-  /** Forgets a node; its handle may be given to another. */
+  /** Forgets a node. Its handle may be reused. */
   reset(node: number): void {
     if (node >= this.#bearers.length) return;
     this.#bearers[node]!++;
@@ -124,7 +120,7 @@ export class UseStatistics {
 
   #count(node: number, uses: number, recent: number): void {
     if (uses === 0) return;
-    // What was before all requests counts as a request of its own.
+    // Uses before the first request count as a request.
     if (this.#requests === 0) this.#requests = 1;
     this.#frequencies[node]! += uses;
     this.#recent[node] = recent;

@@ -1,63 +1,66 @@
 import type { Tier } from '../replacement/policy.js';
 
-/** Full blocks lie in a tier now; each continues the one before it. */
+/** Full blocks were stored in a tier. Each continues the one before it. */
 export interface BlocksStored {
   readonly kind: 'stored';
   readonly tier: Tier;
-  /** The engine's own names of the blocks, as text. */
+  /** The engine's hashes of the blocks, as text. */
   readonly hashes: readonly string[];
-  /** The block that the first one continues; `undefined` when it begins a prompt. */
+  /** The hash of the block before the first one; `undefined` at the start of a prompt. */
   readonly parent: string | undefined;
-  /** The tokens of all blocks, one block after the other; empty for blocks that are known already. */
+  /** The tokens of all blocks in order; empty for blocks that are already known. */
   readonly tokens: readonly number[];
-  /** Tokens of one block; 0 where `tokens` is empty. */
+  /** Tokens of a block; 0 if `tokens` is empty. */
   readonly blockSize: number;
   /**
-   * What stands beside the tokens in each block's hash: salt, images. Blocks with equal tokens and other extras are
-   * other blocks. An adapter is named with the prompt's first block alone (`firstExtra`).
+   * What each block hash covers beside the tokens: salt, images. Blocks with equal tokens and other extras differ. The
+   * name of an adapter only belongs to the first block of a prompt (`firstExtra`).
    */
   readonly extras?: readonly (string | undefined)[];
-  /** The name of the adapter (LoRA) whose blocks these are, as requests name it for their model. */
+  /** The name of the adapter (LoRA) of these blocks, as requests name it for their model. */
   readonly adapter?: string;
-  /** Set where equal hashes of different scopes are different blocks, as in SGLang, whose hash leaves the salt out. */
+  /**
+   * Set for engines where blocks of different scopes can have equal hashes (SGLang, whose hash does not cover the
+   * salt).
+   */
   readonly scope?: string;
 }
 
-/** Blocks lie in a tier no more. */
+/** Blocks were removed from a tier. */
 export interface BlocksRemoved {
   readonly kind: 'removed';
   readonly tier: Tier;
   readonly hashes: readonly string[];
-  /** Copies of each block that are left in the tier, where the engine tells. */
+  /** Copies of each block left in the tier, if the engine reports them. */
   readonly copiesLeft?: readonly number[];
 }
 
-/** No block lies anywhere. */
+/** All blocks were removed. */
 interface BlocksCleared {
   readonly kind: 'cleared';
 }
 
-/** What an engine tells about its KV cache, whatever the wire format. */
+/** A KV event of an engine, independent of its wire format. */
 export type KvEvent = BlocksStored | BlocksRemoved | BlocksCleared;
 
 export interface BlockIndexOptions {
-  /** Bound on blocks. Default 262,144: four million tokens in blocks of 16, about 64 MiB. */
+  /** Blocks at most. Default 262,144: four million tokens in blocks of 16, about 64 MiB. */
   readonly maxBlocks?: number;
-  /** Called when a block begins, or ceases, to lie in any tier. Must not call the index. */
+  /** Called when the first copy of a block is stored, or the last one removed. Must not call the index. */
   readonly onChange?: (chain: number, isResident: boolean) => void;
 }
 
-/** Events, or parts of events, that could not be applied. Counts since the start. */
+/** Events, or parts of events, that could not be applied, since the start. */
 export interface BlockAnomalies {
-  /** Blocks removed that were not known. */
+  /** Unknown blocks removed. */
   unknownRemoved: number;
-  /** Blocks stored without tokens that were not known. */
+  /** Unknown blocks stored without tokens. */
   unknownStored: number;
   /** Stored events whose tokens do not fit their blocks. */
   malformed: number;
-  /** Blocks not taken because the index is full. */
+  /** Blocks ignored because the index is full. */
   overflow: number;
-  /** Removed blocks whose hash stands for blocks of several scopes. */
+  /** Removed blocks whose hash names blocks of several scopes. */
   ambiguous: number;
 }
 
@@ -66,7 +69,7 @@ interface Block {
   readonly scope: string | undefined;
   /** `undefined` until the block before it is known. */
   chain: number | undefined;
-  /** Tokens and parent of a block that waits for its parent. */
+  /** Tokens and parent, while the parent is unknown. */
   waiting: WaitingBlock | undefined;
   /** Physical copies in each tier. */
   device: number;
@@ -85,12 +88,11 @@ interface WaitingBlock {
 const DEFAULT_MAX_BLOCKS = 262_144;
 
 /**
- * A mirror of one engine's KV cache, kept by its events. Names each block by its own hash over all tokens from the
- * start of the prompt (`chainOf`); never computes the engine's hashes.
+ * Mirrors the KV cache of an engine by its events. Names blocks by its own hash over all tokens from the start of the
+ * prompt (`chainsOf`), so the engine's hash function does not matter.
  *
- * Copies in several tiers are counted; a block is gone with its last copy (ai-dynamo/dynamo#8012). A block whose parent
- * is unknown waits for it (llm-d/llm-d-kv-cache#372). O(blocks) an event, O(tokens) for stored ones; at most
- * `maxBlocks`.
+ * Counts copies in several tiers; a block is gone with its last copy (ai-dynamo/dynamo#8012). A block with an unknown
+ * parent waits for it (llm-d/llm-d-kv-cache#372). O(blocks) an event, O(tokens) if stored.
  */
 export class BlockIndex {
   readonly anomalies: BlockAnomalies = {
@@ -102,11 +104,11 @@ export class BlockIndex {
   };
   readonly #maxBlocks: number;
   readonly #onChange: (chain: number, isResident: boolean) => void;
-  /** By the engine's hash; blocks of other scopes with the same hash are linked behind. */
+  /** By the engine's hash. Blocks of other scopes with the same hash are linked (`next`). */
   readonly #blocks = new Map<string, Block>();
-  /** How many blocks with a copy end each chain. Two hashes may name equal tokens. */
+  /** By chain: blocks with a copy. Two hashes may name equal tokens. */
   readonly #resident = new Map<number, number>();
-  /** Blocks that wait, by the hash of their parent. */
+  /** Waiting blocks, by the hash of their parent. */
   readonly #waiting = new Map<string, Block[]>();
   #size = 0;
   #waitingBlocks = 0;
@@ -117,7 +119,7 @@ export class BlockIndex {
     this.#onChange = options.onChange ?? (() => {});
   }
 
-  /** Blocks known, those that wait for their parent included. */
+  /** Known blocks, waiting ones included. */
   get size(): number {
     return this.#size;
   }
@@ -127,7 +129,7 @@ export class BlockIndex {
     return this.#waitingBlocks;
   }
 
-  /** Tokens of one block, by the latest stored event; 0 before the first. */
+  /** Tokens of a block, by the latest stored event; 0 before the first. */
   get blockSize(): number {
     return this.#blockSize;
   }
@@ -138,19 +140,19 @@ export class BlockIndex {
     else this.clear();
   }
 
-  /** Whether the block that ends this chain lies in any tier. O(1). */
+  /** Whether the last block of this chain is in any tier. O(1). */
   has(chain: number): boolean {
     return this.#resident.has(chain);
   }
 
-  /** How many leading blocks of a prompt lie in any tier (see `chainsOf`). O(answer). */
+  /** Leading blocks of a prompt that are in any tier (`chainsOf`). O(result). */
   prefixBlocks(chains: readonly number[]): number {
     let count = 0;
     while (count < chains.length && this.#resident.has(chains[count]!)) count++;
     return count;
   }
 
-  /** For an engine that was restarted or dropped its cache. O(blocks). */
+  /** Removes all blocks, for an engine that was restarted or dropped its cache. O(blocks). */
   clear(): void {
     const chains = [...this.#resident.keys()];
     this.#blocks.clear();
@@ -184,14 +186,14 @@ export class BlockIndex {
         const extra = extras?.[place];
         const chain = before === undefined ? PROMPT_START : this.#find(before, scope)?.chain;
         if (chain === undefined) this.#wait(block, { parent: before!, tokens: own, extra });
-        else this.#graft(block, extendChain(chain, own, extra));
+        else this.#setChain(block, extendChain(chain, own, extra));
       }
       this.#setCopies(block, tier, block[tier] + 1);
       before = hash;
     }
   }
 
-  /** A connector that moves blocks between tiers names them by their hashes alone. */
+  /** Stores a known block by its hash alone, as connectors that move blocks between tiers report it. */
   #storeKnown(hash: string, scope: string | undefined, tier: Tier): void {
     const block = this.#find(hash, scope) ?? this.#blocks.get(hash);
     if (block === undefined) this.anomalies.unknownStored++;
@@ -206,7 +208,7 @@ export class BlockIndex {
     }
   }
 
-  /** The block that a removed event means, which names no scope: one that has a copy in the tier. */
+  /** The block of a removed event, which names no scope: one with a copy in the tier. */
   #removable(hash: string, tier: Tier): Block | undefined {
     let found: Block | undefined;
     for (let block = this.#blocks.get(hash); block !== undefined; block = block.next) {
@@ -280,8 +282,8 @@ export class BlockIndex {
     this.#waitingBlocks--;
   }
 
-  /** The block's place in its prompt is known, and with it that of those which wait for it. */
-  #graft(block: Block, chain: number): void {
+  /** Sets the chain of a block, and of the blocks that wait for it. */
+  #setChain(block: Block, chain: number): void {
     const pending: [Block, number][] = [[block, chain]];
     for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
       const [parent, known] = next;
@@ -302,12 +304,10 @@ function isStored({ device, host, disk }: Block): boolean {
 }
 
 /**
- * The chains of a prompt's full blocks, in order: what `BlockIndex` knows them by. A chain is a hash of 53 bits over
- * all tokens up to the block's end and the extras; a collision costs a wrong belief, never a wrong answer.
- * O(tokens).
+ * The chains of the full blocks of a prompt, in order. A chain is a 53-bit hash over all tokens up to the end of the
+ * block and the extras. A collision gives a wrong prediction, not a wrong answer. O(tokens).
  *
- * @param first What the engine hashes beside the first block's tokens: the adapter's name and the cache salt, each
- *   where there is one, with a line break between them.
+ * @param first extra of the first block (`firstExtra`)
  */
 export function chainsOf(tokens: readonly number[], blockSize: number, first?: string): number[] {
   const chains: number[] = [];
@@ -319,7 +319,7 @@ export function chainsOf(tokens: readonly number[], blockSize: number, first?: s
   return chains;
 }
 
-/** What stands beside the tokens of a prompt's first block: who its adapter is, and whose salt it has. */
+/** The extra of the first block of a prompt: the adapter's name and the cache salt. */
 export function firstExtra(adapter: string | undefined, salt: string | undefined): string | undefined {
   const parts = [adapter, salt].filter((part) => part !== undefined);
   return parts.length === 0 ? undefined : parts.join('\n');
@@ -328,7 +328,7 @@ export function firstExtra(adapter: string | undefined, salt: string | undefined
 const PROMPT_START = 0;
 const WORD = 0x1_0000_0000;
 
-/** Two lanes of 32 bits, each an FNV-like product over all numbers, mixed at the end as MurmurHash3 does. */
+/** Two lanes of 32 bits: FNV-like products, mixed as in MurmurHash3. */
 function extendChain(chain: number, tokens: readonly number[], extra = ''): number {
   let high = 0x811c9dc5 ^ Math.floor(chain / WORD);
   let low = 0x41c6ce57 ^ (chain % WORD);

@@ -2,55 +2,50 @@ import type { Insertion } from '../tree/knowledge-tree.js';
 
 /** Predictions remembered. */
 const MAX_PREDICTIONS = 16;
-/** Fewer judged predictions than this say nothing about the source. */
+/** Predictions needed to judge a source. */
 const MIN_PREDICTIONS = 4;
-/** A prediction is missed when less than this share of it was cached. */
+/** A prediction is wrong when less than this share of it was cached. */
 const MISSED_SHARE = 0.5;
-/**
- * Tokens that an engine may leave out of a full hit: it counts whole blocks (16 tokens in vLLM, up to some dozens
- * elsewhere) and always recomputes the last token.
- */
+/** Tokens that an engine may leave out of a full hit: it counts whole blocks and recomputes the last token. */
 export const BLOCK_SLACK_TOKENS = 64;
-/**
- * A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be
- * estimates.
- */
+/** A document counts as missing only beyond this multiple of the cached tokens, because counts may be estimates. */
 const ESTIMATE_SLACK = 1.25;
 
-/** What the engine reported about a completed request, as far as it did. */
+/** What the engine reported about a completed request. */
 export interface EngineReport {
   readonly promptTokens?: number | undefined;
   readonly cachedTokens?: number | undefined;
-  /** Tokens of the answer, which stand behind the prompt in the engine's memory. */
+  /** Tokens of the answer. They follow the prompt in the engine's cache. */
   readonly answerTokens?: number | undefined;
   /**
-   * Milliseconds to the first token, where nothing else was under way at the engine: it is asked where no cached tokens
-   * are reported.
+   * Milliseconds to the first token, if the engine served no other request meanwhile. Only used without `cachedTokens`.
    */
   readonly ttftMs?: number | undefined;
 }
 
-/** What the engine counted. */
+/** Tokens that the engine counted. */
 interface EngineCount {
   readonly cachedTokens: number;
   readonly promptTokens: number | undefined;
 }
 
-/** What a report says about the history. */
+/** Result of comparing a report with the prediction. */
 interface Judgement {
+  /** Access number of the last use of the first missing step; 0 if none is missing. */
   readonly missing: number;
-  /** The number of that step. */
+  /** Index of that step. */
   readonly missingStep: number;
+  /** Whether more was cached than all steps that were known. */
   readonly exceeded: boolean;
 }
 
-/** Which of the last 16 judged predictions were missed. */
+/** Which of the last 16 predictions were wrong. */
 export class MissedPredictions {
-  /** The latest in bit 0; 1 = missed. */
+  /** The latest in bit 0; 1 is wrong. */
   #missed = 0;
   #judged = 0;
 
-  /** Whether most were; false until there are 4. */
+  /** Whether most were wrong; false until there are 4. */
   get areMost(): boolean {
     if (this.#judged < MIN_PREDICTIONS) return false;
     let missed = 0;
@@ -70,18 +65,18 @@ export class MissedPredictions {
 }
 
 /**
- * Compares what the history predicted with what the engine reports. Only nodes that completed requests had confirmed
- * before the dispatch count: that a path still in flight was not cached yet proves nothing.
+ * Compares predictions of the history with reports of the engine. Only nodes confirmed before the dispatch count: the
+ * prompt of a request still running may not be cached yet.
  */
 export class PredictionRecord {
   readonly #missed = new MissedPredictions();
 
-  /** Whether most of the last 16 judged predictions were missed; false until there are 4. */
+  /** Whether most of the last 16 predictions were wrong; false until there are 4. */
   get mostlyMissed(): boolean {
     return this.#missed.areMost;
   }
 
-  /** Tokens at the start of the path that completed requests had confirmed before the dispatch. O(path). */
+  /** Leading tokens of the path that were confirmed before the dispatch. O(path). */
   static confirmedTokens(tokens: readonly number[], { depth, confirmedAt }: Insertion): number {
     let confirmed = 0;
     for (let step = 0; step < depth && confirmedAt[step] !== 0; step++) confirmed += tokens[step]!;
@@ -89,9 +84,9 @@ export class PredictionRecord {
   }
 
   /**
-   * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the
-   * last use of the first step of which some was certainly missing, or 0 if none was, and which step that is;
-   * `exceeded` says that certainly more was cached than all steps that were known. O(path).
+   * Compares one prediction with a report. O(path).
+   *
+   * @param tokens of the steps of the path, as Warmpath counts them
    */
   judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);
@@ -119,9 +114,7 @@ export class PredictionRecord {
   }
 }
 
-/**
- * The whole path cannot have more tokens than the prompt: if it does by our counts, they are too high by that factor.
- */
+/** Factor that corrects our token counts, if the path has more tokens than the prompt by them. */
 function overestimate(tokens: readonly number[], promptTokens: number | undefined): number {
   if (promptTokens === undefined) return 1;
   let total = 0;
@@ -129,39 +122,38 @@ function overestimate(tokens: readonly number[], promptTokens: number | undefine
   return total > promptTokens ? promptTokens / total : 1;
 }
 
-/** Least part of the estimate that one miss leaves: a single miss may mean a restart. */
+/** Smallest factor by which one miss cuts the estimate. A single miss may mean a restart. */
 const CUT_FACTOR = 0.8;
 
-/** Growth a new token, times the requests in a row without a miss. */
+/** Growth for each new token, times the requests in a row without a miss. */
 const GROWTH_PER_REQUEST = 0.003;
 
 /**
- * Estimates how many tokens of recently used paths an engine holds, for engines that evict what is least recent. Cut
- * when an expected document was missing, grown while nothing is. One miss cuts it by a fifth at most, so that a
- * restarted engine is not believed to be small for long.
+ * Estimates how many tokens an engine holds that evicts by last use. A missing document lowers the estimate by at most
+ * a fifth; requests without one raise it.
  */
 export class CapacityEstimate {
   #tokens = Number.POSITIVE_INFINITY;
   /** Requests since the last miss. */
   #calm = 0;
 
-  /** Infinite until something was missing. */
+  /** Infinite until a document was missing. */
   get tokens(): number {
     return this.#tokens;
   }
 
-  /** A path was gone; of `believed` tokens, `left` were used after it. */
+  /** A path was missing. Of `believed` tokens, `left` were used after it. */
   missed(believed: number, left: number): void {
     this.#calm = 0;
     this.#tokens = Math.max(left, CUT_FACTOR * (this.#tokens === Number.POSITIVE_INFINITY ? believed : this.#tokens));
   }
 
-  /** The engine held what had been forgotten here. */
+  /** The engine held tokens that were forgotten here. */
   exceeded(): void {
     this.#tokens /= CUT_FACTOR;
   }
 
-  /** Nothing was missing that should have been there, and the engine computed `newTokens`. */
+  /** Nothing was missing, and the engine computed `newTokens`. */
   served(newTokens: number): void {
     this.#calm++;
     this.#tokens += GROWTH_PER_REQUEST * this.#calm * newTokens;
@@ -171,4 +163,71 @@ export class CapacityEstimate {
     this.#tokens = Number.POSITIVE_INFINITY;
     this.#calm = 0;
   }
+}
+
+/** The time to first token of a request that the engine served alone. Tokens as Warmpath counts them. */
+export interface TimedPrompt {
+  /** Leading tokens that completed requests had cached, as it was believed. */
+  readonly believedTokens: number;
+  readonly promptTokens: number;
+  /** Milliseconds to the first token. */
+  readonly ttftMs: number;
+}
+
+/** Cold requests remembered, of which the median counts. */
+const MAX_COLD_REQUESTS = 15;
+/** Cold requests needed to judge a time. */
+const MIN_COLD_REQUESTS = 5;
+/** A request that is believed to find less than this share of its prompt cached is cold. */
+const MAX_COLD_SHARE = 0.05;
+/** With a smaller share, the time saved is within the noise. The value of CacheWeaver. */
+const MIN_JUDGED_SHARE = 0.3;
+/** A request is a miss if less than this part of the expected time was saved. */
+const MAX_MISSED_PART = 0.4;
+
+/**
+ * Infers cached tokens from the time to first token, for an engine that reports none (CacheWeaver §3.4). A request that
+ * should have found much, and took as long a token as a cold one, is a miss. Only the second miss in a row counts.
+ * O(1), bounded.
+ */
+export class TtftFeedback {
+  /** Ring of the milliseconds a token of the last cold requests. */
+  readonly #cold: number[] = [];
+  #next = 0;
+  #missedBefore = false;
+
+  /**
+   * Tokens that the engine seems to have reused: those believed, or fewer after a second miss in a row; `undefined` if
+   * the time shows nothing. Call it for each request in order.
+   */
+  cachedTokens({ believedTokens, promptTokens, ttftMs }: TimedPrompt): number | undefined {
+    if (!isPositive(promptTokens) || !isPositive(ttftMs)) return undefined;
+    const share = Math.min(1, believedTokens / promptTokens);
+    if (share < MAX_COLD_SHARE) {
+      this.#cold[this.#next] = ttftMs / promptTokens;
+      this.#next = (this.#next + 1) % MAX_COLD_REQUESTS;
+      return undefined;
+    }
+    if (this.#cold.length < MIN_COLD_REQUESTS || share < MIN_JUDGED_SHARE) return undefined;
+    const saved = 1 - ttftMs / (median(this.#cold) * promptTokens);
+    const isMissed = saved < MAX_MISSED_PART * share;
+    const isSecond = isMissed && this.#missedBefore;
+    this.#missedBefore = isMissed;
+    if (!isMissed) return believedTokens;
+    return isSecond ? Math.max(0, saved * promptTokens) : undefined;
+  }
+
+  clear(): void {
+    this.#cold.length = 0;
+    this.#next = 0;
+    this.#missedBefore = false;
+  }
+}
+
+function isPositive(value: number): boolean {
+  return value > 0 && Number.isFinite(value);
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1]!;
 }

@@ -2,35 +2,35 @@ import { type BlockAnomalies, BlockIndex, chainsOf, firstExtra, type KvEvent } f
 import { pathOf, type ServedHistory, type ServedRequest } from './history.js';
 
 export interface EventResidencyOptions {
-  /** Bound on blocks of the mirror. See `BlockIndexOptions`. */
+  /** Blocks of the mirror at most (`BlockIndexOptions`). */
   readonly maxBlocks?: number;
   /**
-   * Bytes of the documents in their places whose tokens are remembered, and of the names of their blocks; the least
-   * recently used go first. Default 32 MiB: 65,536 documents, or four million tokens in blocks of 16.
+   * Bytes of the learned paths at most; the least recently used documents go first. Default 32 MiB: 65,536 documents,
+   * or four million tokens in blocks of 16.
    */
   readonly maxBytes?: number;
 }
 
-/** The tokens that the engine made of a served prompt. */
+/** The token ids of a served prompt, by the engine's tokenizer. */
 export interface PromptTokens {
   /** At least up to the end of the last document. */
   readonly tokens: readonly number[];
-  /** Position behind the last token of what stands before the documents. */
+  /** Tokens before the first document. */
   readonly preambleEnd: number;
-  /** The same for each document, in prompt order. */
+  /** Tokens up to the end of each document, in prompt order. */
   readonly documentEnds: readonly number[];
-  /** The cache salt that the prompt was sent with. */
+  /** The cache salt of the prompt. */
   readonly salt?: string | undefined;
-  /** The model that it was sent to, which may be an adapter. */
+  /** The model of the request, which may be an adapter. */
   readonly model?: string | undefined;
 }
 
-/** A document in its place: behind all others up to the prompt's start. */
+/** A document behind all steps of its path. */
 interface PlacedDocument {
   readonly key: string;
   readonly parent: PlacedDocument | undefined;
   readonly root: PathRoot;
-  /** Position behind its last token. */
+  /** Tokens of the prompt up to its end. */
   readonly end: number;
   /** Chains of the blocks that end within it. */
   readonly chains: readonly number[];
@@ -39,45 +39,44 @@ interface PlacedDocument {
 }
 
 interface PathRoot {
-  /** A history may be forgotten while its paths are remembered. */
+  /** A weak reference, because paths may live longer than their history. */
   readonly history: WeakRef<ServedHistory>;
   readonly children: Map<string, PlacedDocument>;
-  /** Whether tokens of its prompts could not be had, and none were learned since. */
-  isBlind: boolean;
-  /** Prompts in a row whose beginning the engine had cached, without an event for it. */
-  unreported: number;
+  /** Whether the tokens of its prompts are unavailable, and none were learned since. */
+  hasNoTokens: boolean;
+  /** Prompts in a row whose start was cached without an event for it. */
+  unreportedPrompts: number;
   /** The model of its prompts. */
   model: string | undefined;
 }
 
-/** After so many prompts in a row, the events are taken to name other blocks than those that are looked up. */
+/** After so many prompts in a row, the events are assumed to name other blocks than those looked up. */
 const MAX_UNREPORTED_PROMPTS = 3;
 
-/** Names of adapters that are remembered; the one seen first goes first. */
+/** Adapter names remembered; the oldest goes first. */
 const MAX_ADAPTERS = 1_024;
 
 const DEFAULT_MAX_BYTES = 33_554_432;
-/** Bytes of a document in its place beside its blocks: an object, its map of children, its places in others. */
+/** Estimated bytes of a placed document beside its blocks. */
 const DOCUMENT_BYTES = 512;
-/** Bytes of a block that a document needs: its name, a map slot and a list of those that need it. */
+/** Estimated bytes of a block of a document. */
 const CHAIN_BYTES = 128;
 
 /**
- * What one engine holds, by its own events: the most certain residency source. Learns once which blocks a path's
- * documents need (`learn`). A document leaves and returns with these blocks.
+ * What one engine holds, by its KV events: the most certain residency source. `learn` records once which blocks a path
+ * needs. A document leaves and returns with these blocks.
  *
- * `isExact` is false while events were lost, and for histories whose tokens are unknown (`giveUp`): then the histories
- * believe what they served. O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in
- * blocks and in bytes of learned paths.
+ * While events were lost, or for histories whose tokens are unavailable, the history decides by itself. O(1) for blocks
+ * of no learned path, else O(documents that come or go). Bounded in blocks and bytes.
  */
 export class EventResidency {
   readonly #index: BlockIndex;
   readonly #maxBytes: number;
   readonly #roots = new WeakMap<ServedHistory, PathRoot>();
   readonly #byChain = new Map<number, PlacedDocument[]>();
-  /** By last use, the oldest first; a document is always newer than those behind it. */
+  /** By last use, the oldest first. A document is always newer than those behind it. */
   readonly #recent = new Set<PlacedDocument>();
-  /** Models whose blocks the engine keeps apart from those of the model that they adapt. */
+  /** Names of adapters: the engine keeps their blocks apart from those of the base model. */
   readonly #adapters = new Set<string>();
   #chains = 0;
   #isExact = false;
@@ -107,56 +106,58 @@ export class EventResidency {
     return this.#index.anomalies;
   }
 
-  /** Documents in their places whose tokens are known. */
+  /** Learned documents. */
   get documents(): number {
     return this.#recent.size;
   }
 
-  /** Bytes of these documents and of the names of their blocks, estimated. */
+  /** Estimated bytes of the learned documents and their blocks. */
   get bytes(): number {
     return DOCUMENT_BYTES * this.#recent.size + CHAIN_BYTES * this.#chains;
   }
 
-  /** The mirror begins with an empty cache, and all events are received from now on. */
+  /** The engine's cache is empty, and all events follow from now on. */
   begin(now: number): void {
     this.#now = now;
     this.#index.clear();
     this.#isExact = true;
   }
 
-  /** Events were lost for good: what is known may be gone, and what is not known may be there. */
+  /** Events were lost: the mirror is no longer exact. */
   eventsLost(): void {
     this.#isExact = false;
   }
 
   apply(event: KvEvent, now: number): void {
     this.#now = now;
-    if (event.kind === 'stored' && event.adapter !== undefined) this.#hearOfAdapter(event.adapter);
+    if (event.kind === 'stored' && event.adapter !== undefined) this.#addAdapter(event.adapter);
     this.#index.apply(event);
-    // After that nothing is held without an event for it.
+    // After this event the mirror is complete again.
     if (event.kind === 'cleared') this.#isExact = true;
   }
 
-  /** Whether no events were lost, and events tell of this history's prompts, as far as that was seen. O(1). */
+  /** Whether events are complete and cover the prompts of this history. O(1). */
   isExactFor(history: ServedHistory): boolean {
     const root = this.#roots.get(history);
-    return this.#isExact && (root === undefined || (!root.isBlind && root.unreported < MAX_UNREPORTED_PROMPTS));
+    return (
+      this.#isExact && (root === undefined || (!root.hasNoTokens && root.unreportedPrompts < MAX_UNREPORTED_PROMPTS))
+    );
   }
 
-  /** Leading steps of a request's path whose tokens are known. O(k). */
+  /** Leading learned steps of a request's path. O(k). */
   followedSteps(history: ServedHistory, request: ServedRequest): number {
     return this.#find(history, pathOf(request).keys).length;
   }
 
-  /** Whether the tokens of a request's whole path are known. O(k). */
+  /** Whether all steps of a request's path are learned. O(k). */
   knowsTokens(history: ServedHistory, request: ServedRequest): boolean {
     const { keys } = pathOf(request);
     return this.#find(history, keys).length === keys.length;
   }
 
   /**
-   * The tokens of a completed request's prompt. Call `settle` behind it. Does nothing before the first event, which
-   * says how long blocks are. O(tokens).
+   * Learns the path of a completed request from its token ids. Call `reconcile` afterwards. Does nothing before the
+   * first stored event, which gives the block size. O(tokens).
    */
   learn(history: ServedHistory, request: ServedRequest, prompt: PromptTokens): void {
     const { blockSize } = this.#index;
@@ -167,7 +168,7 @@ export class EventResidency {
     const adapter = model !== undefined && this.#adapters.has(model) ? model : undefined;
     const chains = chainsOf(prompt.tokens, blockSize, firstExtra(adapter, prompt.salt));
     const root = this.#rootOf(history);
-    root.isBlind = false;
+    root.hasNoTokens = false;
     root.model = model;
     let parent: PlacedDocument | undefined;
     let siblings = root.children;
@@ -175,7 +176,7 @@ export class EventResidency {
       const own = chains.slice(Math.floor((parent?.end ?? 0) / blockSize), Math.floor(ends[place]! / blockSize));
       let document = siblings.get(key);
       if (document !== undefined && !hasChains(document, own)) {
-        // The engine's tokenizer, or what the key stands for, has changed.
+        // The tokenizer, or the text of the key, has changed.
         this.#forget(document);
         document = undefined;
       }
@@ -196,20 +197,18 @@ export class EventResidency {
   }
 
   /**
-   * The tokens of a completed request's prompt cannot be had: the engine has no way to ask, or its answer does not show
-   * the documents. While that is so for all prompts of a history, it believes by itself. O(1).
+   * The token ids of a completed request are unavailable. Until some are learned, the history decides by itself. O(1).
    */
   tokensUnavailable(history: ServedHistory): void {
     const root = this.#rootOf(history);
-    if (root.children.size === 0) root.isBlind = true;
+    if (root.children.size === 0) root.hasNoTokens = true;
   }
 
   /**
-   * A completed request's path counts as resident by itself. What of it is gone again leaves the history here; where
-   * its tokens are unknown, nothing is known to be gone. O(k).
+   * Removes the steps of a completed request's path that are no longer resident. O(k).
    *
-   * @param cachedTokens What the engine had cached of the prompt, by its own report: it tells whether its events name
-   *   the blocks of this history's prompts, which they may not (salts in vLLM up to 0.11, adapters in SGLang).
+   * @param cachedTokens as the engine reports them: they show whether its events name the blocks of this history (salts
+   * in vLLM up to 0.11 and adapters in SGLang do not)
    */
   reconcile(history: ServedHistory, request: ServedRequest, cachedTokens?: number): void {
     const { keys } = pathOf(request);
@@ -224,11 +223,11 @@ export class EventResidency {
   }
 
   /**
-   * Tokens of a request's prompt that the engine holds, in any tier, as far as the tokens of its path are known.
-   * `undefined` where even its beginning is unknown, or events were lost. O(blocks of the path).
+   * Leading tokens of a request's prompt that the engine holds in any tier. `undefined` if its start is not learned, or
+   * events were lost. O(blocks of the path).
    *
-   * @param unit What the engine reuses, in tokens: whole blocks if left out. One that reuses single tokens holds a
-   *   document to its end, though the block in which it ends is full only with what stood behind it.
+   * @param unit tokens that the engine reuses as a unit. Default: whole blocks. With single tokens, a document is held
+   * to its end, though its last block is only full with the text behind it.
    */
   cachedTokens(history: ServedHistory, request: ServedRequest, unit = this.#index.blockSize): number | undefined {
     if (!this.isExactFor(history)) return undefined;
@@ -244,15 +243,15 @@ export class EventResidency {
     return Math.max(blocks * blockSize, Math.floor(found.at(-1)!.end / unit) * unit);
   }
 
-  /** Holds what the engine reports against what its events say of a prompt's first block. */
+  /** Compares reported cached tokens with the events of the first block of a prompt. */
   #compare(history: ServedHistory, first: number, cachedTokens: number | undefined): void {
     const root = this.#rootOf(history);
-    if (this.#index.has(first)) root.unreported = 0;
-    else if (cachedTokens !== undefined && cachedTokens >= this.#index.blockSize) root.unreported++;
+    if (this.#index.has(first)) root.unreportedPrompts = 0;
+    else if (cachedTokens !== undefined && cachedTokens >= this.#index.blockSize) root.unreportedPrompts++;
   }
 
-  /** Prompts of a model that was not known to be an adapter were looked up among other blocks than theirs. O(paths). */
-  #hearOfAdapter(name: string): void {
+  /** Forgets the paths of a model that is now known to be an adapter: its blocks have other extras. O(paths). */
+  #addAdapter(name: string): void {
     if (this.#adapters.has(name)) return;
     if (this.#adapters.size === MAX_ADAPTERS) this.#adapters.delete(this.#adapters.values().next().value!);
     this.#adapters.add(name);
@@ -264,13 +263,19 @@ export class EventResidency {
   #rootOf(history: ServedHistory): PathRoot {
     let root = this.#roots.get(history);
     if (root === undefined) {
-      root = { history: new WeakRef(history), children: new Map(), isBlind: false, unreported: 0, model: undefined };
+      root = {
+        history: new WeakRef(history),
+        children: new Map(),
+        hasNoTokens: false,
+        unreportedPrompts: 0,
+        model: undefined,
+      };
       this.#roots.set(history, root);
     }
     return root;
   }
 
-  /** The leading documents of a path whose tokens are known. */
+  /** The leading learned documents of a path. */
   #find(history: ServedHistory, keys: readonly string[]): PlacedDocument[] {
     const found: PlacedDocument[] = [];
     let siblings = this.#roots.get(history)?.children;
@@ -296,7 +301,7 @@ export class EventResidency {
     return document;
   }
 
-  /** Forgets a document's tokens, and those of all behind it; says nothing about what the engine holds. */
+  /** Forgets what was learned of a document and of all behind it. Does not change residency. */
   #forget(document: PlacedDocument): void {
     (document.parent?.children ?? document.root.children).delete(document.key);
     for (const each of subtree(document)) {
@@ -323,18 +328,18 @@ export class EventResidency {
 
   #blockChanged(chain: number, isResident: boolean): void {
     for (const document of this.#byChain.get(chain) ?? []) {
-      if (isResident) this.#arrive(document);
-      else if (document.isResident) this.#leave(document);
+      if (isResident) this.#markResident(document);
+      else if (document.isResident) this.#markGone(document);
     }
   }
 
-  #leave(document: PlacedDocument): void {
+  #markGone(document: PlacedDocument): void {
     for (const each of subtree(document)) each.isResident = false;
     document.root.history.deref()?.removed(keysOf(document));
   }
 
-  /** The document, and what is behind it, as far as all blocks are there. */
-  #arrive(first: PlacedDocument): void {
+  /** Marks a document, and those behind it, as resident if all their blocks are. */
+  #markResident(first: PlacedDocument): void {
     const history = first.root.history.deref();
     if (history === undefined) return;
     const candidates = [first];
@@ -348,10 +353,7 @@ export class EventResidency {
   }
 }
 
-/**
- * Where each step of a path ends, in tokens. Where earlier turns of a conversation end is not looked for: they stand
- * before the documents in proportion to their estimates.
- */
+/** Tokens up to the end of each step of a path. Ends of earlier turns are estimated in proportion to their tokens. */
 function endsOf({ preamble }: ServedRequest, { preambleEnd, documentEnds }: PromptTokens): number[] {
   if (preamble === undefined) return [...documentEnds];
   const ends: number[] = [];

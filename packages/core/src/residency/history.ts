@@ -3,84 +3,17 @@ import type { Preamble } from '../preamble.js';
 import { bestPath } from '../tree/best-path.js';
 import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
-import { CapacityEstimate, type EngineReport, PredictionRecord } from './engine-report.js';
+import { CapacityEstimate, type EngineReport, PredictionRecord, TtftFeedback } from './engine-report.js';
 import type { PromptSlots } from './prompt-slots.js';
 import { DocumentStatistics, type DocumentStatisticsOptions, RecentRequests } from './request-statistics.js';
 import { SlotResidency } from './slot-residency.js';
 import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './view.js';
 
-/** What a request that the engine was alone with says of its cache. Tokens as Warmpath counts them. */
-export interface TimedPrompt {
-  /** Tokens at its start that completed requests had brought into the cache, as it was believed. */
-  readonly believedTokens: number;
-  readonly promptTokens: number;
-  /** Milliseconds to the first token. */
-  readonly ttftMs: number;
-}
-
-/** Cold requests remembered, of which the median counts. */
-const MAX_COLD_REQUESTS = 15;
-/** Fewer cold requests than this say nothing. */
-const MIN_COLD_REQUESTS = 5;
-/** A request that is believed to find less than this share of its prompt is cold. */
-const MAX_COLD_SHARE = 0.05;
-/** With a smaller share than this, what is saved is lost in the noise (CacheWeaver's implementation has .3, too). */
-const MIN_JUDGED_SHARE = 0.3;
-/** A miss: less of the time was saved than this part of what should have been. */
-const MAX_MISSED_PART = 0.4;
-
-/**
- * Infers from the time to the first token whether an engine that reports no cached tokens still held what it was
- * believed to hold (CacheWeaver §3.4). A request that should have found much, and took as long a token as a cold one,
- * found nothing. Only the second miss in a row counts. O(1), bounded.
- */
-export class TtftFeedback {
-  /** Milliseconds a token of the last cold requests, a ring. */
-  readonly #cold: number[] = [];
-  #next = 0;
-  #missedBefore = false;
-
-  /**
-   * Tokens that the engine seems to have reused of the prompt: those believed, or after a second miss in a row only
-   * what the time tells; `undefined` where it tells nothing. Call for one request after another.
-   */
-  cachedTokens({ believedTokens, promptTokens, ttftMs }: TimedPrompt): number | undefined {
-    if (!isPositive(promptTokens) || !isPositive(ttftMs)) return undefined;
-    const share = Math.min(1, believedTokens / promptTokens);
-    if (share < MAX_COLD_SHARE) {
-      this.#cold[this.#next] = ttftMs / promptTokens;
-      this.#next = (this.#next + 1) % MAX_COLD_REQUESTS;
-      return undefined;
-    }
-    if (this.#cold.length < MIN_COLD_REQUESTS || share < MIN_JUDGED_SHARE) return undefined;
-    const saved = 1 - ttftMs / (median(this.#cold) * promptTokens);
-    const isMissed = saved < MAX_MISSED_PART * share;
-    const isSecond = isMissed && this.#missedBefore;
-    this.#missedBefore = isMissed;
-    if (!isMissed) return believedTokens;
-    return isSecond ? Math.max(0, saved * promptTokens) : undefined;
-  }
-
-  clear(): void {
-    this.#cold.length = 0;
-    this.#next = 0;
-    this.#missedBefore = false;
-  }
-}
-
-function isPositive(value: number): boolean {
-  return value > 0 && Number.isFinite(value);
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1]!;
-}
-
-/** What the engine's own events say of a history. */
-export interface FollowedEvents {
-  /** Whether they tell all that the engine holds, and name what this history's prompts are made of. */
+/** Which prompts of a history the KV events of the engine cover. */
+export interface EventCoverage {
+  /** Whether the events are complete, and name the blocks of the prompts of this history. */
   isExactFor(history: ServedHistory): boolean;
-  /** Leading steps of the request's path of which the events tell. */
+  /** Leading steps of the request's path that the events cover. */
   followedSteps(history: ServedHistory, request: ServedRequest): number;
 }
 
@@ -90,40 +23,40 @@ export interface ServedHistoryOptions {
   /** Window and bound of the access statistics. */
   readonly hotness?: DocumentStatisticsOptions;
   /**
-   * Paths not used for so many milliseconds are forgotten, for engines that keep a cache for a limited time. Default:
+   * Milliseconds after which unused paths are forgotten, for engines that keep a cache for a limited time. Default:
    * never.
    */
   readonly maxAgeMs?: number;
   /**
-   * Whether the engine evicts what it used least recently (vLLM, SGLang and the embedded engine do): then a document
-   * found missing shows that everything last used before it is gone too. Default true; set false for engines that cache
-   * by slot (llama-server) and for hosted APIs, where a miss may only mean another machine.
+   * Whether the engine evicts the least recently used tokens (vLLM, SGLang, the embedded engine). Then a missing
+   * document shows that everything used before it is gone too. Default true; false for engines that cache by slot
+   * (llama-server) and for hosted APIs, where a miss may only mean another machine.
    */
   readonly evictsLeastRecent?: boolean;
   /**
-   * The engine's slots, where it keeps whole prompts in them (llama-server). Histories of the same engine share them,
-   * each under a name of its own, because the engine's requests push each other's prompts out.
+   * The slots of an engine that keeps whole prompts in them (llama-server). Histories of one engine share them, each
+   * under its own name, because their requests evict each other's prompts.
    */
   readonly slots?: { readonly prompts: PromptSlots; readonly name: string };
-  /** The engine's own events, where it publishes them (`EventResidency`): they decide then what is resident. */
-  readonly events?: FollowedEvents;
+  /** The engine's KV events (`EventResidency`), if it publishes them. They decide what is resident. */
+  readonly events?: EventCoverage;
 }
 
-/** What a history needs of an arrangement, which is also the identity of the request. */
+/** The part of an arrangement that a history needs. Also the identity of the request. */
 export interface ServedRequest {
   /** In prompt order. */
   readonly documents: readonly Document[];
   readonly preamble: Preamble | undefined;
-  /** `order[p]` is the retrieval rank of `documents[p]`; without it, prompt order counts as retrieval order. */
+  /** `order[p]` is the retrieval rank of `documents[p]`. Default: prompt order is retrieval order. */
   readonly order?: readonly number[];
 }
 
 /**
- * Residency from what was recently served: works with every engine, and is the least certain source. One instance per
- * engine replica, tenant and model.
+ * Residency by the requests served recently. Works with every engine; the least certain source. One instance for each
+ * engine, tenant and model.
  *
- * A path counts as resident from its dispatch; it is taken back if the request fails. Cached tokens that the engine
- * reports correct the history. State changes through `observe` alone. Everything is bounded.
+ * A path counts as resident from its dispatch until the request fails. Cached tokens that the engine reports correct
+ * the history. State changes through `observe` only. Everything is bounded.
  */
 export class ServedHistory implements ResidencyView {
   readonly #tree: KnowledgeTree;
@@ -135,7 +68,7 @@ export class ServedHistory implements ResidencyView {
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
-  readonly #events: FollowedEvents | undefined;
+  readonly #events: EventCoverage | undefined;
   readonly #slots: SlotResidency | undefined;
 
   constructor(options: ServedHistoryOptions = {}) {
@@ -148,8 +81,8 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * `exact` while the engine's events tell what it holds of this history's prompts; `degraded` while most of the recent
-   * predictions that could be checked were missed; `modelled` where the engine's slots are followed; else `history`.
+   * `exact` while KV events cover this history; `degraded` while most of the checked predictions were wrong; `modelled`
+   * with slots; else `history`.
    */
   get state(): ResidencyState {
     if (this.#isExact) return 'exact';
@@ -173,7 +106,7 @@ export class ServedHistory implements ResidencyView {
     return this.#recent;
   }
 
-  /** Bytes held: the tree, and estimates of the statistics and of the recent requests. O(1). */
+  /** Estimated bytes held. O(1). */
   get bytes(): number {
     return this.#tree.bytes + this.#statistics.bytes + this.#recent.bytes;
   }
@@ -193,7 +126,7 @@ export class ServedHistory implements ResidencyView {
     return bySlots ?? bestPath(this.#tree, documents, { preamble, rule, maxOperations });
   }
 
-  /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
+  /** A request is sent to the engine: its path becomes resident, and its documents were used. O(path). */
   dispatched(request: ServedRequest, now: number): void {
     this.#statistics.record(request.documents.map((document) => document.key));
     this.#recent.record(request);
@@ -204,11 +137,10 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * The engine has prefilled the prompt: the path is resident. Reported cached tokens, else the time to the first token
-   * (`TtftFeedback`), judge the part of the path that was confirmed before the dispatch. If the engine evicts what is
-   * least recent, everything last used before the first missing document is forgotten, and the capacity is learned
-   * (`CapacityEstimate`). While the engine's events are exact, only steps that they do not cover are judged. O(path +
-   * forgotten).
+   * The engine has prefilled the prompt: its path is resident. The reported cached tokens, else the time to the first
+   * token (`TtftFeedback`), are compared with the prediction. If the engine evicts by last use, everything used before
+   * the first missing document is removed, and the capacity is learned (`CapacityEstimate`). While events are exact,
+   * only steps that they do not cover are compared. O(path + removed).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -222,10 +154,7 @@ export class ServedHistory implements ResidencyView {
     this.#pruneToCapacity();
   }
 
-  /**
-   * The prompt never reached the cache: the part of the path that only this request had promised is taken back.
-   * O(path).
-   */
+  /** The prompt was not prefilled: removes the part of the path that only this request added. O(path). */
   failed(request: ServedRequest): void {
     const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;
@@ -234,7 +163,7 @@ export class ServedHistory implements ResidencyView {
     this.#tree.withdraw(pathOf(request).keys, dispatch.access);
   }
 
-  /** The engine has prefilled this path without a request: it is resident, and nothing is learned from it. O(path). */
+  /** The engine has prefilled this path without a request. Nothing is learned from it. O(path). */
   prewarmed(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
     this.#slots?.dispatched(path, pathOf(path));
@@ -243,9 +172,8 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * Another gateway sent this request to the engine: its documents were accessed, and its path counts as resident until
-   * a request of our own finds otherwise. Where the engine's events are followed, these alone say what is there.
-   * O(path).
+   * Another gateway sent this request to the engine: its documents were used, and its path counts as resident until an
+   * own request finds otherwise. While events are exact, only they decide what is resident. O(path).
    */
   received(request: ServedRequest, now: number): void {
     this.#statistics.record(request.documents.map((document) => document.key));
@@ -257,12 +185,12 @@ export class ServedHistory implements ResidencyView {
     this.#pruneToCapacity();
   }
 
-  /** The engine's events say that this path is resident again. O(path). */
+  /** KV events say that this path is resident again. O(path). */
   restored(path: ServedPath, now: number): void {
     this.#tree.insert(path, 'confirmed', now);
   }
 
-  /** The engine's events say that the end of this path is gone, and so is all behind it. O(path + removed). */
+  /** KV events say that the last step of this path, and all behind it, is gone. O(path + removed). */
   removed(keys: readonly string[]): void {
     this.#tree.removePath(keys);
   }
@@ -292,10 +220,7 @@ export class ServedHistory implements ResidencyView {
     if (this.#evictsLeastRecent) this.#learnCapacity(missing, total - cachedTokens);
   }
 
-  /**
-   * Events tell of the leading steps alone: what is missing behind them leaves the tree. It says nothing of other
-   * paths, which events tell of.
-   */
+  /** Compares steps that KV events do not cover. Missing steps leave the tree; other paths are not affected. */
   #judgeUnfollowed(request: ServedRequest, { promptTokens, cachedTokens }: EngineReport, dispatch: Insertion): void {
     if (cachedTokens === undefined) return;
     const followed = this.#events!.followedSteps(this, request);
@@ -313,7 +238,7 @@ export class ServedHistory implements ResidencyView {
     if (!this.#isExact) this.#tree.pruneToTokens(this.#capacity.tokens);
   }
 
-  /** `missing`: the access number of the last use of what was not there any more, 0 if all was. */
+  /** @param missing access number of the last use of the missing step; 0 if none was missing */
   #learnCapacity(missing: number, newTokens: number): void {
     if (missing === 0) {
       this.#capacity.served(Math.max(0, newTokens));
@@ -329,7 +254,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** The path of a request in the knowledge tree: the preamble's steps, the preamble, the documents. O(k). */
+/** The path of a request in the knowledge tree: steps of the preamble, the preamble, the documents. O(k). */
 export function pathOf(request: ServedRequest): ServedPath {
   const { documents, preamble } = request;
   const keys = documents.map((document) => document.key);

@@ -1,58 +1,52 @@
 import { WarmpathError } from '../errors.js';
 import type { OperationBudget } from '../tree/operation-budget.js';
 
-/** A slot is taken for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
+/** A slot is chosen for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
 const SLOT_SIMILARITY = 0.1;
-/** A slot that keeps less than this of its own prompt is saved before it is overwritten. */
+/** A prompt that would keep less than this share is saved before its slot is overwritten. */
 const SAVED_BELOW_SHARE = 0.5;
-/** A saved prompt is loaded only if the new one keeps at least this of it. */
+/** A saved prompt is loaded only if the new prompt keeps at least this share of it. */
 export const MIN_LOADED_SHARE = 0.25;
 
 /** Default slots of llama-server (`-np auto`), with unified KV. */
 const AUTO_SLOTS = 4;
 
-/** A stretch of a prompt: equal keys stand for equal tokens, and a shorter stretch is the start of a longer one. */
+/** A part of a prompt. Equal keys are equal tokens; a span with fewer tokens is the start of a longer one. */
 export interface HeldSpan {
   readonly key: string;
   readonly tokens: number;
 }
 
-/** A prompt from its start. */
+/** A prompt, from its first token. */
 export type HeldPrompt = readonly HeldSpan[];
 
 export interface PromptSlotsOptions {
   /** Slots (`-np`). Default 4, as llama-server chooses. */
   readonly slots?: number;
-  /**
-   * Tokens that saved prompts may have together (`--cache-ram`, by what the model needs a token). Default unlimited; 0
-   * saves none.
-   */
+  /** Tokens of all saved prompts at most (`--cache-ram` by bytes a token). Default unlimited; 0 saves none. */
   readonly savedTokens?: number;
-  /** Saved prompts at most, so that what is kept here is bounded. Default unlimited. */
+  /** Saved prompts at most, to bound memory. Default unlimited. */
   readonly maxSaved?: number;
-  /** Spans of saved prompts at most, likewise. Default unlimited. */
+  /** Spans of saved prompts at most, to bound memory. Default unlimited. */
   readonly maxSavedSpans?: number;
-  /** Whether every request saves the idle slots (`--cache-idle-slots`). Default true. */
+  /** Whether each request saves the idle slots (`--cache-idle-slots`). Default true. */
   readonly savesIdleSlots?: boolean;
-  /**
-   * Whether they are cleared then, as llama-server does with unified KV. Default: where there are 4. An engine of
-   * another number was given it, and each slot has cells of its own then.
-   */
+  /** Whether saved slots are cleared, as llama-server does with unified KV. Default: only with 4 slots. */
   readonly clearsIdleSlots?: boolean;
 }
 
-/** What a prompt would reuse. */
+/** Predicted reuse of a prompt. */
 export interface SlotReuse {
   readonly cachedTokens: number;
-  /** Whether a saved prompt would be loaded for it: from host memory, where it is gone then. */
+  /** Whether a saved prompt is loaded for it. Host memory then no longer has it. */
   readonly isLoaded: boolean;
-  /** Share of the held prompt that this is. */
+  /** Share of the stored prompt that is reused. */
   readonly kept: number;
 }
 
-/** A prompt under way in a slot. */
+/** A running prompt in a slot. */
 export interface SlotUse extends SlotReuse {
-  /** What the slot holds from now on. */
+  /** Sets the content of the slot. */
   hold(prompt: HeldPrompt): void;
   /** The slot is idle again. */
   release(): void;
@@ -67,15 +61,15 @@ interface Slot {
   held: Held;
   /** The number of its last release; 0 before the first. */
   lastUse: number;
-  /** The request that is under way in it. No other request can use the slot or its prompt. */
+  /** The running request. No other request can use the slot or its prompt. */
   use: SlotUse | undefined;
-  /** The number of that request's start. */
+  /** The number of its start. */
   startedAt: number;
 }
 
 interface Choice {
   readonly slot: Slot;
-  /** Whether its content is saved, and replaced by a saved prompt that is better. */
+  /** Whether its content is saved and replaced, by a saved prompt if one is better. */
   readonly isReplaced: boolean;
   readonly loaded: Held | undefined;
 }
@@ -126,25 +120,25 @@ export class PromptSlots {
     return tokens;
   }
 
-  /** All held prompts that no request is using, those of slots first. */
+  /** All stored prompts that no request uses, those of slots first. */
   *prompts(): Generator<HeldPrompt> {
     for (const { held, use } of this.#slots) if (use === undefined && held.tokens > 0) yield held.prompt;
     for (const { prompt } of this.#saved) yield prompt;
   }
 
   /**
-   * What a prompt would reuse now; while all slots are busy, what it would if the request under way longest were done.
-   * Changes nothing. What the budget leaves no room to look at counts as not held.
+   * Predicts the reuse of a prompt. While all slots are busy, it assumes that the longest running request is done.
+   * Prompts that the budget does not reach count as absent.
    */
   predict(prompt: HeldPrompt, budget?: OperationBudget): SlotReuse {
     if (budget?.take(prompt.length) === false) return NOTHING_REUSED;
     const tokens = tokensOf(prompt);
     const choice =
-      this.#choose(prompt, tokens, budget) ?? this.#chooseAmong([this.#longestUnderWay()], prompt, tokens, budget)!;
+      this.#choose(prompt, tokens, budget) ?? this.#chooseAmong([this.#longestRunning()], prompt, tokens, budget)!;
     return reuseOf(choice, prompt, tokens);
   }
 
-  /** Starts a prompt; undefined while all slots are busy. The slot then holds what is reused, until `hold`. */
+  /** Starts a prompt; `undefined` while all slots are busy. The slot then holds the reused tokens, until `hold`. */
   begin(prompt: HeldPrompt): SlotUse | undefined {
     const tokens = tokensOf(prompt);
     const choice = this.#choose(prompt, tokens);
@@ -169,12 +163,12 @@ export class PromptSlots {
     return use;
   }
 
-  /** Takes the request that is under way longest for done; what it says later changes nothing. */
-  releaseLongest(): void {
-    this.#release(this.#longestUnderWay());
+  /** Ends the longest running request. Its later calls change nothing. */
+  releaseLongestRunning(): void {
+    this.#release(this.#longestRunning());
   }
 
-  /** Forgets the oldest saved prompts beyond so many tokens in all. */
+  /** Removes the oldest saved prompts beyond so many tokens in all. */
   pruneToTokens(tokens: number): void {
     let excess = this.tokens - tokens;
     let oldest = 0;
@@ -182,7 +176,7 @@ export class PromptSlots {
     if (oldest > 0) this.#saved = this.#saved.slice(oldest);
   }
 
-  /** Forgets everything; what is under way is no longer known. */
+  /** Forgets everything, running requests too. */
   clear(): void {
     this.#slots = Array.from({ length: this.#slotCount }, () => ({
       held: NOTHING,
@@ -204,7 +198,7 @@ export class PromptSlots {
     slot.lastUse = ++this.#uses;
   }
 
-  #longestUnderWay(): Slot {
+  #longestRunning(): Slot {
     return this.#slots.reduce((longest, slot) => (slot.startedAt < longest.startedAt ? slot : longest));
   }
 
@@ -237,7 +231,7 @@ export class PromptSlots {
     return { slot, isReplaced, loaded: isReplaced ? this.#bestSaved(prompt, slot.held, budget) : undefined };
   }
 
-  /** The saved prompt that beats what the slot holds by what it keeps of itself and by what it shares, if any. */
+  /** The saved prompt that keeps more of itself and shares more than the content of the slot, if any. */
   #bestSaved(prompt: HeldPrompt, { prompt: own, tokens }: Held, budget: OperationBudget | undefined): Held | undefined {
     let best: Held | undefined;
     let shared = commonTokens(own, prompt, budget);
@@ -299,7 +293,7 @@ function tokensOf(prompt: HeldPrompt): number {
   return sum;
 }
 
-/** Tokens that two prompts have in common at their start, as far as the budget goes. O(spans in common). */
+/** Leading tokens that two prompts share, within the budget. O(shared spans). */
 function commonTokens(a: HeldPrompt, b: HeldPrompt, budget?: OperationBudget): number {
   let common = 0;
   for (let i = 0; i < a.length && i < b.length; i++) {

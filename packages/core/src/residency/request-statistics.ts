@@ -4,17 +4,15 @@ import { type RecencyLinks, RecencyList } from '../recency-list.js';
 import type { HotnessView, RecentRequestsView } from './view.js';
 
 export interface DocumentStatisticsOptions {
-  /**
-   * Requests in the sliding window. Default 100 (the gain is insensitive to it: measured on the RAGCache++ workloads).
-   */
+  /** Requests in the sliding window. Default 100. */
   readonly window?: number;
-  /** Documents remembered; the one seen longest ago is forgotten first. Default 65,536. */
+  /** Documents remembered; the least recently used goes first. Default 65,536. */
   readonly maxDocuments?: number;
 }
 
-/** Bytes of a document: a key of usual length, a map slot, an object. */
+/** Estimated bytes of a document: a key, a map slot, an object. */
 const DOCUMENT_BYTES = 256;
-/** Bytes of a request in the ring, and of each of its documents there. */
+/** Bytes of a request in the ring, and of each of its documents. */
 const REQUEST_BYTES = 48;
 const PLACE_BYTES = 8;
 
@@ -26,15 +24,15 @@ interface Statistic extends RecencyLinks<Statistic> {
 }
 
 /**
- * Access statistics of documents: how often in the window, how often ever, when last (the CA-Table of the CP-Tree
- * paper). Bounded in requests and documents.
+ * How often each document was used in the window, how often since it is remembered, and when last (the CA-Table of the
+ * CP-Tree paper). Bounded in requests and documents.
  */
 export class DocumentStatistics implements HotnessView {
   readonly #window: number;
   readonly #maxDocuments: number;
   readonly #statistics = new Map<string, Statistic>();
   readonly #byAccess = new RecencyList<Statistic>();
-  /** The documents of the requests in the window, as a ring of requests. */
+  /** Ring of the requests in the window, each with its documents. */
   readonly #ring: (readonly Statistic[])[] = [];
   #requests = 0;
   /** Documents of all requests in the ring. */
@@ -72,7 +70,7 @@ export class DocumentStatistics implements HotnessView {
     return this.#statistics.get(key)?.lastSeen ?? 0;
   }
 
-  /** Enters one request's documents, and lets the request leave that falls out of the window. O(k). */
+  /** Counts one request; the oldest in the window leaves it. O(k). */
   record(keys: readonly string[]): void {
     const slot = this.#requests % this.#window;
     const left = this.#ring[slot] ?? [];
@@ -110,24 +108,22 @@ export class DocumentStatistics implements HotnessView {
   }
 }
 
-/** Ranks whose joint survival is learned; a document ranked lower takes no part in it. */
+/** Ranks of a request whose survival is learned. */
 export const SURVIVAL_RANKS = 8;
 
-/** What an older observation still counts after one more request. */
+/** Factor by which older observations lose weight at each request. */
 const DECAY_PER_REQUEST = 0.995;
 
 /**
- * Learns which retrieval ranks of a request come back together: how many of the requests that follow one (within the
- * horizon of the caller of `learn`) keep exactly this set of its ranks. Lately observed requests count more.
- *
- * One flat table of 256 counts, whatever is observed.
+ * Learns which retrieval ranks of a request recur together: how many of the following requests keep exactly this set of
+ * ranks. Recent observations weigh more. One table of 256 counts.
  */
 export class RankSurvival {
   readonly #seen = new Float64Array(1 << SURVIVAL_RANKS);
   #requests = 0;
   #pairs = 0;
 
-  /** One more request is compared with those before it; older observations count a little less from now on. O(256). */
+  /** A new request: older observations lose weight. O(256). */
   beginRequest(): void {
     const seen = this.#seen;
     for (let ranks = 0; ranks < seen.length; ranks++) seen[ranks]! *= DECAY_PER_REQUEST;
@@ -141,12 +137,12 @@ export class RankSurvival {
     this.#pairs++;
   }
 
-  /** Requests within the horizon that keep exactly `ranks` of one, on average; 0 before anything was learned. O(1). */
+  /** Mean number of following requests that keep exactly `ranks`; 0 before the first observation. O(1). */
   expected(ranks: number): number {
     return this.#requests === 0 ? 0 : this.#seen[ranks]! / this.#requests;
   }
 
-  /** Requests within the horizon that keep any of the first ranks of one, on average. O(1). */
+  /** Mean number of following requests that keep any of the first ranks. O(1). */
   get recurrence(): number {
     return this.#requests === 0 ? 0 : this.#pairs / this.#requests;
   }
@@ -162,15 +158,15 @@ export class RankSurvival {
 /** Requests remembered. */
 const MAX_REQUESTS = 100;
 
-/** Requests back to which a new request is compared when learning what survives. */
+/** Earlier requests that a new request is compared with. */
 const HORIZON_REQUESTS = 20;
 
-/** Documents remembered of a request, the highest ranked ones; also the width of an overlap's bit mask. */
+/** Documents remembered of a request, those ranked highest. Also the width of a bit mask. */
 const MAX_DOCUMENTS_PER_REQUEST = 30;
 
 const SURVIVAL_MASK = 2 ** SURVIVAL_RANKS - 1;
 
-/** Estimated bytes of a key beside its characters: an object, a string header and a map entry. */
+/** Estimated bytes of a key beside its characters. */
 const BYTES_PER_KEY = 128;
 /** Estimated bytes of a request, and of each of its documents. */
 const BYTES_PER_REQUEST = 96;
@@ -181,14 +177,14 @@ interface RecentRequest {
   /** In prompt order. */
   readonly documents: readonly Document[];
   readonly preamble: Preamble | undefined;
-  /** `order[p]` is the retrieval rank of `documents[p]`; prompt order is taken for retrieval order without it. */
+  /** `order[p]` is the retrieval rank of `documents[p]`. Default: prompt order is retrieval order. */
   readonly order?: readonly number[];
 }
 
-/** A document key of remembered requests. */
+/** A document key in remembered requests. */
 interface RememberedKey {
   readonly key: string;
-  /** Documents of remembered requests that have it. */
+  /** Remembered requests that have it. */
   holders: number;
   /** A bit mask while requests are compared, else 0. */
   mark: number;
@@ -201,8 +197,8 @@ interface RememberedRequest {
 }
 
 /**
- * The last 100 requests as sets of documents, and the rank survival learned from them: what look-ahead knows of coming
- * requests. Bounded: 100 requests of 30 documents, one table of rank sets.
+ * The last 100 requests as sets of documents, and the rank survival learned from them. Bounded: 100 requests of 30
+ * documents, and one table.
  */
 export class RecentRequests implements RecentRequestsView {
   readonly horizonShare = HORIZON_REQUESTS / MAX_REQUESTS;
@@ -213,7 +209,7 @@ export class RecentRequests implements RecentRequestsView {
   #requests = 0;
   #bytes = 0;
 
-  /** Learns from one request, then remembers it. O(20 × k + 256). */
+  /** Learns from a request, then remembers it. O(20 × k + 256). */
   record(request: RecentRequest): void {
     const slot = this.#requests % MAX_REQUESTS;
     this.#survival.beginRequest();
@@ -294,7 +290,7 @@ export class RecentRequests implements RecentRequestsView {
     return known;
   }
 
-  /** For each of the last requests behind the same preamble: which of its ranks the new one kept. */
+  /** Learns which ranks of each recent request with the same preamble the new one kept. */
   #learn({ documents, preamble }: RememberedRequest): void {
     for (const known of documents) if (known !== undefined) known.mark = 1;
     for (let back = 1; back <= Math.min(HORIZON_REQUESTS, this.#requests); back++) {

@@ -12,32 +12,32 @@ import { BLOCK_SLACK_TOKENS, CapacityEstimate, type EngineReport, MissedPredicti
 import { type HeldPrompt, type HeldSpan, MIN_LOADED_SHARE, type PromptSlots, type SlotUse } from './prompt-slots.js';
 import type { SlotsView } from './view.js';
 
-/** Starts that are weighed for one request. */
+/** Starts that are compared for one request. */
 const MAX_STARTS = 64;
-/** What looking for starts may take of the operations of a decision, so that some are left to weigh them. */
+/** Part of the operations for finding starts. The rest is for comparing them. */
 const STARTS_PART = 1 / 2;
-/** Weight of the newest observation in the moving average of what stands behind the documents. */
+/** Weight of the newest value in the moving average of the tokens behind the documents. */
 const NEWEST_WEIGHT = 0.2;
-/** Share of a saved prompt from which on it would be loaded whatever the error of counts. */
+/** Share of a saved prompt from which on it is loaded whatever the error of counts. */
 const CLEARLY_LOADED_SHARE = 0.4;
-/** Tokens behind the documents before any were counted. */
+/** Tokens behind the documents before the first report. */
 const INITIAL_TAIL_TOKENS = 32;
 
-/** A request under way. */
+/** A running request. */
 interface Dispatch {
   readonly use: SlotUse;
   readonly question: string;
 }
 
 /**
- * What the history of one engine believes of its slots: requests are played on `PromptSlots` as they are dispatched and
- * completed, and reports correct it. What stands behind the documents is not known by its text, only by its length: no
- * two prompts share it.
+ * The slots of one engine, as a history models them. Requests run on `PromptSlots` when they are dispatched and
+ * completed; reports correct the model. Of the text behind the documents only the length is known, so no two prompts
+ * share it.
  */
 export class SlotResidency implements SlotsView {
   readonly leastKept = MIN_LOADED_SHARE;
   readonly #prompts: PromptSlots;
-  /** Every prompt of this history starts with it; it has no tokens. */
+  /** The first span of every prompt of this history. It has no tokens. */
   readonly #root: HeldSpan;
   readonly #dispatches = new WeakMap<object, Dispatch>();
   readonly #capacity = new CapacityEstimate();
@@ -45,7 +45,7 @@ export class SlotResidency implements SlotsView {
   #tail = INITIAL_TAIL_TOKENS;
   #number = 0;
 
-  /** @param name keeps the prompts of this history apart from those of others. */
+  /** @param name separates the prompts of this history from those of others */
   constructor(prompts: PromptSlots, name: string) {
     this.#prompts = prompts;
     this.#root = { key: `history ${name}`, tokens: 0 };
@@ -73,7 +73,7 @@ export class SlotResidency implements SlotsView {
     if (!budget.take(OPERATIONS_A_LOOK_UP * count)) return [];
     const before = this.#before(preamble);
     const ranks = new Map(documents.map(({ key }, rank) => [key, rank]));
-    /** The start that a known one and one rank more make, by the number of the one and the rank. */
+    /** Number of the start that extends start `n` by rank `r`, by `n * count + r`. */
     const known = new Map<number, number>();
     const usedIn = new Int32Array(count);
     let number = 0;
@@ -91,7 +91,7 @@ export class SlotResidency implements SlotsView {
         order.push(rank);
         usedIn[rank] = number;
         tokens += span.tokens;
-        // What begins like a longer start is a choice of its own: the rest of it may cost more than it saves.
+        // The start of a longer start is a choice too: the rest may cost more than it saves.
         const name = start * count + rank;
         const same = known.get(name);
         if (same !== undefined) {
@@ -108,7 +108,7 @@ export class SlotResidency implements SlotsView {
     return best.orders();
   }
 
-  /** The start that saves most, less its price, with the other documents behind it in retrieval order. */
+  /** The start that saves most, less its price. The other documents follow in retrieval order. */
   bestPath(
     documents: readonly Document[],
     preamble: Preamble | undefined,
@@ -135,22 +135,22 @@ export class SlotResidency implements SlotsView {
   }
 
   /**
-   * The request goes to the engine and takes a slot. Where all are busy it waits there, and nobody tells for how long:
-   * the one that began first is believed to be done first.
+   * A request is sent to the engine and takes a slot. If all are busy, the longest running request is assumed to be
+   * done.
    */
   dispatched(request: object, path: ServedPath): void {
     const question = `question ${++this.#number}`;
     const prompt = [...this.#spansOf(path), { key: question, tokens: this.#tail }];
     let use = this.#prompts.begin(prompt);
     if (use === undefined) {
-      this.#prompts.releaseLongest();
+      this.#prompts.releaseLongestRunning();
       use = this.#prompts.begin(prompt)!;
     }
     use.hold(prompt);
     this.#dispatches.set(request, { use, question });
   }
 
-  /** The engine has answered: the slot holds prompt and answer, and what it reports is held against the prediction. */
+  /** The engine has answered: the slot holds prompt and answer. Its report is compared with the prediction. */
   completed(request: object, path: ServedPath, report: EngineReport): void {
     const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;
@@ -162,12 +162,12 @@ export class SlotResidency implements SlotsView {
     const tail = promptTokens === undefined ? this.#tail : Math.max(1, promptTokens - counted);
     if (promptTokens !== undefined) this.#tail += NEWEST_WEIGHT * (tail - this.#tail);
     if (cachedTokens !== undefined) this.#judge(use, cachedTokens, promptTokens);
-    // The last token of an answer is never computed on.
+    // The KV of the last answer token is never computed.
     use.hold([...spans, { key: question, tokens: tail + Math.max(0, answerTokens - 1) }]);
     use.release();
   }
 
-  /** The prompt never reached the engine's memory. */
+  /** The prompt was not prefilled. */
   failed(request: object): void {
     const use = this.#dispatches.get(request)?.use;
     this.#dispatches.delete(request);
@@ -184,7 +184,7 @@ export class SlotResidency implements SlotsView {
   #judge({ cachedTokens: predicted, isLoaded, kept }: SlotUse, cachedTokens: number, promptTokens = 0): void {
     const isMissed = 2 * (cachedTokens + BLOCK_SLACK_TOKENS) < predicted;
     if (predicted > BLOCK_SLACK_TOKENS) this.#missed.add(isMissed);
-    // Near its thresholds, what the engine loads hangs on single tokens, and counts may be estimates.
+    // Near its thresholds the engine decides by single tokens, and counts may be estimates.
     if (isMissed && isLoaded && kept > CLEARLY_LOADED_SHARE) this.#capacity.missed(this.#prompts.tokens, 0);
     else if (cachedTokens > 2 * predicted + BLOCK_SLACK_TOKENS) this.#capacity.exceeded();
     else this.#capacity.served(Math.max(0, promptTokens - cachedTokens));
@@ -211,11 +211,11 @@ interface Start {
   readonly tokens: number;
 }
 
-/** The starts that hold most tokens, the best first; among equals, the first in order of ranks, then the longest. */
+/** The starts of most tokens, best first; among equals, the first in order of ranks, then the longest. */
 class BestStarts {
   readonly #starts: Start[] = [];
 
-  /** Keeps the start if it is among the best. O(log starts × k + starts). */
+  /** Adds the start if it is among the best. O(log starts × k + starts). */
   offer(order: readonly number[], tokens: number): void {
     const starts = this.#starts;
     if (starts.length === MAX_STARTS && compare({ order, tokens }, starts.at(-1)!) > 0) return;
@@ -240,7 +240,7 @@ function compare({ order: a, tokens }: Start, { order: b, tokens: others }: Star
   return b.length - a.length;
 }
 
-/** Whether a prompt begins with these spans, as far as the budget goes. */
+/** Whether a prompt begins with these spans, within the budget. */
 function startsWith(prompt: HeldPrompt, spans: readonly HeldSpan[], budget: OperationBudget): boolean {
   for (let place = 0; place < spans.length; place++) {
     if (!budget.take(1) || prompt[place]?.key !== spans[place]!.key) return false;

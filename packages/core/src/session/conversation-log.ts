@@ -3,9 +3,9 @@ import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sen
 import { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
 import { isAnonymousTenant } from './tenant.js';
 
-/** Bounds of what is remembered of conversations. */
+/** Bounds of the log. */
 export interface ConversationLogOptions {
-  /** Bytes of all turns and of those who hold them. Default 64 MiB. */
+  /** Bytes of all turns, conversations, users and tenants. Default 64 MiB. */
   readonly maxBytes?: number;
   /** Milliseconds without use after which a conversation is forgotten. Default one hour. */
   readonly maxAgeMs?: number;
@@ -13,24 +13,27 @@ export interface ConversationLogOptions {
 
 const DEFAULTS: Required<ConversationLogOptions> = { maxBytes: 67_108_864, maxAgeMs: 3_600_000 };
 
-/** Bytes of a turn beside its texts (objects, names, map slot), and of one step of its path. Generous. */
+/** Estimated bytes of a turn beside its texts, and of one step of its path. */
 const TURN_BYTES = 1_024;
 const STEP_BYTES = 128;
-/** Bytes of a character of a document; and of one that was added to a message, whose bytes are kept beside it. */
+/** Bytes of a character of a document, and of an added text, whose UTF-8 is kept too. */
 const CHARACTER_BYTES = 2;
 const ADDED_CHARACTER_BYTES = 4;
-/** Bytes of a conversation, an end user and a tenant beside what each holds: objects, maps, sets, and names. */
+/** Estimated bytes of a conversation, an end user and a tenant beside their content. */
 const CONVERSATION_BYTES = 512;
 const USER_BYTES = 512;
 const TENANT_BYTES = 1_024;
-/** One conversation holds at most this part of the log. A longer one is forgotten. */
+/** Largest part of the log for one conversation. A larger one is forgotten. */
 const LARGEST_PART = 1 / 4;
-/** An anonymous tenant that holds more than this part of a full log makes room by its own conversations. */
+/** An anonymous tenant with more than this part of a full log loses its own conversations first. */
 const LARGEST_ANONYMOUS_PART = 1 / 8;
-/** Anonymous tenants that came once give way to those that came back only where they hold more than this part. */
+/**
+ * While newcomers (anonymous tenants with one turn) have more than this part, they lose conversations before returned
+ * ones.
+ */
 const NEWCOMERS_PART = 1 / 4;
 
-/** One conversation: the turns that were sent, by the link of the hash chain at which each ended. */
+/** A conversation: its turns, by the link of the hash chain at which each ended. */
 interface Conversation {
   readonly name: ConversationName;
   readonly turnsAt: Map<string, SentTurn[]>;
@@ -38,43 +41,43 @@ interface Conversation {
   usedAt: number;
 }
 
-/** What one end user of a tenant holds, in order of use: the oldest conversation first. */
+/** The conversations of an end user, least recently used first. */
 interface UserShare {
   readonly conversations: Map<string, Conversation>;
   bytes: number;
 }
 
-/** What one tenant holds. */
+/** The conversations of a tenant. */
 interface TenantShare {
   readonly users: Map<string, UserShare>;
   readonly bySize: SizeClasses;
-  /** Of an anonymous tenant: its conversations in order of use. */
+  /** The conversations of an anonymous tenant, in order of use. */
   readonly byUse: Set<Conversation> | undefined;
-  /** Whether it is anonymous and has sent one turn only. */
+  /** Whether it is anonymous and has sent only one turn. */
   isNewcomer: boolean;
   bytes: number;
 }
 
 /**
- * Remembers what was sent in named conversations, so that later turns send the same bytes again. Conversations belong
- * to a tenant and an end user. Bounded in bytes and in age; a conversation is forgotten as a whole, so none ever lacks
- * only some of its documents. When the log is full, anonymous tenants (`isAnonymousTenant`) make room first, see
- * `#anonymousVictim`. Then the conversation goes that the largest user of the largest tenant has not used for the
- * longest time. `now` is the caller's clock, in milliseconds. All operations are O(1) amortised unless they say
- * otherwise.
+ * Remembers what was sent in named conversations, so that later turns send the same bytes again. Bounded in bytes and
+ * age. A conversation is forgotten as a whole.
+ *
+ * When the log is full, anonymous tenants lose conversations first (`#anonymousVictim`). Then the largest user of the
+ * largest tenant loses its least recently used one. `now` in milliseconds of the caller's clock. Operations are
+ * amortised O(1) unless stated.
  */
 export class ConversationLog {
   readonly #limits: Required<ConversationLogOptions>;
   readonly #tenants = new Map<string, TenantShare>();
   readonly #bySize = new SizeClasses();
-  /** All conversations in order of use, to forget the old ones. */
+  /** All conversations in order of use. */
   readonly #byAge = new Set<Conversation>();
-  /** Conversations of anonymous tenants in order of use: of those that sent one turn, and of those that came back. */
+  /** Conversations of anonymous tenants in order of use: of newcomers, and of returned tenants. */
   readonly #newcomers = new Set<Conversation>();
   readonly #returned = new Set<Conversation>();
   /** Bytes of tenants that are newcomers. */
   #newcomerBytes = 0;
-  /** When a conversation was used last; and whether all stand in that order, which restored ones may not. */
+  /** Time of the last use; and whether all conversations are in order of use, which restored ones may not be. */
   #latestAt = Number.NEGATIVE_INFINITY;
   #isSorted = true;
   #turns = 0;
@@ -99,17 +102,17 @@ export class ConversationLog {
     return this.#byAge.size;
   }
 
-  /** What `recallConversation` looks turns up with. Changes nothing; what is too old is not found. */
+  /** Looks up turns for `recallConversation`. Changes nothing. Does not find expired ones. */
   lookup(name: ConversationName, now: number): TurnLookup {
     const conversation = this.#find(name);
     if (conversation === undefined || this.#isOld(conversation, now)) return NOTHING;
     return (link) => conversation.turnsAt.get(link) ?? NO_TURNS;
   }
 
-  /** A turn goes to the engine. One that was sent before becomes the latest of its renderings. */
+  /** A turn is sent to the engine. A turn that was sent before becomes the latest rendering. */
   sent(name: ConversationName, turn: SentTurn, now: number): void {
     this.expire(now);
-    this.#comesBack(name.tenant);
+    this.#markReturned(name.tenant);
     const conversation = this.#open(name, now);
     const turns = turnsOf(conversation, turn.link);
     const known = turns.findIndex(({ id }) => id === turn.id);
@@ -118,7 +121,7 @@ export class ConversationLog {
     this.#shrink(conversation);
   }
 
-  /** The model answered a turn; one that is forgotten already stays so. */
+  /** The model answered a turn. Ignored if the turn is forgotten. */
   answered(name: ConversationName, { link, id }: TurnName, answer: string, now: number): void {
     const conversation = this.#find(name);
     const turns = conversation?.turnsAt.get(link);
@@ -130,12 +133,10 @@ export class ConversationLog {
     this.#use(conversation, now);
   }
 
-  /**
-   * What is remembered of these conversations, the least recently used first. Holds prompts and documents in the clear.
-   */
+  /** Exports conversations, the least recently used first. Holds prompts and documents in the clear. */
   *export(now: number, filter: SessionFilter = {}): Generator<SessionEntry> {
     this.#sort();
-    // A conversation that is used meanwhile moves to the end, and would come again.
+    // A conversation that is used meanwhile would come twice.
     for (const conversation of [...this.#byAge]) {
       const { name, turnsAt, usedAt } = conversation;
       if (!this.#byAge.has(conversation) || this.#isOld(conversation, now) || !matchesFilter(name, filter)) continue;
@@ -147,10 +148,10 @@ export class ConversationLog {
   }
 
   /**
-   * Takes an exported entry in. What is remembered there already stays.
+   * Restores an exported entry. Turns that are remembered already stay.
    *
-   * @returns false for an entry that was not used for too long.
-   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what no export wrote.
+   * @returns false for an expired entry
+   * @throws `WARMPATH_INVALID_REQUEST` with the path of the first invalid field
    */
   restore(input: unknown, now: number): boolean {
     const { tenant, user, session, link, idleMs, turns: restored } = readSessionEntry(input);
@@ -163,8 +164,8 @@ export class ConversationLog {
     const before = this.#find(name);
     const isNewer = before === undefined || before.usedAt < usedAt;
     const conversation = before ?? this.#open(name, usedAt);
-    // A turn that is taken in was sent before.
-    this.#comesBack(tenant);
+    // A restored turn was sent before.
+    this.#markReturned(tenant);
     if (isNewer) {
       this.#isSorted &&= usedAt >= this.#latestAt;
       this.#use(conversation, usedAt);
@@ -179,7 +180,7 @@ export class ConversationLog {
     return true;
   }
 
-  /** Forgets these conversations. O(conversations). @returns how many there were. */
+  /** Forgets conversations. O(conversations). @returns how many */
   forget(filter: SessionFilter): number {
     let forgotten = 0;
     for (const conversation of this.#byAge) {
@@ -190,7 +191,7 @@ export class ConversationLog {
     return forgotten;
   }
 
-  /** Forgets what was not used for too long. O(forgotten). */
+  /** Forgets expired conversations. O(forgotten). */
   expire(now: number): void {
     this.#sort();
     for (const conversation of this.#byAge) {
@@ -203,7 +204,7 @@ export class ConversationLog {
     return this.#tenants.get(name.tenant)?.users.get(userKey(name))?.conversations.get(name.session);
   }
 
-  /** The conversation of that name, used now; made where it is new. */
+  /** Finds or creates a conversation, and marks it as used now. */
   #open(name: ConversationName, now: number): Conversation {
     const known = this.#find(name);
     if (known !== undefined) {
@@ -226,7 +227,7 @@ export class ConversationLog {
       share.users.set(user, own);
       this.#resizeUser(tenant, user, USER_BYTES);
     }
-    // Callers name a conversation by what they know of it, which is not to be kept.
+    // The name object of the caller may hold more, which must not be kept.
     const kept = { tenant, user: name.user, session };
     const conversation: Conversation = { name: kept, turnsAt: new Map(), bytes: 0, usedAt: now };
     own.conversations.set(session, conversation);
@@ -234,20 +235,20 @@ export class ConversationLog {
     this.#isSorted &&= now >= this.#latestAt;
     this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.add(conversation);
-    if (share.byUse !== undefined) this.#listed(conversation, share, share.byUse);
+    if (share.byUse !== undefined) this.#listAnonymous(conversation, share, share.byUse);
     return conversation;
   }
 
-  /** The conversation of an anonymous tenant is new, or used now. */
-  #listed(conversation: Conversation, { isNewcomer }: TenantShare, byUse: Set<Conversation>): void {
+  /** Lists a conversation of an anonymous tenant as used now. */
+  #listAnonymous(conversation: Conversation, { isNewcomer }: TenantShare, byUse: Set<Conversation>): void {
     for (const list of [byUse, isNewcomer ? this.#newcomers : this.#returned]) {
       list.delete(conversation);
       list.add(conversation);
     }
   }
 
-  /** A tenant sends another turn: if it was a newcomer, it is none any more. O(its conversations), once. */
-  #comesBack(tenant: string): void {
+  /** A tenant sends another turn, so it is no newcomer any more. O(its conversations), once. */
+  #markReturned(tenant: string): void {
     const share = this.#tenants.get(tenant);
     if (share?.isNewcomer !== true) return;
     share.isNewcomer = false;
@@ -269,16 +270,13 @@ export class ConversationLog {
     const own = share.users.get(user)!;
     own.conversations.delete(session);
     own.conversations.set(session, conversation);
-    if (share.byUse !== undefined) this.#listed(conversation, share, share.byUse);
-    // Of holders of one size, the one goes first that used nothing for the longest time.
+    if (share.byUse !== undefined) this.#listAnonymous(conversation, share, share.byUse);
+    // Among tenants of one size class, the least recently used one goes first.
     share.bySize.use(user, own.bytes);
     this.#bySize.use(tenant, share.bytes);
   }
 
-  /**
-   * Puts conversations that were restored among the others by their last use. O(conversations · log conversations),
-   * once.
-   */
+  /** Sorts restored conversations among the others by last use. O(n log n), once. */
   #sort(): void {
     if (this.#isSorted) return;
     this.#isSorted = true;
@@ -299,7 +297,7 @@ export class ConversationLog {
     this.#resize(conversation, -bytesOf(turn));
   }
 
-  /** The conversation holds so many bytes more. */
+  /** Adds to the bytes of a conversation. */
   #resize(conversation: Conversation, bytes: number): void {
     conversation.bytes += bytes;
     this.#resizeUser(conversation.name.tenant, userKey(conversation.name), bytes);
@@ -320,7 +318,7 @@ export class ConversationLog {
     this.#bySize.move(tenant, share.bytes - bytes, share.bytes);
   }
 
-  /** Makes room; `latest` is the conversation that just grew, which goes only if it is too large by itself. */
+  /** Makes room. `latest`, which just grew, is only dropped if it is too large by itself. */
   #shrink(latest: Conversation): void {
     const { maxBytes } = this.#limits;
     if (latest.bytes > LARGEST_PART * maxBytes) this.#drop(latest);
@@ -329,28 +327,27 @@ export class ConversationLog {
   }
 
   /**
-   * The conversation of an anonymous tenant that goes: the oldest of the tenant of `latest`, if that holds too much;
-   * else the oldest of newcomers, while these hold more than their part; else the oldest of tenants that came back.
-   * So a client that makes up thousands of tenants pushes out no conversation of a tenant that is in use. `undefined`
-   * where no tenant is anonymous.
+   * The conversation of an anonymous tenant to forget: the oldest of the tenant of `latest` if that has too much; else
+   * the oldest of newcomers while they have too much; else the oldest of returned tenants. So a client that invents
+   * tenants displaces no active one. `undefined` without anonymous tenants.
    */
   #anonymousVictim(latest: Conversation): Conversation | undefined {
     const { maxBytes } = this.#limits;
     const share = this.#tenants.get(latest.name.tenant);
     const holdsMuch = share !== undefined && share.bytes > LARGEST_ANONYMOUS_PART * maxBytes;
-    const own = holdsMuch ? oldestBut(share.byUse, latest) : undefined;
+    const own = holdsMuch ? oldestExcept(share.byUse, latest) : undefined;
     if (own !== undefined) return own;
-    const newcomer = oldestBut(this.#newcomers, latest);
-    const returned = oldestBut(this.#returned, latest);
+    const newcomer = oldestExcept(this.#newcomers, latest);
+    const returned = oldestExcept(this.#returned, latest);
     const isCrowded = this.#newcomerBytes > NEWCOMERS_PART * maxBytes;
     const other = isCrowded ? (newcomer ?? returned) : (returned ?? newcomer);
-    // One that is alone goes itself: it takes nothing from authenticated tenants.
+    // A single anonymous tenant loses `latest` itself: it takes nothing from authenticated tenants.
     return other ?? (share?.byUse === undefined ? undefined : latest);
   }
 
   /**
-   * The oldest conversation of the largest user of the largest tenant. Where that is `latest` and they have no other:
-   * the one of the next user, or tenant, who holds at least half as much.
+   * The oldest conversation of the largest user of the largest tenant. If that is `latest` and their only one: that of
+   * the next user, or tenant, with at least half as much.
    */
   #victim(latest: Conversation): Conversation {
     const tenant = this.#bySize.largest()!;
@@ -393,7 +390,7 @@ export class ConversationLog {
   }
 }
 
-/** The key of an end user among those of its tenant: no end user is called what stands for none. */
+/** Key of an end user in its tenant. No name is equal to the key of the absent user. */
 function userKey({ user }: ConversationName): string {
   return user === undefined ? '' : `=${user}`;
 }
@@ -401,7 +398,7 @@ function userKey({ user }: ConversationName): string {
 const NO_TURNS: readonly never[] = [];
 const NOTHING: TurnLookup = () => NO_TURNS;
 
-function oldestBut(byUse: ReadonlySet<Conversation> | undefined, latest: Conversation): Conversation | undefined {
+function oldestExcept(byUse: ReadonlySet<Conversation> | undefined, latest: Conversation): Conversation | undefined {
   for (const conversation of byUse ?? []) if (conversation !== latest) return conversation;
   return undefined;
 }
@@ -415,12 +412,12 @@ function turnsOf({ turnsAt }: Conversation, link: string): SentTurn[] {
   return turns;
 }
 
-/** Holders by the power of two that their size reaches, so that one of the largest is found at once. */
+/** Groups holders by the power of two of their size, to find one of the largest at once. */
 class SizeClasses {
-  /** Most holders are alone in their log, and there are many: a class that has none is no set. */
+  /** Most classes are empty, and there are many logs: an empty class has no set. */
   readonly #classes: (Set<string> | undefined)[] = [];
 
-  /** A holder's size changed; 0 means that it holds nothing. O(1). */
+  /** Changes the size of a holder; 0 removes it. O(1). */
   move(holder: string, before: number, after: number): void {
     const from = classOf(before);
     const to = classOf(after);
@@ -434,17 +431,14 @@ class SizeClasses {
     this.#classes[to] = holders.add(holder);
   }
 
-  /** A holder was used: of its size, it goes last. O(1). */
+  /** A holder was used: it goes last in its class. O(1). */
   use(holder: string, size: number): void {
     if (size <= 0) return;
     const holders = this.#classes[classOf(size)];
     if (holders?.delete(holder)) holders.add(holder);
   }
 
-  /**
-   * A holder, not `except`, that has at least half of what the largest of them has. O(classes), of which there are at
-   * most 32.
-   */
+  /** A holder, not `except`, of the largest class: it has at least half of the largest size. O(classes), at most 32. */
   largest(except?: string): string | undefined {
     for (let size = this.#classes.length - 1; size >= 0; size--) {
       for (const holder of this.#classes[size] ?? []) if (holder !== except) return holder;
@@ -457,7 +451,7 @@ function classOf(size: number): number {
   return size <= 0 ? -1 : Math.floor(Math.log2(size));
 }
 
-/** The renderings of both, the latter's as the latest, with the answers of both. O(renderings). */
+/** Merges renderings and their answers; those of `later` come last. O(renderings). */
 function mergeTurns(earlier: readonly SentTurn[], later: readonly SentTurn[]): readonly SentTurn[] {
   const own = earlier.filter(({ id }) => !later.some((turn) => turn.id === id));
   const shared = later.map((turn) => {

@@ -3,15 +3,14 @@ import type { SentTurn, TurnName } from './sent-turn.js';
 import type { SessionEntry, SessionFilter } from './session-entry.js';
 
 /**
- * Where conversations are remembered: in one process, or in a server that several gateways share. A store may forget
- * whatever it likes; it must never give the turns of one tenant, or of one end user, to another. `now` is the caller's
- * monotonic clock, in milliseconds.
+ * Stores conversations in one process, or in a server that several gateways share. A store may forget anything. It must
+ * never return turns of another tenant or end user. `now` is the caller's monotonic clock in milliseconds.
  */
 export interface ConversationStore {
   /**
-   * The turns that were sent at these links of a conversation's hash chain. Never rejects.
+   * Finds the turns at these links of the hash chain. Never rejects.
    *
-   * @param missed called at most once, when turns that other processes sent may be missing from the answer.
+   * @param missed called at most once, if turns that other processes sent may be missing
    */
   find(
     name: ConversationName,
@@ -19,78 +18,76 @@ export interface ConversationStore {
     now: number,
     missed?: (failure: StoreFailure) => void,
   ): TurnLookup | Promise<TurnLookup>;
-  /** A turn goes to the engine. */
+  /** A turn is sent to the engine. */
   sent(name: ConversationName, turn: SentTurn, now: number): void;
-  /** The model answered a turn; `answer` is the answer's hash (`answerHash`). */
+  /** The model answered a turn. `answer`: hash of the answer (`answerHash`). */
   answered(name: ConversationName, turn: TurnName, answer: string, now: number): void;
   /**
-   * Everything that is remembered of these conversations, as plain data: prompts and documents in the clear.
+   * Exports conversations as plain data: prompts and documents in the clear.
    *
-   * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`, at once or on the way.
+   * @throws `WARMPATH_STORE_UNAVAILABLE`, at once or while iterating
    */
   export(filter: SessionFilter, now: number): AsyncIterable<SessionEntry> | Iterable<SessionEntry>;
   /**
-   * Takes an exported entry in. What is remembered there already stays.
+   * Restores an exported entry. Turns that are remembered already stay.
    *
-   * @returns false for an entry that was not used for too long.
-   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what no export wrote;
-   * `WARMPATH_STORE_UNAVAILABLE`.
+   * @returns false for an expired entry
+   * @throws `WARMPATH_INVALID_REQUEST` with the path of the first invalid field; `WARMPATH_STORE_UNAVAILABLE`
    */
   restore(entry: unknown, now: number): boolean | Promise<boolean>;
   /**
-   * Forgets these conversations in this process and in the server.
+   * Forgets conversations in this process and in the server.
    *
-   * @returns how many turns they had.
-   * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`; `WARMPATH_OVERLOADED` where too many callers wait for the same.
+   * @returns how many turns they had
+   * @throws `WARMPATH_STORE_UNAVAILABLE`; `WARMPATH_OVERLOADED` if too many callers wait
    */
   forget(filter: SessionFilter): number | Promise<number>;
   /**
-   * Sends the other gateways over the same server a note, and answers what they sent since the last call, in the order
-   * of its sending: what must be known soon, and may be lost. The first call answers what was sent within the last
-   * minute. `undefined` where the server did not get it. Left out where there are no others. Never rejects; one call at
-   * a time.
+   * Sends a note to the other gateways of the server, and returns the notes that they sent since the last call, in
+   * order. Notes may be lost. The first call returns those of the last minute; `undefined` if the server did not get
+   * the note. Absent without a server. Never rejects; one call at a time.
    *
-   * @param note nothing is sent where it is empty.
+   * @param note an empty one is not sent
    */
   exchange?(note: string): Promise<readonly PeerNote[] | undefined>;
-  /** Conversations that this process holds. */
+  /** Conversations in this process. */
   readonly conversations: number;
-  /** Turns that this process holds. */
+  /** Turns in this process. */
   readonly turns: number;
-  /** Bytes that this process holds. */
+  /** Bytes in this process. */
   readonly bytes: number;
-  /** Whether the server can be asked. While it cannot, the store answers from what this process knows. */
+  /** Whether the server is reachable. If not, the store uses what this process knows. */
   readonly isUp: boolean;
   /**
-   * Called once, before anything else. A server that is away is tried again later.
+   * Called once, first. A server that is down is tried again later.
    *
-   * @throws WarmpathError for a configuration that can never work.
+   * @throws WarmpathError for a configuration that can never work
    */
   open(listener: ConversationStoreListener): Promise<void>;
-  /** Called once, after everything else. What was recorded is written by then, or given up. */
+  /** Called once, last. Pending writes are done or given up. */
   close(): Promise<void>;
 }
 
-/** What another gateway sent. */
+/** A note from another gateway. */
 export interface PeerNote {
-  /** What that gateway is called, for as long as it runs. */
+  /** Name of that gateway while it runs. */
   readonly from: string;
   readonly text: string;
   /** Milliseconds since it was sent. */
   readonly ageMs: number;
 }
 
-/** What a store was asked to do. */
+/** Operation of a store. */
 export type StoreOperation = 'find' | 'keep' | 'forget' | 'exchange';
 
-/** Why a store did not do it; `overflow`: too much waits to be written already. */
+/** Why an operation failed. `overflow`: too many writes are pending. */
 export type StoreFailure = 'down' | 'timeout' | 'refused' | 'unreadable' | 'overflow' | 'too-large';
 
-/** Hears how a store does, for metrics and the log. Must not throw. */
+/** Receives results of a store, for metrics and the log. Must not throw. */
 export interface ConversationStoreListener {
-  /** `ms`: how long the store took. */
+  /** An operation took `ms`. */
   done(operation: StoreOperation, ms: number): void;
   failed(operation: StoreOperation, failure: StoreFailure): void;
-  /** The server came or went; `reason` holds no secret. */
+  /** The server became reachable or unreachable. `reason` holds no secret. */
   changed(isUp: boolean, reason: string): void;
 }

@@ -4,9 +4,9 @@ import { estimateTokens } from '../token-estimate.js';
 import type { SeenSegments } from './segments.js';
 import type { SentDocument, VisibleDocuments } from './sent-turn.js';
 
-/** What is left of a context, and what stands for the rest. */
+/** The documents to send, and the references for the others. */
 export interface Deduplication {
-  /** In retrieval order; a document whose label is taken in the conversation has another one. */
+  /** In retrieval order. A document whose label is used in the conversation has a new one. */
   readonly remaining: readonly Document[];
   /** Retrieval ranks of `remaining`, among all documents. */
   readonly ranks: readonly number[];
@@ -14,14 +14,13 @@ export interface Deduplication {
   readonly references: readonly DocumentReference[];
 }
 
-/** Digits of the hash that make a taken label one's own. */
+/** Digits of the hash in a new label. */
 const LABEL_DIGITS = 8;
 
 /**
- * Takes out the documents whose full text the conversation already holds, and those that this context brings twice
- * (RAGBoost §6). Title and content decide, letter by letter: the same id with other content is another document and
- * stays, the same text under another id is a reference. Loses nothing: each document is in `remaining` or in
- * `references`. Cost: O(length of the documents).
+ * Replaces documents by references whose full text the conversation already holds, or that come twice (RAGBoost §6).
+ * Title and content decide, letter by letter; ids do not. Each document is in `remaining` or in `references`. O(length
+ * of the documents).
  */
 export function deduplicate(documents: readonly Document[], visible: VisibleDocuments): Deduplication {
   const remaining: Document[] = [];
@@ -46,8 +45,8 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
 }
 
 /**
- * The documents with labels that name no other text of the conversation, for a turn that sends again what the
- * conversation shows. A document that the conversation shows under its label keeps it. O(length of the documents).
+ * The documents with labels that name no other text of the conversation. A document keeps the label under which the
+ * conversation shows it. O(length of the documents).
  */
 export function withFreeLabels(documents: readonly Document[], visible: VisibleDocuments): readonly Document[] {
   const labels = new Set<string>();
@@ -60,9 +59,9 @@ export function withFreeLabels(documents: readonly Document[], visible: VisibleD
 }
 
 /**
- * The second stage: parts of the documents that `shown` holds become references, each document by itself, so that its
- * text hangs on what stands before the documents and not on their order. One without such parts stays the object it
- * was. Loses nothing: `whole` is the document as it came. O(length of the documents).
+ * Second stage: replaces parts of documents by references to `shown` texts. Each document is shortened by itself, so
+ * its text does not depend on the order. `whole` keeps the full document. An unchanged document stays the same object.
+ * O(length of the documents).
  */
 export function shortenDocuments(
   documents: readonly Document[],
@@ -77,7 +76,7 @@ export function shortenDocuments(
   });
 }
 
-/** What a turn keeps of the documents that it sends. O(length of the documents). */
+/** The form in which a turn remembers its documents. O(length of the documents). */
 export function sentDocuments(documents: readonly Document[]): readonly SentDocument[] {
   return documents.map((document) => {
     const { title, content } = document.whole ?? document;
@@ -90,7 +89,7 @@ function sameText(known: Document | undefined, { title, content }: Document): Do
   return known !== undefined && known.content === content && (known.title ?? '') === (title ?? '') ? known : undefined;
 }
 
-/** A hint names a document by its label, so that no two documents of a conversation may share one. */
+/** The document with a label that no other document of the conversation has, because hints name labels. */
 function withFreeLabel(
   document: Document,
   hash: string,
@@ -101,7 +100,7 @@ function withFreeLabel(
   return isTaken ? renamed(document, hash, labels, visible) : document;
 }
 
-/** The document under a label of its own; apart, so that no closure is made for those that need none. */
+/** The document under a new label. */
 function renamed(document: Document, hash: string, labels: ReadonlySet<string>, visible: VisibleDocuments): Document {
   const isTaken = (label: string) => labels.has(label) || visible.namesOther(label, document);
   let label = `${document.label}~${hash.slice(0, LABEL_DIGITS)}`;

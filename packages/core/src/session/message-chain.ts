@@ -2,10 +2,11 @@ import { Fingerprint } from '../fingerprint.js';
 import type { ChatMessage, ContentPart } from '../render/prompt.js';
 
 /**
- * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their
- * exact text. Two conversations share a link if, and only if, they are equal up to there; the same message behind
- * another history has another link. `messages` are the texts of each, for instance its JSON as the client wrote it;
- * `before` is the link that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
+ * The hash chain over a conversation: link `i` identifies the messages 0 to `i`, by their exact text and order.
+ * O(length).
+ *
+ * @param messages texts of each message, for instance its JSON as the client wrote it
+ * @param before the link that they follow, if any
  */
 export function messageChain(messages: readonly (readonly string[])[], before = ''): readonly string[] {
   const hasher = new Fingerprint();
@@ -18,29 +19,25 @@ export function messageChain(messages: readonly (readonly string[])[], before = 
   });
 }
 
-/** Where a message stands among bytes: its first one, and the one behind its last. */
+/** A range of bytes. `end` is exclusive. */
 export interface ByteRange {
   readonly start: number;
   readonly end: number;
 }
 
-/**
- * The same chain over messages of which only the bytes are known. Its links are others than those of `messageChain`.
- * O(bytes), below 0.5 ns a byte.
- */
+/** A hash chain over ranges of bytes. Its links differ from those of `messageChain`. O(bytes). */
 export function byteChain(bytes: Uint8Array, messages: readonly ByteRange[]): readonly string[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const hasher = new Fingerprint();
   return messages.map(({ start, end }) => {
-    // The lanes as they are stand for all messages before.
+    // The lanes carry the hash of all ranges before.
     return hasher.addBytes(view, start, end).end().digits();
   });
 }
 
 /**
- * A hash of what the model said in one message: its text without white space around it, and its tool calls.
- * `undefined` if it said nothing, for that tells no two conversations apart. The text may come as a string or as parts,
- * for clients hand back either. O(length).
+ * A hash of an answer: its trimmed text and its tool calls; `undefined` for an empty answer, which identifies nothing.
+ * Content may be a string or parts. O(length).
  */
 export function answerHash(
   message: Pick<ChatMessage, 'content'> & { readonly tool_calls?: unknown },
@@ -65,7 +62,7 @@ function readCall(call: unknown): string[] {
   return [String(given?.name ?? ''), asWritten(given?.arguments)];
 }
 
-/** Arguments without the white space that a client drops which hands them back as an object. */
+/** Arguments in one form, because clients reformat their JSON. */
 function asWritten(given: unknown): string {
   const text = String(given ?? '');
   try {

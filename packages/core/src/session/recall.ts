@@ -10,66 +10,64 @@ import {
   visibleIn,
 } from './sent-turn.js';
 
-/** The turns that were sent where the hash chain has this link, in the order in which they were last used. */
+/** The turns at a link of the hash chain, in order of last use. */
 export type TurnLookup = (link: string) => readonly SentTurn[];
 
-/** Which conversation a request continues: nothing is ever recalled across tenants, end users or names. */
+/** Names a conversation. Turns are never shared between tenants, end users or names. */
 export interface ConversationName {
   /** The isolation boundary. */
   readonly tenant: string;
-  /** The end user, where the caller names one. */
+  /** The end user, if the caller names one. */
   readonly user?: string | undefined;
   /** The caller's name for the conversation. */
   readonly session: string;
 }
 
-/** What is known of the conversation that a request continues. */
+/** The remembered part of the conversation that a request continues. */
 export interface RecalledConversation extends ConversationName {
   /** The hash chain over the request's messages. */
   readonly links: readonly string[];
-  /** The turns that are replayed, the oldest first; those that added nothing are not among them. */
+  /** The turns to replay, oldest first. Turns that added nothing are left out. */
   readonly turns: readonly SentTurn[];
-  /** How many of the leading messages the engine has had before: nothing in them changes any more. */
+  /** Leading messages that were sent before. Nothing in them changes any more. */
   readonly sentMessages: number;
   readonly visible: VisibleDocuments;
-  /** Turns that were sent for exactly these messages behind the same history: this request may be one of them again. */
+  /** Turns with exactly these messages after the same turns: this request may repeat one. */
   readonly siblings: readonly SentTurn[];
   /**
-   * Whether the messages hold an answer to a turn that is not known: the log has forgotten it, or it went past the log.
-   * What was added to that turn is missing from the prompt, and the client must know.
+   * Whether the messages contain an answer to an unknown turn. What was added to that turn is then missing from the
+   * prompt, and the client must be told.
    */
   readonly isForgotten: boolean;
 }
 
-/** Messages that are read when they are needed: an array, or an unparsed body. */
+/** Messages that are read on demand: an array, or an unparsed body. */
 export interface MessageSource {
   readonly length: number;
   at(place: number): ChatMessage | undefined;
-  /** The role alone, where that takes less than reading the message. */
+  /** Reads the role only, if that is cheaper. */
   roleAt?(place: number): string | undefined;
 }
 
-/** A request as `recallConversation` reads it. */
+/** Input of `recallConversation`. */
 export interface RecallRequest extends ConversationName {
   readonly messages: MessageSource;
-  /** The hash chain over the messages. Default: that over what `JSON.stringify` makes of them. */
+  /** The hash chain over the messages. Default: over their `JSON.stringify`. */
   readonly links?: readonly string[];
 }
 
-/** The turn that a request continues: the last one whose messages it begins with. */
+/** The turns that a request continues. */
 interface Continued {
   readonly turns: readonly SentTurn[];
-  /** How many messages of the request it had. */
+  /** Leading messages of the request that they cover. */
   readonly messages: number;
 }
 
 /**
- * Finds what a request's history was rendered to when it was sent. The latest turn whose messages this request begins
- * with decides, and all turns before it must be known as well. The caller vouches for the conversation by naming it:
- * equal words in another conversation are never looked at.
+ * Finds the turns that a request continues: the latest turn whose messages it begins with, and all turns before it.
+ * Only looks at the named conversation.
  *
- * Pure. Cost: O(messages), and O(length of the messages) without `links`. Reads only messages behind the latest known
- * turn.
+ * Pure. O(messages), and O(length of the messages) without `links`. Reads only messages behind the latest known turn.
  */
 export function recallConversation(request: RecallRequest, turnsAt: TurnLookup): RecalledConversation {
   const { tenant, user, session, messages } = request;
@@ -93,10 +91,13 @@ export function recallConversation(request: RecallRequest, turnsAt: TurnLookup):
 
 const NEW: Continued = { turns: [], messages: 0 };
 
-/** Whether the model answered anything behind the known messages beside the last of these. O(messages behind them). */
+/**
+ * Whether there is an answer behind the known messages, apart from the one that follows them directly. O(messages
+ * behind them).
+ */
 function hasUnknownAnswer(messages: MessageSource, sentMessages: number): boolean {
   let at = sentMessages;
-  // The answer to the latest known turn, which may be several messages long: calls of tools, then words.
+  // The answer to the latest known turn may be several messages long: tool calls, then text.
   if (at > 0) while (at < messages.length && isAnswer(messages, at)) at++;
   for (; at < messages.length; at++) if (isAnswer(messages, at)) return true;
   return false;
@@ -111,7 +112,7 @@ function chainOf(messages: MessageSource): readonly string[] {
   return messageChain(Array.from({ length: messages.length }, (_, place) => [JSON.stringify(messages.at(place))]));
 }
 
-/** The turns that the candidate replays which this history continues; `undefined` if none does. */
+/** The turns up to the candidate that this conversation continues; `undefined` if none fits. */
 function replayable(
   candidates: readonly SentTurn[],
   answer: ChatMessage | undefined,
@@ -120,11 +121,11 @@ function replayable(
   const hash = answer && answerHash(answer);
   const answered = hash === undefined ? [] : candidates.filter(({ answers }) => answers.includes(hash));
   const unread = hash === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
-  // Of so many renderings, or answers to one, the oldest are gone: an answer to none that is left may be one of them.
+  // Old renderings and answers are dropped at these limits, so an unknown answer may belong to a dropped one.
   const isFull = candidates.length >= MAX_RENDERINGS || candidates.some(({ answers }) => answers.length >= MAX_ANSWERS);
   const isGone = hash !== undefined && answered.length + unread.length === 0 && isFull;
   if (isGone) return undefined;
-  // Of several renderings the one that got this answer, else one whose answer is unknown, else the latest.
+  // Prefer the rendering with this answer, then one without answers, then the latest.
   for (const candidate of [...candidates, ...unread, ...answered].reverse()) {
     const turns = withAncestors(candidate, turnsAt);
     if (turns !== undefined) return turns;
@@ -132,7 +133,7 @@ function replayable(
   return undefined;
 }
 
-/** A turn behind all before it, itself only if it added something; `undefined` if one of them is forgotten. */
+/** A turn with all turns before it, itself only if it added something; `undefined` if one is forgotten. */
 function withAncestors(turn: SentTurn, turnsAt: TurnLookup): readonly SentTurn[] | undefined {
   const turns = turn.edits.length === 0 ? [] : [turn];
   let parent: TurnName | undefined = turn.parent;

@@ -2,26 +2,26 @@ import { Fingerprint } from '../fingerprint.js';
 import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/prompt.js';
 import { estimateTokens } from '../token-estimate.js';
 
-/** Characters of a segment that may be replaced by a reference. */
+/** Characters of a segment that can become a reference, at least. */
 const MIN_SEGMENT_CHARACTERS = 120;
 /** Characters after which a segment ends with its line or sentence. */
 const MAX_SEGMENT_CHARACTERS = 4_000;
-/** Lines and sentences for one that ends a segment, on average. */
+/** Mean number of lines or sentences in a segment. */
 const UNITS_PER_END = 4;
-/** Lengths of the quoted start and end of a segment. The shorter quotation is preferred if only one segment has it. */
+/** Characters quoted from the start and the end of a segment. The shortest unambiguous quotation is used. */
 const START_CHARACTERS = [56, 112];
 const END_CHARACTERS = [32, 64, 112];
-/** A reference replaces at least so many times its own tokens: the model has to look elsewhere for the text. */
+/** A reference replaces at least this many times its own tokens. */
 const MIN_TOKENS_REPLACED = 2;
-/** Stands for several segments. */
+/** Marks words that several segments share. */
 const SHARED = Symbol('several segments');
 
-/** A text in which some segments are references. */
+/** A text with some segments replaced by references. */
 export interface ShortenedText {
   readonly text: string;
   /** Segments of the text. */
   readonly segments: number;
-  /** Segments that are references now. */
+  /** Segments replaced. */
   readonly replaced: number;
 }
 
@@ -30,7 +30,7 @@ interface SeenSegment {
   readonly source: SourceText;
   /** Its position among the segments of the source. */
   readonly place: number;
-  /** The segment that follows it, if the same one follows every occurrence. */
+  /** The next segment, if it is the same after every occurrence. */
   next: string | typeof SHARED | undefined;
 }
 
@@ -38,7 +38,7 @@ interface SourceText {
   readonly name: string | undefined;
 }
 
-/** Known segments beside each other that also stand beside each other in their source. */
+/** Adjacent known segments that are also adjacent in their source. */
 interface SegmentRun {
   readonly first: string;
   readonly last: string;
@@ -48,16 +48,16 @@ interface SegmentRun {
 }
 
 /**
- * De-duplicates parts of texts: replaces segments that an earlier text holds word for word by references.
+ * De-duplicates parts of texts: replaces segments that an earlier text contains word for word by references.
  *
- * Texts are cut into segments of lines and sentences by their content, so that an insertion changes no distant cut. A
- * reference quotes the first and last words of the text that it replaces. It points backward, to one source. Never
- * quotes words that two segments share: the reference would be ambiguous. Memory: the texts added.
+ * Texts are cut into segments of lines and sentences by their content, so an insertion moves only nearby cuts. A
+ * reference quotes the first and last words of the replaced text, and points back to one source. Never quotes words
+ * that two segments share: the reference would be ambiguous. Memory: the texts added.
  */
 export class SeenSegments {
   readonly #wording: string;
   readonly #seen = new Map<string, SeenSegment>();
-  /** By quoted words: the segment that begins, or ends, with them. */
+  /** By quoted words: the segment that starts, or ends, with them. */
   readonly #byStart = new Map<string, string | typeof SHARED>();
   readonly #byEnd = new Map<string, string | typeof SHARED>();
 
@@ -67,10 +67,10 @@ export class SeenSegments {
   }
 
   /**
-   * Adds a text that stands in the prompt. O(length).
+   * Adds a text of the prompt. O(length).
    *
    * @param options.name what the prompt calls the text
-   * @param options.shown the shortened form that stands in the prompt instead; only segments found there are added
+   * @param options.shown the shortened form in the prompt; only segments found there are added
    */
   add(text: string, { name, shown }: { readonly name?: string; readonly shown?: string | undefined } = {}): void {
     const source: SourceText = { name };
@@ -86,7 +86,7 @@ export class SeenSegments {
       }
       if (shown !== undefined) {
         const at = shown.indexOf(segment, from);
-        // The segment was a reference to a text that is not known now. What follows cannot be located.
+        // This segment is a reference in `shown`, to a text that is unknown here. What follows cannot be located.
         if (at < 0) return;
         from = at + segment.length;
       }
@@ -96,7 +96,7 @@ export class SeenSegments {
     }
   }
 
-  /** The text with known segments replaced; unchanged if it has none. Does not add the text. O(length). */
+  /** The text with known segments replaced. Does not add the text. O(length). */
   shorten(text: string): ShortenedText {
     const trimmed = text.trimEnd();
     const segments = this.#seen.size === 0 ? [] : segmentsOf(trimmed);
@@ -121,7 +121,7 @@ export class SeenSegments {
     return { text: replaced === 0 ? text : parts.join(''), segments: segments.length, replaced };
   }
 
-  /** The reference for a run, with the white space at its ends; `undefined` if ambiguous or too long. */
+  /** The reference for a run, with the white space around it; `undefined` if ambiguous or too long. */
   #reference({ first, last, text, lastSeen: { source } }: SegmentRun): string | undefined {
     const start = startsOf(first).find((words) => this.#byStart.get(words) === first);
     const end = endsOf(last).find((words) => this.#byEnd.get(words) === last);
@@ -158,7 +158,7 @@ function claim(owners: Map<string, string | typeof SHARED>, words: string, segme
   owners.set(words, owners.has(words) ? SHARED : segment);
 }
 
-/** White space becomes one space. Half a surrogate pair at either end is left out. */
+/** Collapses white space. Drops half a surrogate pair at either end. */
 export function inOneLine(words: string): string {
   return words
     .replace(/^[\udc00-\udfff]|[\ud800-\udbff]$/g, '')
@@ -168,7 +168,7 @@ export function inOneLine(words: string): string {
 
 const hasher = new Fingerprint();
 
-/** The segments of a text; joined, they are the text. */
+/** The segments of a text. Joined, they are the text. */
 function segmentsOf(text: string): readonly string[] {
   const segments: string[] = [];
   let start = 0;
@@ -185,10 +185,7 @@ function segmentsOf(text: string): readonly string[] {
   return segments;
 }
 
-/**
- * A line or a sentence, with the white space behind it. After full-width punctuation a sentence ends without white
- * space.
- */
+/** A line or sentence with the white space behind it. Full-width punctuation needs none. */
 const UNIT = /[^\n.!?。！？؟।]*(?:[.!?؟।]+(?=\s|$)\s*|[。！？]+\s*|\n+|[.!?؟।]+|$)/g;
 
 function unitsOf(text: string): readonly string[] {

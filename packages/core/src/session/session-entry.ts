@@ -1,7 +1,7 @@
 import { WarmpathError } from '../errors.js';
 import type { SentTurn } from './sent-turn.js';
 
-/** Everything that a memory holds for one link of a hash chain, as plain data: one line of an export. */
+/** All turns of one link of a hash chain, as plain data: one line of an export. */
 export interface SessionEntry {
   readonly version: 3;
   readonly tenant: string;
@@ -14,8 +14,8 @@ export interface SessionEntry {
 }
 
 /**
- * Which conversations: all, those of a tenant, of one of its end users (`null`: those that name none), or one by its
- * name. A name alone is that of a conversation without an end user.
+ * Selects conversations: all, those of a tenant, of one of its end users (`null`: of none), or one by its name. A name
+ * alone selects the conversation without an end user.
  */
 export interface SessionFilter {
   readonly tenant?: string | undefined;
@@ -23,7 +23,7 @@ export interface SessionFilter {
   readonly session?: string | undefined;
 }
 
-/** Whether a conversation is among those. O(1). */
+/** Whether a filter selects a conversation. O(1). */
 export function matchesFilter(
   {
     tenant,
@@ -39,11 +39,11 @@ export function matchesFilter(
   return filter.session === undefined || filter.session === session;
 }
 
-/** The path to what is wrong with a value, from there on; `undefined` if nothing is. */
+/** Returns the path to the invalid part of a value; `undefined` if it is valid. */
 type Check = (value: unknown) => string | undefined;
 
 const text: Check = (value) => (typeof value === 'string' ? undefined : '');
-/** A name becomes a hash input, and half of a surrogate pair has no bytes of its own. */
+/** A name is hashed as UTF-8, which half a surrogate pair has not. */
 const name: Check = (value) => (typeof value === 'string' && value.isWellFormed() ? undefined : '');
 const whole: Check = (value) => (Number.isInteger(value) ? undefined : '');
 const place: Check = (value) => (Number.isInteger(value) && (value as number) >= 0 ? undefined : '');
@@ -112,9 +112,9 @@ const ENTRY = record({
 });
 
 /**
- * Reads an entry that came from outside. Checks every field that a replay relies on; an entry of another version or
- * another writer is refused as a whole. Error: `WARMPATH_INVALID_REQUEST` with the path of the
- * first field that no export wrote, for instance `turns[2].edits[0].at`. Cost: O(edits + documents + steps).
+ * Checks an entry from outside. An entry of another version is refused as a whole. O(edits + documents + steps).
+ *
+ * @throws `WARMPATH_INVALID_REQUEST` with the path of the first invalid field, for instance `turns[2].edits[0].at`
  */
 export function readSessionEntry(input: unknown): SessionEntry {
   const wrong = ENTRY(input);

@@ -1,44 +1,40 @@
 import { WarmpathError } from '../errors.js';
 
-/** What one step of a staged search found. */
+/** Result of one stage of a search. */
 export interface SearchStage {
   /** Ids of the current top-k, best first. */
   readonly documents: readonly string[];
-  /** Whether the search is over: these are the documents of the answer. */
+  /** Whether this is the last stage. */
   readonly isFinal: boolean;
 }
 
-/** What to tell the engine after a stage. `generation` numbers the generations of one request from 0. */
+/** What to do at the engine after a stage. Generations of a request are numbered from 0. */
 export type SpeculationAction =
-  /**
-   * The generation is on the wrong documents: end it after the engine's current step. The KV of documents that it
-   * shares with later ones stays.
-   */
+  /** The generation has the wrong documents: abort it. The KV that it computed stays cached. */
   | { readonly kind: 'end'; readonly generation: number }
-  /** Begin a generation on these documents. Keep its tokens back, unless it is not speculative. */
+  /** Start a generation on these documents. Hold its tokens back if it is speculative. */
   | {
       readonly kind: 'start';
       readonly generation: number;
       readonly documents: readonly string[];
       readonly isSpeculative: boolean;
     }
-  /** The generation is still on the right documents: nothing to do. */
+  /** The generation still has the right documents. */
   | { readonly kind: 'keep'; readonly generation: number }
-  /** The search is over and the generation was right: its tokens may go out. */
+  /** The search is over, and the generation had the right documents: release its tokens. */
   | { readonly kind: 'confirm'; readonly generation: number };
 
 export interface SpeculativePipelineOptions {
   /**
-   * A speculation starts only while fewer requests than this wait for prefill (RAGCache's `max_prefill_bs`), so that it
-   * takes time from no one. 0 never speculates.
+   * A speculation only starts while fewer requests wait for prefill (`max_prefill_bs` of RAGCache). 0 never speculates.
    */
   readonly maxPending: number;
   /**
-   * When candidates are the same as before: in the same `order` (the default, as in RAGCache), or the same `set`, for
-   * where prompts are arranged anyway and a mere re-ranking changes nothing of them.
+   * Whether candidates are the same as before: in the same `order` (default, as in RAGCache), or the same `set`, where
+   * prompts are arranged anyway.
    */
   readonly agreement?: 'order' | 'set';
-  /** Whether a speculation on this stage's candidates, counted from 0, pays. By default each does. */
+  /** Whether to speculate on the candidates of this stage, from 0. Default: always. */
   readonly isWorthTrying?: (stage: number) => boolean;
 }
 
@@ -48,13 +44,11 @@ interface Generation {
 }
 
 /**
- * Dynamic speculative pipelining for one request (RAGCache §5.3, Algorithm 2): generation starts on a stage's
- * candidates before the search is over, goes on while they stay, and is ended when they change. A state machine: stages
- * in, actions out, no clock and no I/O. At most one generation lives at a time; the last is always on the final
- * documents.
+ * Dynamic speculative pipelining for one request (RAGCache §5.3, Algorithm 2): generation starts on the candidates of a
+ * stage and is aborted when they change. A state machine without clock or I/O: stages in, actions out. At most one
+ * generation runs.
  *
- * Other than in Algorithm 2, candidates that were passed over because the engine was busy are tried again at the next
- * stage, though they are the same: there, they count as submitted.
+ * Unlike Algorithm 2, it tries candidates again that were skipped because the engine was busy.
  */
 export class SpeculativePipeline {
   readonly #maxPending: number;
@@ -77,8 +71,10 @@ export class SpeculativePipeline {
   }
 
   /**
-   * Takes a stage's candidates in. `pending` is the number of other requests that wait for prefill at the engine.
-   * Actions are to be carried out in order. Error: `WARMPATH_INVALID_REQUEST` after the final stage or `abort`. O(k).
+   * Takes the candidates of a stage. Carry the actions out in order. O(k).
+   *
+   * @param pending other requests that wait for prefill at the engine
+   * @throws `WARMPATH_INVALID_REQUEST` after the last stage or `abort`
    */
   stage({ documents, isFinal }: SearchStage, pending: number): SpeculationAction[] {
     if (this.#isOver) {
@@ -98,7 +94,7 @@ export class SpeculativePipeline {
     return [...actions, { kind: 'start', generation, documents, isSpeculative: !isFinal }];
   }
 
-  /** The request is given up, for instance because its client left. Nothing follows. */
+  /** Ends the request, for instance because its client left. */
   abort(): SpeculationAction[] {
     this.#isOver = true;
     return this.#end();

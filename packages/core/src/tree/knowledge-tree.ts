@@ -1,35 +1,35 @@
 import { type RecencyLinks, RecencyList } from '../recency-list.js';
 import type { KnowledgeTreeView, ResidencyMark, TreeNode } from './view.js';
 
-/** Estimated bytes of a node beside its key: an object, a map, an entry in its parent's map. */
+/** Estimated bytes of a node beside its key. */
 const NODE_BYTES = 352;
 const DEFAULT_MAX_NODES = 262_144;
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 const MIN_MAX_BYTES = 64 * 1024;
 
 export interface KnowledgeTreeOptions {
-  /** Bound on nodes. Default 262,144. */
+  /** Nodes at most. Default 262,144. */
   readonly maxNodes?: number;
-  /** Bound on bytes: nodes with their keys (estimated). Default 64 MiB, at least 64 KiB. */
+  /** Estimated bytes at most. Default 64 MiB, at least 64 KiB. */
   readonly maxBytes?: number;
 }
 
-/** A served order: what stands before the documents, then the documents, by key. */
+/** A served path: the steps of the preamble, then the documents. */
 export interface ServedPath {
   readonly keys: readonly string[];
   /** Tokens of each. */
   readonly tokens: readonly number[];
 }
 
-/** What an insertion found and did. */
+/** Result of an insertion. */
 export interface Insertion {
-  /** Leading keys that are now in the tree: all, unless the path alone exceeds the bounds. */
+  /** Leading keys that are in the tree now: all, unless the path alone exceeds the bounds. */
   readonly depth: number;
   /** How many of them were there before. */
   readonly known: number;
   /** Number of this insertion: 1, 2, 3, … */
   readonly access: number;
-  /** For each of those keys: the access number of the node's last use if it was there and confirmed, else 0. */
+  /** For each of those keys: access number of the last use if the node was confirmed, else 0. */
   readonly confirmedAt: readonly number[];
 }
 
@@ -50,11 +50,11 @@ class Node implements TreeNode, RecencyLinks<Node> {
 }
 
 /**
- * The knowledge tree (RAGCache++ §3.2, CP-Tree): a trie of recently served document orders. A path is an order; a node
- * is a document behind all before it, because the engine can reuse its KV only behind the same prefix.
+ * The knowledge tree (RAGCache++ §3.2, CP-Tree): a trie of recently served document orders. A node is a document behind
+ * its path, because KV is only reusable behind the same prefix.
  *
- * Bounded in nodes and bytes: when full, the least recently used leaf goes. A parent always counts as used later than
- * its children, so the least recently used node is a leaf.
+ * Bounded in nodes and bytes: the least recently used leaf goes first. A parent always counts as used later than its
+ * children.
  */
 export class KnowledgeTree implements KnowledgeTreeView {
   readonly #maxNodes: number;
@@ -102,13 +102,13 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return nodes;
   }
 
-  /** The node at the end of a path, if all of it is resident. O(keys). */
+  /** The last node of a path, if the whole path is resident. O(keys). */
   find(keys: readonly string[]): TreeNode | undefined {
     return this.#find(keys);
   }
 
   /**
-   * Enters a served order and renews it as the most recent. Evicts the least recently used nodes beyond the bounds.
+   * Inserts a served path and marks it as the most recent. Evicts the least recently used nodes beyond the bounds.
    * `now` in milliseconds of the caller's clock. O(path + evicted).
    */
   insert({ keys, tokens }: ServedPath, mark: ResidencyMark, now: number): Insertion {
@@ -140,8 +140,8 @@ export class KnowledgeTree implements KnowledgeTreeView {
   }
 
   /**
-   * Takes an order back that never reached the engine's cache: from its end, the nodes that are only expected and that
-   * no later insertion has used. Returns the number of nodes removed. O(path).
+   * Removes a path that was never prefilled: from its end, the nodes that are only expected and that no later insertion
+   * used. Returns how many. O(path).
    */
   withdraw(keys: readonly string[], access: number): number {
     let removed = 0;
@@ -153,7 +153,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return removed;
   }
 
-  /** Removes the node that a path leads to, and all behind it. Returns how many. O(path + removed). */
+  /** Removes the last node of a path and all behind it. Returns how many. O(path + removed). */
   removePath(keys: readonly string[]): number {
     const top = this.#find(keys);
     if (top === undefined || top === this.#root) return 0;
@@ -163,25 +163,25 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return below.length;
   }
 
-  /** Removes every node whose last use was at access number `access` or before. Returns how many. O(removed). */
+  /** Removes all nodes last used at access number `access` or before. Returns how many. O(removed). */
   pruneUpTo(access: number): number {
     return this.#pruneWhile((oldest) => oldest.lastAccess <= access);
   }
 
-  /** Removes every node that was last used before `time` (milliseconds of the caller's clock). Returns how many. */
+  /** Removes all nodes last used before `time` (milliseconds). Returns how many. */
   pruneUsedBefore(time: number): number {
     return this.#pruneWhile((oldest) => oldest.lastUsedAt < time);
   }
 
   /**
-   * Removes the least recently used nodes until those left have at most `tokens` tokens. Nodes of the last insertion
-   * stay. Returns how many were removed. O(removed).
+   * Removes the least recently used nodes until `tokens` are left. Keeps nodes of the last insertion. Returns how many.
+   * O(removed).
    */
   pruneToTokens(tokens: number): number {
     return this.#pruneWhile((oldest) => this.#tokens > tokens && oldest.lastAccess < this.#access);
   }
 
-  /** Forgets everything; for an engine that was restarted or whose cache was reset. */
+  /** Removes all nodes, for an engine that was restarted or whose cache was reset. */
   clear(): void {
     this.#root = new Node('', undefined);
     this.#byUse = new RecencyList();
@@ -190,7 +190,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
     this.#bytes = 0;
   }
 
-  /** The nodes of the longest resident path that spells these keys, from the root's child on. */
+  /** The nodes of the longest resident path with these keys. */
   #along(keys: readonly string[]): Node[] {
     const nodes: Node[] = [];
     let node = this.#root;
@@ -221,7 +221,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return removed;
   }
 
-  /** Evicts until a node with this key fits; false if only the path of this access is left. */
+  /** Evicts nodes until one with this key fits; false if only the path of this access is left. */
   #makeRoom(key: string, access: number): boolean {
     while (this.#nodes >= this.#maxNodes || this.#bytes + bytesOf(key) > this.#maxBytes) {
       const { oldest } = this.#byUse;
