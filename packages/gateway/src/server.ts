@@ -28,7 +28,7 @@ import type { Report } from './shapes/shapes.js';
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set for every request before anything else happens. */
-    exchange: ReportBuilder;
+    report: ReportBuilder;
   }
 }
 
@@ -98,7 +98,7 @@ export function buildServer(parts: ServerParts): FastifyInstance {
     },
     frameworkErrors: (error, request, reply) => {
       // No hook has run yet: the request must be counted and logged like any other.
-      if (request.exchange === undefined) begin(app, parts, { request, reply });
+      if (request.report === undefined) begin(app, parts, { request, reply });
       sendTableError(request, reply, fromFramework(error));
     },
   });
@@ -106,20 +106,20 @@ export function buildServer(parts: ServerParts): FastifyInstance {
   const limitBytes = Math.min(server.bodyLimitBytes, parts.bodies.largestBody);
   const bodies = new RequestBodies({ memory: parts.bodies, limitBytes, stallMs: STALL_MS });
   app.addContentTypeParser('*', (request, payload, done) => {
-    bodies.receive(payload, request.exchange.caller.tenant, (error, body) => {
+    bodies.receive(payload, request.report.caller.tenant, (error, body) => {
       if (body === undefined) {
         done(error);
         return;
       }
-      const { exchange } = request;
-      exchange.holds(body);
+      const { report } = request;
+      report.holds(body);
       parts.eventLoopBudget.run(() => {
-        if (!exchange.isOver) done(null, body.bytes);
+        if (!report.isOver) done(null, body.bytes);
       });
     });
   });
   app.server.on('connection', () => parts.eventLoopBudget.shortenTurn());
-  app.decorateRequest('exchange');
+  app.decorateRequest('report');
   app.addHook('onRequest', (request, reply, done) => {
     const number = open.began(request.raw, reply.raw);
     begin(app, parts, { request, reply, ended: () => open.ended(number) });
@@ -142,14 +142,14 @@ export function buildServer(parts: ServerParts): FastifyInstance {
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
-      parts.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
+      parts.log.error({ requestId: request.report.requestId, ...describeDefect(error) }, 'internal error');
     }
     if (!WarmpathError.isInstance(error)) {
       sendTableError(request, reply, fromFramework(error));
       return;
     }
     const told = clientError(error);
-    if (told !== error) parts.log.error({ requestId: request.exchange.requestId, reason: error.message }, error.code);
+    if (told !== error) parts.log.error({ requestId: request.report.requestId, reason: error.message }, error.code);
     sendTableError(request, reply, told);
   });
   app.setNotFoundHandler((request, reply) => {
@@ -180,28 +180,25 @@ function begin(
     ended,
   }: { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly ended?: () => void },
 ): void {
-  const exchange = new ReportBuilder(request.headers, parts.now());
-  request.exchange = exchange;
+  const builder = new ReportBuilder(request.headers, parts.now());
+  request.report = builder;
   const route = request.routeOptions.url ?? 'unmatched';
   if (!QUIET_ROUTES.has(route)) {
     const { method, headers } = request;
-    exchange.trace = parts.tracing?.begin(
-      { method, route, headers },
-      { now: parts.now, startedAt: exchange.arrivedAt },
-    );
+    builder.trace = parts.tracing?.begin({ method, route, headers }, { now: parts.now, startedAt: builder.arrivedAt });
   }
   // Anthropic's clients read the id under this name.
-  if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', exchange.requestId);
+  if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', builder.requestId);
   parts.metrics.began();
   reply.raw.once('close', () => {
     ended?.();
-    exchange.release();
-    const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
-    if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
+    builder.release();
+    const gone = !reply.raw.writableFinished && builder.errorSource === undefined && route !== FEED_ROUTE;
+    if (gone) builder.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
-    if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of parts.engines.all) engine.look();
+    if (builder.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of parts.engines.all) engine.look();
     const now = parts.now();
-    const report = exchange.end({ method: request.method, route, status, now });
+    const report = builder.end({ method: request.method, route, status, now });
     parts.metrics.ended(report);
     const { tenant } = report;
     if (tenant !== undefined || REQUESTS.hasSubscribers) {
@@ -212,7 +209,7 @@ function begin(
       }
       if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: report.method });
     }
-    exchange.trace?.ended(report, now);
+    builder.trace?.ended(report, now);
     logAccess(parts, report);
     if (!QUIET_ROUTES.has(route)) parts.onRequest?.(report);
     if (parts.lifecycle.draining) app.server.closeIdleConnections();
@@ -230,20 +227,20 @@ function logAccess({ log, config }: Pick<ServerParts, 'log' | 'config'>, report:
 
 function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: WarmpathError): void {
   const error = Buffer.isBuffer(request.body) ? withPlace(thrown, request.body) : thrown;
-  request.exchange.failed(error.code, 'gateway');
+  request.report.failed(error.code, 'gateway');
   if (error.code === 'WARMPATH_CONVERSATION_FORGOTTEN') {
-    request.exchange.conversation = 'forgotten';
+    request.report.conversation = 'forgotten';
     // OpenAI's clients retry a 409, and this one would be the same.
     reply.header('x-should-retry', 'false');
   }
   reply
     .code(error.status)
-    .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
-    .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange.soFar()));
+    .header(RESPONSE_HEADERS.requestId, request.report.requestId)
+    .header(RESPONSE_HEADERS.summary, summaryHeader(request.report.soFar()));
   reply.headers(retryAfter(error));
   if (UNREAD.has(error.code) && !request.raw.complete && (error.code !== 'WARMPATH_OVERLOADED' || isLarge(request.raw)))
     reply.header('connection', 'close');
-  reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
+  reply.send(errorShapeOf(request.url).body(error, request.report.requestId));
 }
 
 /** Whether a refused body is left unread. Reading a small one costs less than a new connection. */

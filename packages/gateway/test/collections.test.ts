@@ -834,7 +834,7 @@ describe('what the log says of searches', () => {
       fake.answer = () => (name === 'plain' ? { status: 400 } : undefined);
       await (await one.getOrMake('default', name)).put(DOCUMENTS.map(({ id, content }) => ({ id, content })));
     }
-    const asker = { exchange: { requestId: 'r' } } as unknown as Asker;
+    const asker = { report: { requestId: 'r' } } as unknown as Asker;
     const { signal } = new AbortController();
     const search = async (name: string, stages?: number) => {
       for await (const _ of one.search(asker, { tenant: 'default', name, text: 'Velka', k: 3, stages, signal })) {

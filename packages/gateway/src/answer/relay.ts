@@ -34,7 +34,7 @@ const RETRYABLE_STATUSES = new Set([500, 502, 503, 504]);
 const NOTHING_READ: SniffedAnswer = new ResponseSniffer(() => 0);
 
 /** Where a relay records who failed. */
-export interface RelayedExchange {
+export interface RelayedReport {
   errorCode: ErrorCode | undefined;
   errorSource: 'gateway' | 'upstream' | undefined;
   failed(code: ErrorCode, source: 'gateway' | 'upstream'): void;
@@ -70,25 +70,25 @@ export interface RelayOptions {
 export function relay(
   upstream: Pick<Upstream, 'start'>,
   request: UpstreamRequest,
-  client: { readonly raw: ClientResponse; readonly exchange: RelayedExchange },
+  client: { readonly raw: ClientResponse; readonly report: RelayedReport },
   options: RelayOptions,
 ): void {
-  new Relay(client.raw, client.exchange, options).start(upstream, request);
+  new Relay(client.raw, client.report, options).start(upstream, request);
 }
 
 /** Answers a request that no engine will serve with an error, if nothing was answered. */
 export function refuse(
-  client: { readonly raw: ClientResponse; readonly exchange: RelayedExchange },
+  client: { readonly raw: ClientResponse; readonly report: RelayedReport },
   error: WarmpathError,
   options: Pick<RelayOptions, 'headers' | 'errors'>,
 ): void {
-  client.exchange.failed(error.code, 'gateway');
+  client.report.failed(error.code, 'gateway');
   if (!client.raw.destroyed && !client.raw.headersSent) sendError(client.raw, error, options);
 }
 
 class Relay implements UpstreamListener {
   readonly #client: ClientResponse;
-  readonly #exchange: RelayedExchange;
+  readonly #report: RelayedReport;
   readonly #options: RelayOptions;
   readonly #sniffer: ResponseSniffer | undefined;
   #call: UpstreamCall | undefined;
@@ -100,9 +100,9 @@ class Relay implements UpstreamListener {
   /** Whether the engine is paused until the client has read. */
   #isWaiting = false;
 
-  constructor(client: ClientResponse, exchange: RelayedExchange, options: RelayOptions) {
+  constructor(client: ClientResponse, report: RelayedReport, options: RelayOptions) {
     this.#client = client;
-    this.#exchange = exchange;
+    this.#report = report;
     this.#options = options;
     const { now, reads } = options;
     this.#sniffer = reads === 'nothing' ? undefined : new ResponseSniffer(now, reads === 'answer');
@@ -184,8 +184,8 @@ class Relay implements UpstreamListener {
       return;
     }
     const source = OWN_ERRORS.has(error.code) ? 'gateway' : 'upstream';
-    if (error.code === 'WARMPATH_CLIENT_CLOSED') this.#exchange.errorCode = error.code;
-    else this.#exchange.failed(error.code, source);
+    if (error.code === 'WARMPATH_CLIENT_CLOSED') this.#report.errorCode = error.code;
+    else this.#report.failed(error.code, source);
     if (!this.#client.destroyed) {
       if (this.#client.headersSent) this.#cut(error);
       else sendError(this.#client, error, this.#options);
@@ -203,7 +203,7 @@ class Relay implements UpstreamListener {
 
   #writeHead({ status, headers }: ResponseHead): void {
     this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
-    if (status >= 400) this.#exchange.errorSource = 'upstream';
+    if (status >= 400) this.#report.errorSource = 'upstream';
     const written = responseHeaders(headers, this.#options.headers());
     this.#client.writeHead(status, written);
     // A stream's client sees the status before the first token; other headers are sent with their body.

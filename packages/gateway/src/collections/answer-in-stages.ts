@@ -52,7 +52,7 @@ export async function answerInStages(
   { serve, isTranslated }: { readonly serve: ServeCall; readonly isTranslated: boolean },
 ): Promise<void> {
   const { call, gate } = retrieval;
-  const { exchange } = call.request;
+  const { report } = call.request;
   const startedAt = clock();
   const abort = new AbortController();
   const leave = (): void => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
@@ -78,8 +78,8 @@ export async function answerInStages(
       const documents = candidates.map(({ id }) => id);
       stages.push(documents);
       const now = clock();
-      exchange.trace?.stage('retrieval', startedAt + (exchange.retrieval?.ms ?? 0), now);
-      exchange.retrieval = {
+      report.trace?.stage('retrieval', startedAt + (report.retrieval?.ms ?? 0), now);
+      report.retrieval = {
         ms: now - startedAt,
         stages: stages.length,
         passages: documents.length,
@@ -101,16 +101,16 @@ export async function answerInStages(
       const wasSpeculated = live !== undefined || wastedTokens > 0;
       const answer = retrieval.withDocuments(candidates);
       if (live !== undefined && !live.reply.hasFailed) {
-        exchange.retrieval = { ...exchange.retrieval, speculation: 'confirmed', aheadMs: now - live.startedAt };
+        report.retrieval = { ...report.retrieval, speculation: 'confirmed', aheadMs: now - live.startedAt };
         Object.assign(live.call.sources!, { passages: candidates, clientWarnings });
-        live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange.soFar()) }));
+        live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(report.soFar()) }));
       } else {
         end();
-        if (wasSpeculated) exchange.retrieval = { ...exchange.retrieval, speculation: 'wrong' };
+        if (wasSpeculated) report.retrieval = { ...report.retrieval, speculation: 'wrong' };
         Object.assign(answer.sources!, { clientWarnings });
         await serve(answer);
       }
-      if (wasSpeculated) metrics.speculated(exchange.retrieval.speculation!, wastedTokens);
+      if (wasSpeculated) metrics.speculated(report.retrieval.speculation!, wastedTokens);
       const agreed = stages.slice(0, -1).map((earlier) => isSameSet(earlier, documents));
       gate.observe({ agreed, promptTokens: estimateTokensOfBytes(answer.body), wastedTokens });
       live = undefined;
@@ -142,15 +142,15 @@ function start(
 }
 
 /** What an answer that was nobody's noted of itself. */
-function forget({ request: { exchange } }: Call): void {
-  exchange.errorCode = undefined;
-  exchange.errorSource = undefined;
-  exchange.translationWarnings = [];
-  exchange.decision = NOTHING_DONE;
-  exchange.queuedMs = undefined;
-  exchange.ttftMs = undefined;
-  exchange.promptTokens = undefined;
-  exchange.cachedTokens = undefined;
+function forget({ request: { report } }: Call): void {
+  report.errorCode = undefined;
+  report.errorSource = undefined;
+  report.translationWarnings = [];
+  report.decision = NOTHING_DONE;
+  report.queuedMs = undefined;
+  report.ttftMs = undefined;
+  report.promptTokens = undefined;
+  report.cachedTokens = undefined;
 }
 
 function isSameSet(one: readonly string[], other: readonly string[]): boolean {

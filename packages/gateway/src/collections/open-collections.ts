@@ -41,7 +41,7 @@ interface OpenOptions {
 const NONE: readonly never[] = [];
 
 /** The request, for the log. */
-export type Asker = Pick<FastifyRequest, 'exchange'>;
+export type Asker = Pick<FastifyRequest, 'report'>;
 
 /** An operation on a collection. */
 interface Operation {
@@ -253,12 +253,12 @@ export class OpenCollections {
    * are.
    */
   clientWarnings(
-    { exchange }: Asker,
+    { report }: Asker,
     warnings: readonly Warning[] = NONE,
     own: readonly Warning[] = NONE,
   ): ClientWarnings {
     const safe = warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message }));
-    exchange.retrievalWarnings = [...warnings, ...own];
+    report.retrievalWarnings = [...warnings, ...own];
     return safe.length + own.length === 0 ? {} : { warnings: [...safe, ...own] };
   }
 
@@ -267,7 +267,7 @@ export class OpenCollections {
    * the same collection without it.
    */
   logWarnings(
-    { exchange }: Asker,
+    { report }: Asker,
     { tenant, name, kind }: Operation,
     warnings: readonly Warning[] = NONE,
     message = 'went without',
@@ -280,7 +280,7 @@ export class OpenCollections {
       now.set(path, codes);
       if (codes.has(code)) continue;
       codes.add(code);
-      this.#observer.log.warn({ requestId: exchange.requestId, collection: name, code, path, reason }, message);
+      this.#observer.log.warn({ requestId: report.requestId, collection: name, code, path, reason }, message);
     }
     this.#searchedOf(tenant, name).logged.set(kind, now);
   }

@@ -130,7 +130,7 @@ function readRetrieval(
   if (own.length > LONGEST_NAME) throw new WarmpathError('WARMPATH_COLLECTION_NAME', { path: `${path}.collection` });
   // What the operator lends is the collection that he named, and no other of its tenant.
   const lender = own === model?.collection ? model.tenant : undefined;
-  const tenant = lender ?? collectionTenant(config, request.exchange.caller);
+  const tenant = lender ?? collectionTenant(config, request.report.caller);
   return { tenant, collection: own, k, query, stages };
 }
 

@@ -92,8 +92,8 @@ export class PromptDispatcher {
     }
     // The reply is past Fastify's reach since the first try.
     const known = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
-    refuse({ raw: reply.raw, exchange: request.exchange }, known, {
-      headers: ownHeaders(this.parts.lifecycle, request.exchange),
+    refuse({ raw: reply.raw, report: request.report }, known, {
+      headers: ownHeaders(this.parts.lifecycle, request.report),
       errors: errorShapeOf(request.url),
     });
   }
@@ -161,7 +161,7 @@ export class PromptDispatcher {
       tried,
     });
     sentPrefixes.sent(beginnings, engine.number);
-    call.request.exchange.engine = route;
+    call.request.report.engine = route;
     engine.pendingTokens += route.newTokens;
     return { engine, pendingTokens: route.newTokens };
   }
@@ -251,7 +251,7 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     this.#room = room;
     try {
       const arranged = arranger.arrange(this.#call, this.#prompt!.prompt, engine);
-      this.#call.request.exchange.decision = arranged.decision.summary;
+      this.#call.request.report.decision = arranged.decision.summary;
       if (engine.dialect.needsLeader) this.#lead(arranged, room);
       sender.send(engine, this.#call, arranged, this);
     } catch (error) {
@@ -291,10 +291,10 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   }
 
   #noteWait(queuedMs: number): void {
-    const { exchange } = this.#call.request;
+    const { report } = this.#call.request;
     const now = this.#dispatcher.parts.now();
-    exchange.queuedMs = (exchange.queuedMs ?? 0) + queuedMs;
-    exchange.trace?.stage('queue', now - queuedMs, now);
+    report.queuedMs = (report.queuedMs ?? 0) + queuedMs;
+    report.trace?.stage('queue', now - queuedMs, now);
   }
 
   #lead({ decision }: ArrangedPrompt, room: EnginePlace): void {
@@ -325,9 +325,9 @@ class EngineAttempt implements Dispatch, SentPromptListener {
 }
 
 /** When the client gives up, as far as it says. */
-function deadlineOf({ request: { headers, exchange } }: Call): number | undefined {
+function deadlineOf({ request: { headers, report } }: Call): number | undefined {
   const timeoutMs = clientTimeoutMs(headers);
-  return timeoutMs === undefined ? undefined : exchange.arrivedAt + timeoutMs;
+  return timeoutMs === undefined ? undefined : report.arrivedAt + timeoutMs;
 }
 
 /** The request's own `priority` as the engine reads it, the higher the sooner; 0 where it has none, or the engine. */

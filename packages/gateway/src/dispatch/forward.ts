@@ -53,18 +53,18 @@ export function forward(
   body: Buffer | null,
   options: ForwardOptions = {},
 ): void {
-  const { exchange } = request;
+  const { report } = request;
   const errors = errorShapeOf(request.url);
   const charged = chargedKey(request);
   reply.hijack();
-  exchange.overheadMs = parts.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrieval?.ms ?? 0);
+  report.overheadMs = parts.now() - report.bodyAt - (report.queuedMs ?? 0) - (report.retrieval?.ms ?? 0);
   const sent = {
     method: request.method,
     path: options.path ?? originForm(request.raw.url!),
     headers: engineHeaders(
       engine,
       request,
-      exchange.trace?.headers,
+      report.trace?.headers,
       charged && IDENTITY,
       ...(options.requestHeaders ?? NONE),
     ),
@@ -73,7 +73,7 @@ export function forward(
   const relayed: RelayOptions = {
     // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
     // closes.
-    headers: ownHeaders(parts.lifecycle, exchange),
+    headers: ownHeaders(parts.lifecycle, report),
     body: options.body ?? new UntouchedBody(errors),
     errors,
     now: parts.now,
@@ -87,19 +87,19 @@ export function forward(
         ? (options.onSettled ?? ignored)
         : (result) => {
             if (!result.isRetriedElsewhere && reply.isSuperseded !== true)
-              parts.rateLimits.charge(charged, usedTokens(exchange, body, result));
+              parts.rateLimits.charge(charged, usedTokens(report, body, result));
             options.onSettled?.(result);
           },
   };
-  relay(engine.upstream, sent, { raw: reply.raw, exchange }, relayed);
+  relay(engine.upstream, sent, { raw: reply.raw, report }, relayed);
 }
 
 /** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */
-export function ownHeaders(lifecycle: Lifecycle, exchange: ReportBuilder): RelayOptions['headers'] {
+export function ownHeaders(lifecycle: Lifecycle, report: ReportBuilder): RelayOptions['headers'] {
   return () => {
     const own = {
-      [RESPONSE_HEADERS.requestId]: exchange.requestId,
-      [RESPONSE_HEADERS.summary]: summaryHeader(exchange.soFar()),
+      [RESPONSE_HEADERS.requestId]: report.requestId,
+      [RESPONSE_HEADERS.summary]: summaryHeader(report.soFar()),
     };
     return lifecycle.leaving ? { ...own, connection: 'close' } : own;
   };
@@ -114,7 +114,7 @@ function readsOf({ reads = 'nothing' }: ForwardOptions, charged: ClientKey | und
 }
 
 /** The key whose tokens a request uses up, if they are limited. */
-function chargedKey({ method, exchange: { caller } }: FastifyRequest): ClientKey | undefined {
+function chargedKey({ method, report: { caller } }: FastifyRequest): ClientKey | undefined {
   return method === 'POST' && caller.key?.tokensPerMinute !== undefined ? caller.key : undefined;
 }
 

@@ -144,27 +144,27 @@ export class Learning {
     const { state, arrangements, prefix } = prompt;
     if (state === undefined) return;
     const now = this.#parts.now();
-    const { exchange } = call.request;
+    const { report } = call.request;
     const { counts, history } = state;
     if (!isPrefilled(result)) {
       for (const arrangement of arrangements) observe({ kind: 'failed', arrangement, now }, history);
       return;
     }
     const { firstContentAt, usage, completionTokens } = result.sniffer;
-    if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
+    if (firstContentAt !== undefined) report.ttftMs = firstContentAt - dispatchedAt;
     if (usage !== undefined) {
       counts.observe(prompt.estimatedTokens, usage);
-      exchange.promptTokens = usage.promptTokens;
-      exchange.cachedTokens = counts.cachedTokens(usage);
+      report.promptTokens = usage.promptTokens;
+      report.cachedTokens = counts.cachedTokens(usage);
     }
     // The counts are of the whole prompt: they belong to the path that goes farthest into it.
     const { promptTokens, cachedTokens, answerTokens } = counts.outcome({
-      promptTokens: exchange.promptTokens,
-      cachedTokens: exchange.cachedTokens,
+      promptTokens: report.promptTokens,
+      cachedTokens: report.cachedTokens,
       answerTokens: completionTokens,
     });
     // Beside others, or behind them, a time says nothing of what was cached.
-    const ttftMs = isAlone ? exchange.ttftMs : undefined;
+    const ttftMs = isAlone ? report.ttftMs : undefined;
     for (const [place, arrangement] of arrangements.entries()) {
       const isLast = place === arrangements.length - 1;
       const counted = isLast ? { promptTokens, cachedTokens, answerTokens, ttftMs } : {};
@@ -188,7 +188,7 @@ export class Learning {
       request: () => body && tokensRequest(engine, call, body),
       salt: body?.string('cache_salt'),
       model: body?.string('model'),
-      cachedTokens: call.request.exchange.cachedTokens,
+      cachedTokens: call.request.report.cachedTokens,
       bytes: call.body.length + sent.length,
     });
   }

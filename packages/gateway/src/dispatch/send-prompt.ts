@@ -53,9 +53,9 @@ export class PromptSender {
     let failure: EngineFailure | undefined;
     const { canRetryElsewhere } = listener;
     const dispatchedAt = now();
-    const { exchange } = call.request;
+    const { report } = call.request;
     const { dialect, name, upstream } = engine;
-    const trace = exchange.trace?.dispatched(
+    const trace = report.trace?.dispatched(
       { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
       dispatchedAt,
     );
@@ -89,10 +89,10 @@ export class PromptSender {
         }),
       onSettled: (result) => {
         const isOver = now();
-        traced(this.#parts, exchange, 'observe', () =>
+        traced(this.#parts, report, 'observe', () =>
           learning.ended({ engine, call, prompt, sent: body, dispatchedAt, isAlone, result }),
         );
-        trace?.ended(tracedAnswer(exchange, result), isOver);
+        trace?.ended(tracedAnswer(report, result), isOver);
         // The next prompt is arranged with what was learned.
         listener.released(result.status !== undefined && result.status < 300);
         if (result.isRetriedElsewhere) listener.retryElsewhere(failure!);
@@ -102,11 +102,11 @@ export class PromptSender {
   }
 
   /** Says where this prompt parts from an earlier one. Behind the dispatch: the client does not wait for it. */
-  #compare({ request: { exchange }, api, tenant }: Call, body: Buffer): void {
+  #compare({ request: { report }, api, tenant }: Call, body: Buffer): void {
     const { compared, learning } = this.#parts;
     if (compared === undefined) return;
     learning.guarded(() => {
-      exchange.prefix = compared.compare(tenant, exchange.requestId, { body: body.toString(), api });
+      report.prefix = compared.compare(tenant, report.requestId, { body: body.toString(), api });
     });
   }
 }

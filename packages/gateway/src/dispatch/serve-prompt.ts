@@ -57,7 +57,7 @@ export class PromptServer {
    */
   translatingHandler(api: PromptApi & { readonly name: TranslatedApi }): Handler {
     return (request, reply) => {
-      const { headers, exchange } = request;
+      const { headers, report } = request;
       const go = (way: Way): void => {
         if (reply.raw.destroyed) return;
         this.#received(request);
@@ -66,20 +66,20 @@ export class PromptServer {
           isTranslated ? whenReady(this.#translated(call, api.name), (chat) => this.#serve(chat)) : this.#serve(call),
         );
       };
-      const served = whenReady(this.#parts.engines.way(api.name, exchange.caller, headers), go);
+      const served = whenReady(this.#parts.engines.way(api.name, report.caller, headers), go);
       if (served instanceof Promise) served.catch((error: unknown) => refuseLate(reply, error));
     };
   }
 
-  #received({ exchange }: FastifyRequest): void {
-    exchange.bodyAt = this.#parts.now();
-    exchange.trace?.stage('intake', exchange.arrivedAt, exchange.bodyAt);
+  #received({ report }: FastifyRequest): void {
+    report.bodyAt = this.#parts.now();
+    report.trace?.stage('intake', report.arrivedAt, report.bodyAt);
   }
 
   /** @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`: no body goes out without its salt. */
   #callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
-    const { tenant } = request.exchange.caller;
-    request.exchange.tenant = tenant;
+    const { tenant } = request.report.caller;
+    request.report.tenant = tenant;
     const given = bodyOf(request);
     checkStoredState(this.#parts.config, given);
     const body = this.#parts.hasCacheSalts ? new BodyView(given).bytes : given;
@@ -99,17 +99,17 @@ export class PromptServer {
 
   #translated(call: Call, api: TranslatedApi): Call | Promise<Call> {
     const { eventLoopBudget, config } = this.#parts;
-    const { exchange } = call.request;
+    const { report } = call.request;
     const steps = translateRequest({
       api,
       body: call.body,
-      requestId: exchange.requestId,
+      requestId: report.requestId,
       limitBytes: config.server.bodyLimitBytes,
     });
     return whenReady(
       eventLoopBudget.runSteps(steps, () => call.reply.raw.destroyed),
       (translation) => {
-        exchange.translationWarnings = translation.warnings;
+        report.translationWarnings = translation.warnings;
         return { ...call, api: chatApi, body: translation.body, translation };
       },
     );

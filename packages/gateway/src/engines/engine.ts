@@ -382,11 +382,11 @@ export function unhealthy(status: number): WarmpathError {
 /** A client's headers for an engine, with what every request to it carries from the gateway, and `overrides`. */
 export function engineHeaders(
   { credentials }: Engine,
-  { headers, exchange }: Pick<FastifyRequest, 'headers' | 'exchange'>,
+  { headers, report }: Pick<FastifyRequest, 'headers' | 'report'>,
   ...overrides: readonly (HeaderOverrides | undefined)[]
 ): Record<string, string | string[]> {
   const outgoing = requestHeaders(headers, credentials, ...overrides);
-  outgoing[RESPONSE_HEADERS.requestId] = exchange.requestId;
+  outgoing[RESPONSE_HEADERS.requestId] = report.requestId;
   return outgoing;
 }
 

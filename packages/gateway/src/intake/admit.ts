@@ -75,7 +75,7 @@ export function admit(
     if (authenticator.isOperator(request.headers)) {
       if (route !== REQUESTS_ROUTE)
         throw forbidden("The operator's key is for /metrics, /ui and /v1/requests/{id} alone.");
-      request.exchange.caller = OPERATOR;
+      request.report.caller = OPERATOR;
       done();
       return;
     }
@@ -103,11 +103,11 @@ export function isPrivate(server: ServerConfig): boolean {
 /** Records the caller. @returns The error where it may send no more for now. */
 function enter(
   { rateLimits, overload }: AdmitParts,
-  { exchange }: FastifyRequest,
+  { report }: FastifyRequest,
   reply: FastifyReply,
   caller: Caller,
 ): WarmpathError | undefined {
-  exchange.caller = caller;
+  report.caller = caller;
   const overloaded = overload.refusal();
   if (overloaded !== undefined) return overloaded;
   const { key } = caller;

@@ -9,7 +9,7 @@ import { isOwnerName, isTenantName, NAME_MAX_LENGTH, type ServerConfig } from '.
 /** One of `server.keys`. */
 export type ClientKey = NonNullable<ServerConfig['keys']>[number];
 
-/** Who sent a request. Decided once, before the body is read; kept as `request.exchange.caller`. */
+/** Who sent a request. Decided once, before the body is read; kept as `request.report.caller`. */
 export interface Caller {
   /**
    * The isolation boundary: nothing is shared across tenants, because an order tells what others asked for. A name from

@@ -5,14 +5,14 @@ import type { Metrics } from './metrics.js';
 import type { ReportBuilder } from './report.js';
 
 /** Counts, records and logs a defect that cost an order, not an answer. */
-export type FailOpen = (exchange: ReportBuilder, fallback: Fallback, defect: unknown) => void;
+export type FailOpen = (report: ReportBuilder, fallback: Fallback, defect: unknown) => void;
 
 export function failOpenTo({ metrics, log }: { readonly metrics: Metrics; readonly log: Log }): FailOpen {
-  return (exchange, fallback, defect) => {
+  return (report, fallback, defect) => {
     metrics.failedOpen(fallback);
     const reason = WarmpathError.isInstance(defect) ? defect.code : describeDefect(defect).name;
-    exchange.wentWithout({ fallback, reason });
-    log.error({ requestId: exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
+    report.wentWithout({ fallback, reason });
+    log.error({ requestId: report.requestId, fallback, ...describeDefect(defect) }, 'failed open');
   };
 }
 

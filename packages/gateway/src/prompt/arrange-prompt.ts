@@ -44,14 +44,14 @@ export class PromptArranger {
   /** @throws WarmpathError bad input that only the arrangement brings to light. */
   arrange(call: Call, prompt: Prompt, engine: Engine): ArrangedPrompt {
     const { decider, failOpen } = this.#parts;
-    const { exchange } = call.request;
+    const { report } = call.request;
     const { slots } = prompt;
     if (slots === undefined) return unarranged(prompt);
     try {
-      const decision = traced(this.#parts, exchange, 'arrange', () => decider.decide(slots, call.tenant, engine));
+      const decision = traced(this.#parts, report, 'arrange', () => decider.decide(slots, call.tenant, engine));
       const arranged = this.#render(call, prompt, decision);
       const fellBack = slots.kind === 'insert' ? decision.arrangements[0]?.trace.fellBack : undefined;
-      if (fellBack !== undefined) failOpen(exchange, 'retrieval', new WarmpathError(fellBack));
+      if (fellBack !== undefined) failOpen(report, 'retrieval', new WarmpathError(fellBack));
       return arranged;
     } catch (defect) {
       if (isBadInput(defect)) throw defect;
@@ -60,7 +60,7 @@ export class PromptArranger {
         const anew = { ...slots, repeated: undefined };
         const decision = decider.inRetrievalOrder(anew, call.tenant, engine);
         const arranged = this.#render(call, { ...prompt, slots: anew }, decision);
-        failOpen(exchange, 'retrieval', defect);
+        failOpen(report, 'retrieval', defect);
         return arranged;
       } catch (second) {
         if (isBadInput(second)) throw second;
@@ -70,12 +70,12 @@ export class PromptArranger {
   }
 
   #render({ request }: Call, prompt: Prompt, decision: Decision): ArrangedPrompt {
-    const sent = traced(this.#parts, request.exchange, 'render', () => this.#parts.renderer.render(prompt, decision));
+    const sent = traced(this.#parts, request.report, 'render', () => this.#parts.renderer.render(prompt, decision));
     return { prompt, decision, sent };
   }
 
   #original({ request }: Call, body: Buffer, defect: unknown): ArrangedPrompt {
-    this.#parts.failOpen(request.exchange, 'original', defect);
+    this.#parts.failOpen(request.report, 'original', defect);
     return unarranged({ body, history: undefined, slots: undefined });
   }
 }

@@ -64,11 +64,11 @@ export class PromptParser {
    * @throws WarmpathError bad input, with a path; a conversation that is forgotten; a store that does not answer.
    */
   parse(call: Call): Prompt | Promise<Prompt> {
-    const { exchange } = call.request;
+    const { report } = call.request;
     const { eventLoopBudget } = this.#parts;
     const isUnwanted = () => call.reply.raw.destroyed;
     try {
-      const read = traced(this.#parts, exchange, 'read', () => this.#readRequest(call, isUnwanted));
+      const read = traced(this.#parts, report, 'read', () => this.#readRequest(call, isUnwanted));
       const prompt = whenReady(read, (asked) =>
         whenReady(this.#recall(call, asked), (history) => {
           const search = this.#searchOptions(call, asked.parsed, history);
@@ -76,7 +76,7 @@ export class PromptParser {
             this.#lookLater(call, undefined);
             return unarranged(call, undefined, undefined);
           }
-          return traced(this.#parts, exchange, 'documents', () =>
+          return traced(this.#parts, report, 'documents', () =>
             eventLoopBudget.runSteps(this.#findSlots(call, asked, history, search), isUnwanted),
           );
         }),
@@ -90,7 +90,7 @@ export class PromptParser {
   /** Bad input is the client's to mend. A defect costs the order, not the answer. */
   #withoutSlots({ body, request }: Call, error: unknown): Prompt {
     if (isBadInput(error) || isUnavailable(error)) throw error;
-    this.#parts.failOpen(request.exchange, 'original', error);
+    this.#parts.failOpen(request.report, 'original', error);
     return { body, history: undefined, slots: undefined };
   }
 
@@ -98,7 +98,7 @@ export class PromptParser {
     const { request, api, body, translation } = call;
     const parsed = parseRequest(body, api, {
       headers: request.headers,
-      caller: request.exchange.caller,
+      caller: request.report.caller,
       original: translation && (request.body as Buffer),
     });
     if (parsed === undefined) return NOTHING_ASKED;
@@ -114,7 +114,7 @@ export class PromptParser {
 
   /** What the conversation's earlier turns were rendered to. `undefined` where no conversation is followed. */
   #recall(
-    { request: { exchange }, tenant }: Call,
+    { request: { report }, tenant }: Call,
     { parsed, view }: Asked,
   ): RecalledConversation | undefined | Promise<RecalledConversation | undefined> {
     const { conversations, failOpen, now } = this.#parts;
@@ -122,19 +122,19 @@ export class PromptParser {
     const { conversation } = parsed;
     if (conversation.lacksUser) {
       const isForgotten = conversations.withoutEndUser(view, conversation);
-      exchange.conversation = isForgotten ? 'forgotten' : 'ignored';
+      report.conversation = isForgotten ? 'forgotten' : 'ignored';
       return undefined;
     }
-    const recalled = traced(this.#parts, exchange, 'conversation', () =>
+    const recalled = traced(this.#parts, report, 'conversation', () =>
       conversations.recall(view, conversation, {
         tenant,
         now: now(),
-        missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
-        failed: (defect) => failOpen(exchange, 'conversation', defect),
+        missed: (failure) => report.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
+        failed: (defect) => failOpen(report, 'conversation', defect),
       }),
     );
     return whenReady(recalled, (history) => {
-      exchange.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
+      report.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
       return history;
     });
   }
@@ -209,8 +209,8 @@ export class PromptParser {
     if (recognised === undefined) return parsed;
     const body = replayInPlace(recognised, { tenant: call.tenant, orders: this.#parts.sentOrders });
     if (body === recognised.view.bytes) return parsed;
-    const { headers, exchange } = call.request;
-    const again = parseRequest(body, call.api, { headers, caller: exchange.caller, all: true })!;
+    const { headers, report } = call.request;
+    const again = parseRequest(body, call.api, { headers, caller: report.caller, all: true })!;
     return { ...again, conversation: parsed.conversation };
   }
 

@@ -45,18 +45,18 @@ export interface ArrangeParts {
 export function arrangeRoute(app: FastifyInstance, parts: ArrangeParts): void {
   const calls = new WaitingCalls();
   app.post('/v1/arrange', async (request, reply) => {
-    const { exchange } = request;
-    exchange.bodyAt = parts.now();
+    const { report } = request;
+    report.bodyAt = parts.now();
     const body = readBody(request.body as Buffer | undefined);
-    const steps = readDocuments(parts, body, exchange.caller.tenant);
+    const steps = readDocuments(parts, body, report.caller.tenant);
     const asked = await parts.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
     const call = placed(parts, request, body, asked);
     const others = await calls.turn(call);
     const answer = arrangeOnly(parts, request, { ...call, others });
-    exchange.overheadMs = parts.now() - exchange.bodyAt;
+    report.overheadMs = parts.now() - report.bodyAt;
     return reply
-      .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .header(RESPONSE_HEADERS.summary, summaryHeader(exchange.soFar()))
+      .header(RESPONSE_HEADERS.requestId, report.requestId)
+      .header(RESPONSE_HEADERS.summary, summaryHeader(report.soFar()))
       .type('application/json; charset=utf-8')
       .send(answer);
   });
@@ -114,11 +114,11 @@ const MAX_OTHERS = 64;
 
 function placed(
   parts: ArrangeParts,
-  { exchange }: FastifyRequest,
+  { report }: FastifyRequest,
   { body, preamble, engine: wanted }: ReturnType<typeof readBody>,
   asked: ArrangeRequest,
 ): PlacedCall {
-  const place = { tenant: exchange.caller.tenant, model: modelOf(body), wanted };
+  const place = { tenant: report.caller.tenant, model: modelOf(body), wanted };
   const request =
     typeof preamble === 'string'
       ? { ...asked, preamble: parts.documents.preambleOfText(preamble, place.model) }
@@ -133,7 +133,7 @@ function placed(
 
 function arrangeOnly(
   parts: ArrangeParts,
-  { exchange }: FastifyRequest,
+  { report }: FastifyRequest,
   { request, engine, tenant, model, others }: PlacedCall & { readonly others: OtherContexts },
 ): Buffer {
   const { documents, config } = parts;
@@ -148,7 +148,7 @@ function arrangeOnly(
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   parts.peers?.dispatched(state, served);
   const predictedCachedTokens = predictedTokens(state, arrangement);
-  exchange.decision = {
+  report.decision = {
     ...NOTHING_DONE,
     documents: arrangement.documents.length,
     documentsMoved: movedDocuments(arrangement),

@@ -39,12 +39,12 @@ export interface CollectionsParts {
  * `/v1/models` lists the models that answer from a collection.
  */
 export function collectionsRoutes(app: FastifyInstance, { config, collections, now }: CollectionsParts): void {
-  const tenantOf = ({ exchange }: FastifyRequest) => {
-    exchange.bodyAt = now();
-    return collectionTenant(config, exchange.caller);
+  const tenantOf = ({ report }: FastifyRequest) => {
+    report.bodyAt = now();
+    return collectionTenant(config, report.caller);
   };
   const answer = (request: FastifyRequest, reply: FastifyReply, body: object) =>
-    reply.header(RESPONSE_HEADERS.requestId, request.exchange.requestId).send(body);
+    reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(body);
 
   app.get('/v1/collections', async (request, reply) => {
     const tenant = tenantOf(request);
@@ -194,7 +194,7 @@ async function searched(
   },
 ): Promise<FastifyReply> {
   const { collections, name, search, isStreamed } = asked;
-  const { exchange } = request;
+  const { report } = request;
   const stages = search(untilClosed(reply))[Symbol.asyncIterator]();
   // What is wrong with the question is answered with a status.
   let stage = await stages.next();
@@ -203,14 +203,14 @@ async function searched(
     for (; !stage.done; stage = await stages.next()) last = stage;
     const { candidates: results = [], warnings } = last.value ?? {};
     return reply
-      .header(RESPONSE_HEADERS.requestId, exchange.requestId)
+      .header(RESPONSE_HEADERS.requestId, report.requestId)
       .send({ object: 'search', collection: name, results, ...collections.clientWarnings(request, warnings) });
   }
   reply.hijack();
   reply.raw.writeHead(200, {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store',
-    [RESPONSE_HEADERS.requestId]: exchange.requestId,
+    [RESPONSE_HEADERS.requestId]: report.requestId,
   });
   try {
     for (; !stage.done; stage = await stages.next()) {
@@ -221,7 +221,7 @@ async function searched(
     reply.raw.end('data: [DONE]\n\n');
   } catch (error) {
     const failure = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
-    exchange.failed(failure.code, 'gateway');
+    report.failed(failure.code, 'gateway');
     reply.raw.end(errorShapeOf('/v1/collections').event(clientError(failure)));
   }
   return reply;

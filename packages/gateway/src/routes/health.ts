@@ -19,7 +19,7 @@ export function healthRoutes(app: FastifyInstance, { engines: known, store, life
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
     if (lifecycle.leaving) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
-    const { requestId } = request.exchange;
+    const { requestId } = request.report;
     const engines = await Promise.all(
       known.all.filter((engine) => !engine.isRemoved).map((engine) => healthOf(engine, requestId)),
     );
@@ -30,7 +30,7 @@ export function healthRoutes(app: FastifyInstance, { engines: known, store, life
       if (engines.length === 1) return { status: 'ready', sessionStore };
       return { status: 'ready', sessionStore, engines: engines.map(({ name, state }) => ({ name, state })) };
     }
-    request.exchange.failed(failure.code, 'upstream');
+    request.report.failed(failure.code, 'upstream');
     return reply.code(503).send(failure.toOpenAI());
   });
 }

@@ -28,15 +28,15 @@ export interface ObserveParts {
  */
 export function observeRoute(app: FastifyInstance, { arrangements, now }: ObserveParts): void {
   app.post('/v1/observe', (request, reply) => {
-    request.exchange.bodyAt = now();
+    request.report.bodyAt = now();
     const report = readObservation(readObject(bodyOf(request)));
-    const found = arrangements.take(report.id, request.exchange.caller.tenant);
+    const found = arrangements.take(report.id, request.report.caller.tenant);
     if (found !== undefined) {
       learn(found, report, now());
-      note(request.exchange, found, report);
+      note(request.report, found, report);
     }
     return reply
-      .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
+      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
       .send({ object: 'observation', state: found === undefined ? 'forgotten' : 'observed' });
   });
 }
@@ -52,13 +52,13 @@ function learn({ arrangement, state }: OpenArrangement, report: Observation, now
 
 /** The engine's counts enter the metrics, as for prompts that pass the gateway. */
 function note(
-  exchange: ReportBuilder,
+  report: ReportBuilder,
   { state }: OpenArrangement,
   { outcome, promptTokens, cachedTokens }: Observation,
 ): void {
   if (outcome === 'failed' || promptTokens === undefined) return;
-  exchange.promptTokens = promptTokens;
-  exchange.cachedTokens = state.counts.cachedTokens({ promptTokens, cachedTokens });
+  report.promptTokens = promptTokens;
+  report.cachedTokens = state.counts.cachedTokens({ promptTokens, cachedTokens });
 }
 
 function readObservation(body: Readonly<Record<string, unknown>>): Observation {

@@ -32,12 +32,12 @@ export interface RequestsParts {
 export function requestsRoute(app: FastifyInstance, { server, requests }: RequestsParts): void {
   const isOpenToAnonymous = isPrivate(server) && server.operatorKey === undefined;
   app.get<{ Params: { id: string } }>('/v1/requests/:id', (request, reply) => {
-    const { isOperator, tenant } = request.exchange.caller;
+    const { isOperator, tenant } = request.report.caller;
     if (tenant === ANONYMOUS_TENANT && !isOpenToAnonymous) throw new WarmpathError('WARMPATH_FORBIDDEN');
     const { id } = request.params;
     const record = isOperator ? requests.findOfAny(id) : requests.find(tenant, id);
     if (record === undefined) throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id' });
-    return reply.header(RESPONSE_HEADERS.requestId, request.exchange.requestId).send(record);
+    return reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(record);
   });
 }
 
@@ -110,7 +110,7 @@ export function sessionsRoute(app: FastifyInstance, { server, store }: SessionsP
       const detail = `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`;
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'name', detail });
     }
-    const { caller } = request.exchange;
+    const { caller } = request.report;
     if (!canActForTenant(server, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
     if (caller.endUser === undefined && !caller.bodyNamesEndUser) throw withoutEndUser('WARMPATH_FORBIDDEN');
     const forgotten = await store.forget({
@@ -119,7 +119,7 @@ export function sessionsRoute(app: FastifyInstance, { server, store }: SessionsP
       session: name,
     });
     return reply
-      .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
+      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
       .send({ object: 'session', session: name, forgotten });
   });
 }

@@ -71,7 +71,7 @@ export function passthroughRoute(app: FastifyInstance, parts: PassthroughParts):
       throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: `This path is written ${plain.replace(/\/$/, '')}.` });
     }
     checkEnginePath(config, request.method, plain);
-    request.exchange.bodyAt = now();
+    request.report.bodyAt = now();
     const body = (request.body as Buffer | undefined) ?? null;
     forward(parts, engineFor(engines, request, body), { request, reply }, body);
   };
@@ -122,7 +122,7 @@ async function listModels(
   reply: FastifyReply,
   ofCollections: readonly object[],
 ): Promise<FastifyReply> {
-  const { exchange } = request;
+  const { report } = request;
   const asked = engines.all.filter((engine) => !engine.isDraining);
   const lists = await Promise.all(
     asked.map((engine) => {
@@ -142,7 +142,7 @@ async function listModels(
   }
   if (models.size === 0 && failure !== undefined) throw failure;
   return reply
-    .header(RESPONSE_HEADERS.requestId, exchange.requestId)
+    .header(RESPONSE_HEADERS.requestId, report.requestId)
     .send({ object: 'list', data: [...models.values(), ...ofCollections] });
 }
 

@@ -36,9 +36,9 @@ export interface CountTokensParts extends ForwardParts {
 export function countTokensRoute(app: FastifyInstance, parts: CountTokensParts): void {
   const { engines, eventLoopBudget, now } = parts;
   app.post(`${messagesApi.path}/count_tokens`, async (request, reply) => {
-    const { headers, exchange } = request;
-    const way = await engines.way(messagesApi.name, exchange.caller, headers);
-    exchange.bodyAt = now();
+    const { headers, report } = request;
+    const way = await engines.way(messagesApi.name, report.caller, headers);
+    report.bodyAt = now();
     const body = bodyOf(request);
     if (way === 'native') {
       forward(
@@ -50,16 +50,16 @@ export function countTokensRoute(app: FastifyInstance, parts: CountTokensParts):
       return reply;
     }
     const tokens = await eventLoopBudget.runSteps(tokenSteps(parts, request, body), () => reply.raw.destroyed);
-    return reply.header(RESPONSE_HEADERS.requestId, exchange.requestId).send({ input_tokens: tokens });
+    return reply.header(RESPONSE_HEADERS.requestId, report.requestId).send({ input_tokens: tokens });
   });
 }
 
 function* tokenSteps(
   { engines, histories, documents: inserted }: CountTokensParts,
-  { exchange }: FastifyRequest,
+  { report }: FastifyRequest,
   body: Buffer,
 ): WorkSteps<number> {
-  const { tenant } = exchange.caller;
+  const { tenant } = report.caller;
   const { body: chat } = yield* translateRequest({ api: messagesApi.name, body });
   const { model, tools, ...rest } = readObject(chat);
   yield chat.length;
@@ -71,7 +71,7 @@ function* tokenSteps(
       yield text.length;
     }
   }
-  const parsed = parseRequest(chat, chatApi, { headers: {}, caller: exchange.caller });
+  const parsed = parseRequest(chat, chatApi, { headers: {}, caller: report.caller });
   if (parsed !== undefined) {
     const { documents } = yield* inserted.readDocuments(parsed, tenant);
     for (const document of documents) tokens += document.tokens;
@@ -89,15 +89,15 @@ function* tokenSteps(
  */
 export function warmupRoute(app: FastifyInstance, parts: WarmParts & { readonly rateLimits: RateLimits }): void {
   app.post('/v1/warmup', async (request, reply) => {
-    const { exchange } = request;
-    exchange.bodyAt = parts.now();
+    const { report } = request;
+    report.bodyAt = parts.now();
     const steps = readPreamble(parts, chatApi, bodyOf(request));
     const asked = await parts.eventLoopBudget.runSteps(steps, () => reply.raw.destroyed);
-    const { tenant, key } = exchange.caller;
+    const { tenant, key } = report.caller;
     const { state, isOwn } = warmPreamble(parts, request, engineToWarm(parts, tenant, asked), asked);
     if (isOwn && key !== undefined) parts.rateLimits.charge(key, estimateTokensOfBytes(asked.body.bytes));
     parts.metrics.warmup(state);
-    return reply.code(202).header(RESPONSE_HEADERS.requestId, exchange.requestId).send({ state });
+    return reply.code(202).header(RESPONSE_HEADERS.requestId, report.requestId).send({ state });
   });
 }
 
@@ -114,7 +114,7 @@ export interface PlanParts {
  */
 export function planRoute(app: FastifyInstance, { plans, metrics, now }: PlanParts): void {
   app.post('/v1/plan', async (request, reply) => {
-    request.exchange.bodyAt = now();
+    request.report.bodyAt = now();
     const job = plans.start(bodyOf(request));
     reply.raw.once('close', () => job.abort());
     let json: Uint8Array;
@@ -126,7 +126,7 @@ export function planRoute(app: FastifyInstance, { plans, metrics, now }: PlanPar
     }
     metrics.planned('planned');
     return reply
-      .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
+      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
       .type('application/json; charset=utf-8')
       .send(Buffer.from(json.buffer, json.byteOffset, json.byteLength));
   });

@@ -92,7 +92,7 @@ export function warmPreamble(
   engine: Engine,
   { api, model, body, preamble }: PreambleToWarm,
 ): Warmup {
-  const { tenant } = request.exchange.caller;
+  const { tenant } = request.report.caller;
   const prefill = () => ({
     method: 'POST',
     path: api.path,
