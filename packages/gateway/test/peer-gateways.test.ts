@@ -53,7 +53,7 @@ async function fleet(count: number, config: StandConfig = {}, url = server.url):
   for (let i = 0; i < count; i++) {
     const access = { ...config.server, operatorKey: { key: OPERATOR_KEY } };
     const settings: StandConfig = { arrange: { policy: 'exact' }, ...config, server: access, session };
-    gateways.push(closing(await gatewayAt(engine.url, settings, { sharedStore, now: () => clock.now })));
+    gateways.push(closing(await gatewayAt(engine.url, settings, { sharedStore, now: () => clock.now, drainMs: 0 })));
   }
   const order = async (gateway: number, documents: readonly object[], key = KEY) => {
     const headers = { authorization: `Bearer ${key}` };
