@@ -30,21 +30,27 @@ export function apiPage(name) {
       .map((entry) => ({ name: entry, ...declarationOf(entry, declarations) }));
   });
   symbols.sort((a, b) => (a.name.toLowerCase() < b.name.toLowerCase() ? -1 : 1));
-  return page(`@warmpath/${name}`, 'Every public name of the package, from its doc comments.', [
-    table(
-      ['kind', 'names'],
-      KINDS.map(([heading, kinds]) => [
-        heading,
-        symbols
-          .filter(({ kind }) => kinds.includes(kind))
-          .map(({ name: symbol }) => `[${code(symbol)}](#${symbol.toLowerCase().replaceAll('_', '-')})`)
-          .join(', '),
-      ]).filter(([, names]) => names !== ''),
-    ),
-    ...symbols.map(({ name: symbol, comment, text }) => {
-      return [`## ${symbol}`, inline(comment), `\`\`\`ts\n${text}\n\`\`\``].filter((part) => part !== '').join('\n\n');
-    }),
-  ]);
+  return page(
+    `@warmpath/${name}`,
+    'Every public name of the package, from its doc comments. All fields are read only.',
+    [
+      table(
+        ['kind', 'names'],
+        KINDS.map(([heading, kinds]) => [
+          heading,
+          symbols
+            .filter(({ kind }) => kinds.includes(kind))
+            .map(({ name: symbol }) => `[${code(symbol)}](#${symbol.toLowerCase().replaceAll('_', '-')})`)
+            .join(', '),
+        ]).filter(([, names]) => names !== ''),
+      ),
+      ...symbols.map(({ name: symbol, comment, text }) => {
+        return [`## ${symbol}`, inline(comment), `\`\`\`ts\n${text}\n\`\`\``]
+          .filter((part) => part !== '')
+          .join('\n\n');
+      }),
+    ],
+  );
 }
 
 /** Where a name is declared: its kind, the doc comment above it, and its text. */
@@ -63,10 +69,18 @@ function declarationOf(name, text) {
   return {
     kind: first[1],
     comment: commentBefore(text, first.index),
-    text: declarations
-      .map((declaration) => declaration.replace(/^export (declare )?/, '').replace(/^ *#private;\n/m, ''))
-      .join('\n'),
+    text: declarations.map(shortened).join('\n'),
   };
+}
+
+/** A declaration as the page shows it: without `readonly`, which holds for every field, and with short comments. */
+function shortened(declaration) {
+  return declaration
+    .replace(/^export (declare )?/, '')
+    .replace(/^ *#private;\n/m, '')
+    .replace(/\breadonly (?=\w+\??[:(]|\[)/g, '')
+    .replace(/^( *)\/\*\*\n(.*?)\n *\*\//gms, (_, indent, lines) => lines.replace(/^ *\*/gm, `${indent}//`))
+    .replace(/\/\*\*(.*?) \*\//g, '//$1');
 }
 
 /** The end of the declaration that begins there: the line on which all brackets are closed again. */

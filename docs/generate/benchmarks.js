@@ -7,7 +7,7 @@ import { code, page, table } from './markdown.js';
 const FIGURES = new URL('../../packages/gateway/bench/figures.json', import.meta.url);
 
 const WHAT = {
-  direct: 'the engine of the benchmark, asked without anything in between. Its own work is in all other figures, too',
+  direct: 'the engine of the benchmark, asked directly. All other figures hold its work, too',
   nginx: 'one worker, connections to the engine kept, `proxy_buffering off`',
   http: 'a plain proxy that passes the bytes of the body on',
   fastify: 'a plain proxy that parses the body and writes it again',
@@ -15,9 +15,11 @@ const WHAT = {
   warmpath: 'in its default configuration: documents are read, ordered and written into the prompt',
 };
 
-/** Left out of the page, to keep it short. The JSON has all of them. */
-const HIDDEN_CONNECTIONS = ['128'];
-const HIDDEN_SYSTEMS = ['`node:http` + undici'];
+/** The rest is in the JSON only, to keep the page short. */
+const SHOWN_CONNECTIONS = '32';
+const HIDDEN_SYSTEMS = ['direct', '`node:http` + undici'];
+/** Of all requests, a bar says how many failed. */
+const HIDDEN_COLUMNS = ['connections', 'streams', 'errors', 'RSS MiB'];
 
 /** The gateway beside what a user would pick instead: the figures of the benchmark's last runs. */
 export function benchmarksPage() {
@@ -29,35 +31,14 @@ export function benchmarksPage() {
     [
       '## Run it',
       '```sh\nnpm run bench:gateway\n```',
-      'Options go behind `--`, as in `npm run bench:gateway -- --quick`.',
-      table(
-        ['option', 'what it does'],
-        [
-          [
-            '`--json packages/gateway/bench/figures.json`',
-            'keeps the figures; `npm run docs:generate` writes this page from them',
-          ],
-          [
-            '`--quick`',
-            'a smoke run of a few minutes: one short round, without 128 connections and without streams of one of the bodies',
-          ],
-          ['`--bars`', 'only what the bars need; `npm run bench -w packages/gateway` is the same'],
-          [
-            '`--cells small/32,stream/512`',
-            'only these groups, by parts of their names. So it can be run in parts: what is in the file of `--json` already stays there. The file is written after every group',
-          ],
-          ['`--systems warmpath,portkey`', 'only these systems; bars that need another stay open'],
-          ['`--rounds 5`', 'how often every system has its turn'],
-        ],
-      ),
-      `It says at the start how long it will take, and exits with 1 where a bar is missed (not with ${code('--quick')}). Requests are sent by \`wrk\` where it is installed, otherwise by undici. A system that is not installed is left out, with a line that says so.`,
+      `Options go behind ${code('--')}. ${code('--quick')} is a smoke run of a few minutes. ${code('--bars')} measures only what the bars need. ${code('--cells small/32,stream/512')} and ${code('--systems warmpath,portkey')} choose groups and systems. ${code('--rounds 5')} says how often each system has its turn. ${code('--json packages/gateway/bench/figures.json')} keeps the figures for this page. The command exits with 1 where a bar is missed. It sends requests with ${code('wrk')}, or with undici where ${code('wrk')} is not installed.`,
       '## What is measured',
       table(
         ['system', 'version', 'what it is'],
         Object.entries(SYSTEMS).map(([name, { title }]) => [title, versionOf(figures, name), WHAT[name]]),
       ),
-      `The engine behind them answers at once, or streams a frame every ${FRAME_MS} ms. Each system is one process behind real sockets on the loopback; client, system and engine share the machine, so requests a second are what is left for the system. They take turns in an order that rotates. Figures are medians of the rounds; a ratio is taken within each round. CPU and memory are those of the system's process. 128 connections, a proxy of plain Node and streams of the other bodies are measured too, and stand in the JSON only.`,
-      `Bodies of documents are 300 that come again and again, 20 of 60 documents each. nginx and the plain proxies send the engine the same bytes; Portkey drops ${code('documents')} and sends it 200 bytes. A frame is stalled when it comes ${STALL} after the one before, or later; an incomplete stream lacks a frame or its end.`,
+      `The engine answers at once, or streams a frame every ${FRAME_MS} ms. Each system is one process behind real sockets on the loopback. Client, system and engine share the machine. Systems take turns. Figures are medians of the rounds; a ratio is taken within each round. Other numbers of connections, and streams of the other bodies, are in the JSON only.`,
+      `A body with documents has 20 of 60. There are 300 such bodies, which come again. nginx and the plain proxies send the engine the same bytes; Portkey drops ${code('documents')} and sends 200 bytes. A frame is stalled when it comes ${STALL} after the one before, or later.`,
       table(
         ['measured', 'machine', 'Node', 'client', 'rounds', 'load at the start'],
         figures.runs.map(({ date, machine, node, client, rounds, isQuick, loadBefore }) => {
@@ -73,9 +54,9 @@ export function benchmarksPage() {
       ),
       ...caveatsOf(figures),
       '## Bars',
-      'What this project holds itself to. In brackets: of all rounds the least and the greatest.',
+      'Limits that this project sets itself. In brackets: the least and the greatest of all rounds.',
       table(bars.head, bars.rows),
-      ...shownTables(figures).flatMap(({ title, head, rows }) => [`## ${title}`, table(head, rows.filter(isShown))]),
+      ...shownTables(figures).flatMap(({ title, head, rows }) => [`## ${title}`, table(head, rows)]),
       '## Beside it',
       'The embedded engine beside llama-server: [`npm run bench:peer -w packages/engine`](./research/llama-server.md). Agents, a shared store and long runs: [the gateway under other loads](./research/gateway-loads.md). LiteLLM, Envoy and the gateways in Rust and Go are not measured here.',
     ],
@@ -84,13 +65,26 @@ export function benchmarksPage() {
 
 /** Streams are shown for prompts with documents alone. */
 function shownTables(figures) {
-  return tablesOf(figures).filter(({ title }) => !title.endsWith(', streamed') || title.includes('documents, '));
+  const tables = tablesOf(figures).filter(
+    ({ title }) => !title.endsWith(', streamed') || title.includes('documents, '),
+  );
+  return tables.map(({ title, head, rows }) => {
+    const isCompared = head[0] !== 'body';
+    const columns = head.map((_, column) => column).filter((column) => isShownColumn(head[column], isCompared));
+    const shown = rows.filter((row) => !isCompared || row[0] === SHOWN_CONNECTIONS);
+    return {
+      title: isCompared ? `${title}, ${SHOWN_CONNECTIONS} ${head[0]}` : title,
+      head: columns.map((column) => head[column]),
+      rows: shown
+        .filter((row) => !HIDDEN_SYSTEMS.includes(row[head.indexOf('system')]))
+        .map((row) => columns.map((column) => row[column])),
+    };
+  });
 }
 
-/** @param row the text of its cells: connections, or another column and then connections, and the system */
-function isShown(row) {
-  const isOfBody = Number.isNaN(Number(row[0]));
-  return isOfBody || !(HIDDEN_CONNECTIONS.includes(row[0]) || HIDDEN_SYSTEMS.includes(row[1]));
+/** Other bodies do not all have the same number of connections. */
+function isShownColumn(name, isCompared) {
+  return !HIDDEN_COLUMNS.includes(name) || (name === 'connections' && !isCompared);
 }
 
 /** What a reader must know before the figures of some runs. */

@@ -6,7 +6,7 @@ const INTRODUCTION = [
   `\`\${NAME}\` and \`\${NAME:-default}\` are replaced by environment variables inside values; \`$\${\` stands for \`\${\`.`,
   'An unknown key is an error that names the nearest known one, with its line.',
   '`warmpath check-config` finds every problem of a file at once.',
-  'On SIGHUP `warmpath serve` reads its file again: keys marked `at once` change then, the others need a restart ([Change the configuration](../operate/run.md#change-the-configuration)).',
+  'On SIGHUP `warmpath serve` reads its file again: a key marked _Restart_ needs a restart, the others change then ([Change the configuration](../operate/run.md#change-the-configuration)).',
 ].join(' ');
 
 /** Every key of the gateway's configuration, a table a section, from its schema. */
@@ -20,13 +20,11 @@ export function configurationPage() {
         const shown = preset === undefined ? '' : typeof preset === 'object' ? JSON.stringify(preset) : preset;
         return [
           code(path),
-          type.split('|').map(code).join(' or '),
-          code(shown),
-          changesAtOnce ? 'at once' : 'restart',
-          description,
+          [type.replaceAll('|', ' or '), code(shown)].filter((part) => part !== '').join(', '),
+          changesAtOnce ? description : `${description} _Restart._`,
         ];
       });
-      return `## ${section}\n\n${table(['key', 'type', 'default', 'changes', 'meaning'], rows)}`;
+      return `## ${section}\n\n${table(['key', 'type, default', 'meaning'], rows)}`;
     }),
   );
 }

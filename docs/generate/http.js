@@ -1,9 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { openApiDocument } from '@warmpath/gateway';
-import { code, page, table } from './markdown.js';
+import { page } from './markdown.js';
+
+/** Fields that make it worth writing an object of several routes once. */
+const MIN_SHARED_FIELDS = 3;
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 const document = openApiDocument(version);
+
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ title: `${method.toUpperCase()} ${path}`, ...operation })),
+);
+
+/** Objects that several routes have: `[name, schema]`. */
+const shared = sharedObjects();
 
 /** The OpenAPI document of the gateway's routes. */
 export function openApiFile() {
@@ -12,49 +22,113 @@ export function openApiFile() {
 
 /** Every route with the fields of its request and of its answer. */
 export function httpPage() {
-  const sections = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => section(`${method.toUpperCase()} ${path}`, operation)),
-  );
   return page(
     'HTTP',
-    `The gateway's own routes, also as [openapi.json](/openapi.json){target="_self"}. ${document.info.description} What every answer has beside its body: [headers](./headers.md) and [errors](./errors.md).`,
-    sections,
+    `The gateway's own routes, also as [openapi.json](/openapi.json){target="_self"}. ${document.info.description} What every answer has beside its body: [headers](./headers.md) and [errors](./errors.md). A field with \`?\` may be left out. \`…\` stands for other fields, which are passed on.`,
+    [
+      '## Objects of several routes',
+      ...shared.map(([name, schema]) => block(`${name} = ${objectOf(schema, '', true)}`)),
+      ...operations.map(section),
+    ],
   );
 }
 
-function section(title, { summary, parameters = [], requestBody, responses }) {
+function section({ title, summary, parameters = [], requestBody, responses }) {
   const parts = [`## ${title}`, summary];
   const query = parameters.filter(({ in: place }) => place === 'query');
   if (query.length > 0) {
-    const rows = query.map(({ name, schema }) => [code(name), typeOf(schema), schema.description]);
-    parts.push('Query:', table(['name', 'type', 'meaning'], rows));
+    const properties = Object.fromEntries(query.map(({ name, schema }) => [name, schema]));
+    parts.push('Query:', block(objectOf({ properties, additionalProperties: false }, '')));
   }
-  if (requestBody !== undefined) parts.push('Request:', fields(requestBody.content['application/json'].schema));
-  for (const [status, { content }] of Object.entries(responses)) {
-    if (content !== undefined && status !== 'default') {
-      parts.push(`Answer, status ${status}:`, fields(content['application/json'].schema));
-    }
+  if (requestBody !== undefined) parts.push('Request:', block(typeOf(schemaOf(requestBody), '')));
+  for (const [status, response] of Object.entries(responses)) {
+    if (response.content === undefined || status === 'default') continue;
+    parts.push(`Answer, status ${status}:`, block(typeOf(schemaOf(response), '')));
   }
   return parts.join('\n\n');
 }
 
-function fields(schema) {
-  return table(['field', 'type', 'required', 'meaning'], [...rowsOf(schema, '')]);
+function schemaOf({ content }) {
+  return content['application/json'].schema;
 }
 
-function* rowsOf({ properties = {}, required = [], additionalProperties }, prefix) {
-  for (const [name, schema] of Object.entries(properties)) {
-    const path = `${prefix}${name}`;
-    yield [code(path), typeOf(schema), required.includes(name) ? 'yes' : '', schema.description ?? ''];
-    const inner = schema.items ?? schema.anyOf?.find(({ type }) => type === 'object') ?? schema;
-    if (inner.properties) yield* rowsOf(inner, `${path}${schema.items ? '[]' : ''}.`);
+function block(text) {
+  return `\`\`\`ts\n${text}\n\`\`\``;
+}
+
+/** A schema in the notation of TypeScript, with its descriptions as comments. */
+function typeOf(schema, indent) {
+  const { type, const: value, enum: values, items, anyOf, properties = {} } = schema;
+  if (value !== undefined) return JSON.stringify(value);
+  if (values !== undefined) return values.map((text) => JSON.stringify(text)).join(' | ');
+  if (anyOf !== undefined) return [...new Set(anyOf.map((one) => typeOf(one, indent)))].join(' | ');
+  if (type === 'array') return arrayOf(typeOf(items, indent));
+  if (Object.keys(properties).length > 0) return withSharedPart(schema, indent);
+  return [type ?? 'any'].flat().join(' | ');
+}
+
+function arrayOf(type) {
+  return /^[^{]*[|&] /.test(type) ? `(${type})[]` : `${type}[]`;
+}
+
+/** An object that has all fields of a shared one is that one, and the rest. */
+function withSharedPart(schema, indent) {
+  const part = shared.find(([, { properties }]) =>
+    Object.entries(properties).every(([name, field]) => isEqual(schema.properties[name], field)),
+  );
+  if (part === undefined) return objectOf(schema, indent);
+  const [name, { properties: known }] = part;
+  const rest = Object.entries(schema.properties).filter(([field]) => !(field in known));
+  if (rest.length === 0) return name;
+  return `${name} & ${objectOf({ ...schema, properties: Object.fromEntries(rest) }, indent)}`;
+}
+
+function objectOf({ properties, required = [], additionalProperties }, indent, isShared = false) {
+  const inner = `${indent}  `;
+  const lines = Object.entries(properties).map(([name, schema]) => {
+    const owner = isShared ? undefined : ownerOf(name, schema);
+    const [first, ...rest] = (owner ?? typeOf(schema, inner)).split('\n');
+    const comment = owner === undefined && schema.description !== undefined ? ` // ${schema.description}` : '';
+    return [`${inner}${name}${required.includes(name) ? '' : '?'}: ${first}${comment}`, ...rest].join('\n');
+  });
+  if (additionalProperties !== false) lines.push(`${inner}…`);
+  return `{\n${lines.join('\n')}\n${indent}}`;
+}
+
+/** The shared object that describes a field of this name and schema. */
+function ownerOf(name, schema) {
+  if (schema.description === undefined) return undefined;
+  const owner = shared.find(([, { properties }]) => isEqual(properties[name], schema));
+  return owner && `${owner[0]}["${name}"]`;
+}
+
+function sharedObjects() {
+  const found = new Map();
+  for (const [name, schema] of operations.flatMap(objectsIn)) {
+    const key = JSON.stringify(schema.properties);
+    const isFirst = !found.has(key);
+    if (isFirst) found.set(key, { name, schema, count: 0 });
+    found.get(key).count += 1;
   }
-  if (additionalProperties !== false && prefix === '') yield ['any other field', '', '', 'Passed on as it is.'];
+  return [...found.values()]
+    .filter(({ schema, count }) => count > 1 && Object.keys(schema.properties).length >= MIN_SHARED_FIELDS)
+    .map(({ name, schema }) => [`${name[0].toUpperCase()}${name.slice(1)}`.replace(/s$/, ''), schema]);
 }
 
-function typeOf({ type, const: value, enum: values, items, anyOf }) {
-  if (value !== undefined) return code(JSON.stringify(value));
-  if (values !== undefined) return values.map(code).join(' or ');
-  if (anyOf !== undefined) return [...new Set(anyOf.map(typeOf))].join(' or ');
-  return type === 'array' ? `array of ${typeOf(items)}` : (type ?? 'any');
+/** Every object inside the request and the answers of a route, with the name of its field. */
+function objectsIn({ requestBody, responses }) {
+  const bodies = [requestBody, ...Object.values(responses)].filter((part) => part?.content !== undefined);
+  return bodies.flatMap((body) => [...nestedObjects(schemaOf(body))]);
+}
+
+function* nestedObjects({ properties = {} }) {
+  for (const [name, schema] of Object.entries(properties)) {
+    const inner = schema.items ?? schema.anyOf?.find(({ type }) => type === 'object') ?? schema;
+    if (Object.keys(inner.properties ?? {}).length > 0) yield [name, inner];
+    yield* nestedObjects(inner);
+  }
+}
+
+function isEqual(one, other) {
+  return one !== undefined && JSON.stringify(one) === JSON.stringify(other);
 }
