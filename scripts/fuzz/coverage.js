@@ -2,15 +2,15 @@
 import { register } from 'node:module';
 
 /** Branches of all packages together, rounded up generously. */
-const MOST_BRANCHES = 65_536;
-const counters = new Uint8Array(MOST_BRANCHES);
+const MAX_BRANCHES = 65_536;
+const counters = new Uint8Array(MAX_BRANCHES);
 /** Four counters at a time: most are zero after any one input. */
 const words = new Uint32Array(counters.buffer);
 let used = 0;
 
 globalThis[Symbol.for('warmpath.fuzz')] = {
   region(branches) {
-    if (used + branches > MOST_BRANCHES) throw new Error(`there are more than ${MOST_BRANCHES} branches`);
+    if (used + branches > MAX_BRANCHES) throw new Error(`there are more than ${MAX_BRANCHES} branches`);
     used += branches;
     return counters.subarray(used - branches, used);
   },
@@ -25,7 +25,7 @@ const BUCKET = Uint8Array.from({ length: 256 }, (_, count) => {
 
 /** What the inputs of one target have reached. */
 export class Coverage {
-  #seen = new Uint8Array(MOST_BRANCHES);
+  #seen = new Uint8Array(MAX_BRANCHES);
   /** Branches that ran at all. */
   branches = 0;
   /** Branches, and how often they ran within one input: what decides whether an input is kept. */
@@ -33,7 +33,7 @@ export class Coverage {
 
   /** Nothing counts as reached any more. */
   forget() {
-    this.#seen = new Uint8Array(MOST_BRANCHES);
+    this.#seen = new Uint8Array(MAX_BRANCHES);
     this.branches = 0;
     this.features = 0;
   }

@@ -22,13 +22,13 @@ import { TARGETS } from './targets.js';
 import { watchForHang } from './watchdog.js';
 
 /** Inputs that a run may keep in memory. */
-const MOST_KEPT = 4_000;
+const MAX_KEPT = 4_000;
 /** Bytes of a target's corpus. */
 const CORPUS_BYTES = 20_000;
 /** Seconds of each target in turn, where only the executions of all are given. */
 const TURN_SECONDS = '20';
 /** No input of a few kilobytes may take longer than this, in milliseconds of processor time. */
-const MOST_CPU_MS = 1_000;
+const MAX_CPU_MS = 1_000;
 
 const { values } = parseArgs({
   options: {
@@ -93,8 +93,8 @@ async function fuzz(name, seed) {
       fail(name, input, error);
     }
     const added = coverage.take();
-    if (performance.now() - began > MOST_CPU_MS) await checkTime(name, run, input);
-    if (added > 0 && kept.length < MOST_KEPT) kept.push(input);
+    if (performance.now() - began > MAX_CPU_MS) await checkTime(name, run, input);
+    if (added > 0 && kept.length < MAX_KEPT) kept.push(input);
     return added;
   };
 
@@ -176,7 +176,7 @@ async function checkTime(name, run, input) {
   await run(input);
   const { user, system } = process.cpuUsage(before);
   const ms = (user + system) / 1_000;
-  if (ms > MOST_CPU_MS) fail(name, input, new Error(`${input.length} bytes took ${ms} ms`));
+  if (ms > MAX_CPU_MS) fail(name, input, new Error(`${input.length} bytes took ${ms} ms`));
 }
 
 function fail(name, input, error) {

@@ -26,7 +26,7 @@ const INTERESTING_VALUES = [
 ];
 
 /** Steps that are made one on the other at most. */
-const MOST_STEPS = 6;
+const MAX_STEPS = 6;
 
 export class Mutator {
   #random;
@@ -46,7 +46,7 @@ export class Mutator {
   /** A new input from `input`, perhaps with something of `other`. */
   mutate(input, other) {
     let bytes = input;
-    for (let step = 1 + this.#below(MOST_STEPS); step > 0; step--) bytes = this.#step(bytes, other);
+    for (let step = 1 + this.#below(MAX_STEPS); step > 0; step--) bytes = this.#step(bytes, other);
     return bytes.length > this.#maxBytes ? bytes.subarray(0, this.#maxBytes) : bytes;
   }
 
@@ -198,12 +198,12 @@ function parsed(bytes) {
 }
 
 /** Places in a value that are looked at. */
-const MOST_PLACES = 2_000;
+const MAX_PLACES = 2_000;
 
 /** Every place of a value, as what holds it and under which key. */
 function collect(holder, places) {
   const open = [holder];
-  for (let value = open.pop(); value !== undefined && places.length < MOST_PLACES; value = open.pop()) {
+  for (let value = open.pop(); value !== undefined && places.length < MAX_PLACES; value = open.pop()) {
     for (const key of Array.isArray(value) ? value.keys() : Object.keys(value)) {
       places.push([value, key]);
       if (typeof value[key] === 'object' && value[key] !== null) open.push(value[key]);

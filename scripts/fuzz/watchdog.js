@@ -6,20 +6,20 @@ import { isMainThread, Worker, workerData } from 'node:worker_threads';
 
 /** No input takes this long, on a machine however busy, unless it hangs. */
 const HANGS_AFTER_MS = 60_000;
-const MOST_BYTES = 1 << 20;
+const MAX_BYTES = 1 << 20;
 /** Places in the shared words: how many inputs began, how long the present one is. */
 const BEGUN = 0;
 const LENGTH = 1;
 
 export function watchForHang() {
   const words = new Int32Array(new SharedArrayBuffer(8));
-  const bytes = new Uint8Array(new SharedArrayBuffer(MOST_BYTES));
+  const bytes = new Uint8Array(new SharedArrayBuffer(MAX_BYTES));
   const worker = new Worker(new URL(import.meta.url), { workerData: { words, bytes } });
   worker.unref();
   return {
     running(_name, input) {
-      bytes.set(input.subarray(0, MOST_BYTES));
-      words[LENGTH] = Math.min(input.length, MOST_BYTES);
+      bytes.set(input.subarray(0, MAX_BYTES));
+      words[LENGTH] = Math.min(input.length, MAX_BYTES);
       words[BEGUN]++;
     },
     end: () => worker.terminate(),

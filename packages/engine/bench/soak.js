@@ -30,8 +30,8 @@ const STANDSTILL_MS = 60_000;
 const GROWTH_BYTES = 48 * 2 ** 20;
 const SEQUENCES = 255;
 /** Greedy streams of each kind that are asked for again, and how many more of one kind than of the other may differ. */
-const MOST_ASKED_AGAIN = 300;
-const MOST_DIFFERING = 0.05;
+const MAX_ASKED_AGAIN = 300;
+const MAX_DIFFERING = 0.05;
 /** Of Linux's `/proc`. */
 const TICKS_PER_SECOND = 100;
 /** Of a client that waits for its whole answer. */
@@ -315,7 +315,7 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
       const killsBefore = kills;
       const end = await send(engine.url, drawn, drawAbort(next), (said) => {
         const streams = kills > killsBefore ? greedy.continued : greedy.undisturbed;
-        if (drawn.body.temperature === 0 && streams.length < MOST_ASKED_AGAIN) {
+        if (drawn.body.temperature === 0 && streams.length < MAX_ASKED_AGAIN) {
           streams.push({ drawn, said });
         }
       });
@@ -412,7 +412,7 @@ async function audit(engine, outcomes, { early, options, kills, greedy }) {
     const shares = [await differing(engine, greedy.continued), await differing(engine, greedy.undisturbed)];
     const counts = [greedy.continued.length, greedy.undisturbed.length];
     process.stderr.write(`greedy streams asked again, killed and not: ${counts}; said something else: ${shares}\n`);
-    if (shares[0] > shares[1] + MOST_DIFFERING) {
+    if (shares[0] > shares[1] + MAX_DIFFERING) {
       faults.push(`${shares[0]} of the greedy streams that went on say something else, of the others ${shares[1]}`);
     }
   }

@@ -37,7 +37,7 @@ const RESIDENT_RATIO = 1.1;
 const TICK_MS = 5;
 const MEMORY_EVERY_MS = 250;
 /** Requests without an answer beyond which none is sent: nobody is to run out of sockets. */
-const MOST_OPEN = 10_000;
+const MAX_OPEN = 10_000;
 
 const given = bodies().documents;
 let next = 0;
@@ -112,7 +112,7 @@ async function offer(pool, gateway, { perSecond, ms }) {
     const timer = setInterval(() => {
       const elapsed = performance.now() - began;
       for (const due = (Math.min(elapsed, ms) * perSecond) / 1_000; sent < due; sent++) {
-        if (open >= MOST_OPEN) missed++;
+        if (open >= MAX_OPEN) missed++;
         else {
           open++;
           requests.push(exchange(pool).finally(() => open--));

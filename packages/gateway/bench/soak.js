@@ -24,7 +24,7 @@ const { values: given } = parseArgs({
 const REQUESTS = Number(given.requests);
 const SAMPLES = 40;
 /** Requests between two samples, at least: a collection takes as long as some requests. */
-const LEAST_BETWEEN = 100;
+const MIN_BETWEEN = 100;
 const CONCURRENT = 32;
 const TENANTS = 3_000;
 const PATH = '/v1/chat/completions';
@@ -264,7 +264,7 @@ async function measure() {
   const gateway = await start('gateway-process.js', engine.url);
   const soak = new Soak(gateway.url);
   const samples = [{ requests: 0, memory: await memoryOf(gateway) }];
-  const perSample = Math.max(LEAST_BETWEEN, Math.ceil(REQUESTS / SAMPLES));
+  const perSample = Math.max(MIN_BETWEEN, Math.ceil(REQUESTS / SAMPLES));
   const started = performance.now();
   let next = 0;
   while (next < REQUESTS) {

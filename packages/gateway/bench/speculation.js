@@ -37,7 +37,7 @@ if (values.data === undefined) throw new Error('Name a BEIR folder with --data, 
 const [REQUESTS, ROUNDS, K] = [values.requests, values.rounds, values.k].map(Number);
 const LOADS = values.loads.split(',').map(Number);
 const [SHORTEST_MS, LONGEST_MS] = [50, 500];
-const [FEWEST_STAGES, MOST_STAGES] = [4, 8];
+const [FEWEST_STAGES, MAX_STAGES] = [4, 8];
 /** Searches before anything is measured. */
 const LEARNED = 24;
 const SYSTEM = 'Answer the question from the documents alone, in one sentence, and name the documents that say it.';
@@ -71,7 +71,7 @@ async function searches() {
     const { signal } = new AbortController();
     for await (const { candidates } of retriever.search({ text }, { k: K, signal })) stages.push(candidates);
     if (stages.at(-1).length < K) continue;
-    const count = FEWEST_STAGES + next(MOST_STAGES - FEWEST_STAGES + 1);
+    const count = FEWEST_STAGES + next(MAX_STAGES - FEWEST_STAGES + 1);
     const totalMs = SHORTEST_MS * (LONGEST_MS / SHORTEST_MS) ** chance();
     const paced = Array.from({ length: count }, (_, stage) => ({
       atMs: (totalMs * (stage + 1)) / count,

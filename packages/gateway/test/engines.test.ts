@@ -208,7 +208,7 @@ describe('an engine that fails', () => {
     expect([reply.status, told(reply)['engine'], told(reply)['error']]).toEqual([200, 'b', undefined]);
     expect(prompts(stand)).toEqual([1, 1]);
     expect(labelsIn(stand.engines[1]!.last.body)).toEqual(['velka', 'orsin', 'tamir']);
-    expect(await sample(stand, 'warmpath_engine_requests_total{engine="a",outcome="movedOn"}')).toBe(1);
+    expect(await sample(stand, 'warmpath_engine_requests_total{engine="a",outcome="retriedElsewhere"}')).toBe(1);
     // What it failed to do is not believed to be there.
     expect(told(await ask(stand))['engine']).toBe('b');
   });

@@ -46,7 +46,7 @@ const REDUCTIONS = 200;
 /**
  * Of the continuations that only a shared store can know, those that may come before the store has heard of the turn.
  */
-const MOST_FORGOTTEN = 0.2;
+const MAX_FORGOTTEN = 0.2;
 /** Below as many, one that came too early proves nothing. */
 const FEW_CROSSINGS = 20;
 
@@ -64,7 +64,7 @@ export async function runLeak(options: LeakOptions): Promise<LeakReport> {
   }
   for (const finding of findings.values()) finding.first = await reduced(options, finding.first);
   const { crossings, crossingsForgotten } = counts;
-  return { counts, findings, sharesTurns: crossingsForgotten <= MOST_FORGOTTEN * Math.max(crossings, FEW_CROSSINGS) };
+  return { counts, findings, sharesTurns: crossingsForgotten <= MAX_FORGOTTEN * Math.max(crossings, FEW_CROSSINGS) };
 }
 
 export function isClean({ findings, sharesTurns }: LeakReport): boolean {

@@ -22,16 +22,16 @@ import { createPolicy } from '@warmpath/core/internal';
 import { createWorkload, estimate, readData, readSeeds, SglangRadixCache, simulate } from '../dist/index.js';
 
 const TUNING_SEEDS = [1, 2];
-const LEAST_CHANCES = [0, 0.35, 0.5, 0.65, 0.8];
+const MIN_CHANCES = [0, 0.35, 0.5, 0.65, 0.8];
 const SUCCESSOR_WEIGHTS = [0, 0.25, 0.5, 1];
 /** Part of what knowing is worth from which on prediction would be worth building. */
 const BAR = 1 / 3;
 const PARTS = 4;
 
 /** Most entries of each table, and most documents that are remembered to have followed one. */
-const MOST_ENTRIES = 4_096;
-const MOST_SUCCESSORS = 32;
-const MOST_STREAK = 3;
+const MAX_ENTRIES = 4_096;
+const MAX_SUCCESSORS = 32;
+const MAX_STREAK = 3;
 const RANKS = 8;
 
 /** A map that forgets what was written longest ago. */
@@ -55,12 +55,12 @@ class Predictor {
     this.leastChance = leastChance;
     this.successorWeight = successorWeight;
     /** By conversation: its last documents, and for how many turns each has been there. */
-    this.turns = new Recent(MOST_ENTRIES);
+    this.turns = new Recent(MAX_ENTRIES);
     /** By document: how often it was followed, and by which. */
-    this.followed = new Recent(MOST_ENTRIES);
+    this.followed = new Recent(MAX_ENTRIES);
     /** By turns in a row and rank: how often a document stayed, and how often it could have. */
-    this.stayed = new Float64Array((MOST_STREAK + 1) * RANKS).fill(1);
-    this.could = new Float64Array((MOST_STREAK + 1) * RANKS).fill(2);
+    this.stayed = new Float64Array((MAX_STREAK + 1) * RANKS).fill(1);
+    this.could = new Float64Array((MAX_STREAK + 1) * RANKS).fill(2);
   }
 
   /** Learns of a request, and returns the documents that are expected next, the likeliest first. */
@@ -69,7 +69,7 @@ class Predictor {
     this.#learn(before, documents);
     const streaks = new Map(before.map(({ document, streak }) => [document.key, streak]));
     const turn = documents.map((document, rank) => {
-      const streak = streaks.has(document.key) ? Math.min(MOST_STREAK, streaks.get(document.key) + 1) : 0;
+      const streak = streaks.has(document.key) ? Math.min(MAX_STREAK, streaks.get(document.key) + 1) : 0;
       return { document, rank: Math.min(rank, RANKS - 1), streak };
     });
     this.turns.set(session, turn);
@@ -91,7 +91,7 @@ class Predictor {
       const at = streak * RANKS + rank;
       this.could[at]++;
       if (now.has(document.key)) this.stayed[at]++;
-      const entry = this.followed.get(document.key) ?? { times: 0, by: new Recent(MOST_SUCCESSORS) };
+      const entry = this.followed.get(document.key) ?? { times: 0, by: new Recent(MAX_SUCCESSORS) };
       entry.times++;
       for (const next of documents)
         entry.by.set(next.key, { document: next, times: (entry.by.get(next.key)?.times ?? 0) + 1 });
@@ -158,7 +158,7 @@ function predicting(workload, settings) {
 /** The settings that gain most on the workloads for tuning. */
 function tuned(workloads) {
   const alone = workloads.map((workload) => cachedShare(workload, 'foresight'));
-  const all = LEAST_CHANCES.flatMap((leastChance) =>
+  const all = MIN_CHANCES.flatMap((leastChance) =>
     SUCCESSOR_WEIGHTS.map((successorWeight) => {
       const settings = { leastChance, successorWeight };
       const gains = workloads.map((workload, i) => cachedShare(workload, predicting(workload, settings)) - alone[i]);

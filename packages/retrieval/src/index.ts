@@ -21,7 +21,7 @@ export { Bm25Retriever } from './lexical/bm25-retriever.js';
 export type { ChunkSettings } from './parse/chunk.js';
 export {
   checkSearch,
-  MOST_CANDIDATES,
+  MAX_CANDIDATES,
   type Query,
   type ScoredDocument,
   type SearchOptions,

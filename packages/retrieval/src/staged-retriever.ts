@@ -47,7 +47,7 @@ export interface StagedRetriever {
 }
 
 /** Most candidates of one search. */
-export const MOST_CANDIDATES = 1000;
+export const MAX_CANDIDATES = 1000;
 
 /**
  * What every retriever does first.
@@ -56,10 +56,10 @@ export const MOST_CANDIDATES = 1000;
  * fired.
  */
 export function checkSearch({ k, signal }: SearchOptions): void {
-  if (!Number.isInteger(k) || k < 1 || k > MOST_CANDIDATES) {
+  if (!Number.isInteger(k) || k < 1 || k > MAX_CANDIDATES) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
       path: 'k',
-      detail: `k is a whole number from 1 to ${MOST_CANDIDATES.toLocaleString('en')}, and not ${k}.`,
+      detail: `k is a whole number from 1 to ${MAX_CANDIDATES.toLocaleString('en')}, and not ${k}.`,
     });
   }
   signal.throwIfAborted();

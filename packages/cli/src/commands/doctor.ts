@@ -2,7 +2,7 @@ import { buildNote, spawnEngine } from '@warmpath/engine';
 import { configuredDialect } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext, programName } from '../command-context.js';
-import { examine, MOST_PROBES } from '../doctor/examine.js';
+import { examine, MAX_PROBES } from '../doctor/examine.js';
 import { type Check, judge, type Verdict } from '../doctor/judge.js';
 import { EngineClient } from '../engine-client.js';
 import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
@@ -60,7 +60,7 @@ async function doctor(options: DoctorOptions, context: CommandContext, signal: A
 async function diagnose(options: Diagnosis, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   const address = engineAddress(options, context.environment);
   const client = new EngineClient(address, { timeoutMs: options.timeout * 1_000 });
-  const progress = startProgress(context.terminal, 'requests', MOST_PROBES);
+  const progress = startProgress(context.terminal, 'requests', MAX_PROBES);
   try {
     const examined = await examine(client, options.model, { signal, onRequest: () => progress.advance() });
     const dialect = configuredDialect({ dialect: 'auto', url: address.url });

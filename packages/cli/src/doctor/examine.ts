@@ -46,7 +46,7 @@ const BLOCK_PROBE_STEP = 17;
 /** What the engine is asked to tokenize. */
 const TOKENIZED = 'one two three';
 /** Requests of an examination: models, sample, prompt, repeat, stream, half, blocks, health, `/tokenize`, TTFT. */
-export const MOST_PROBES = 5 + 1 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
+export const MAX_PROBES = 5 + 1 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
 
 /** What goes with an examination. */
 interface ProbeHooks {

@@ -5,7 +5,7 @@ import type { DiskCopy, DiskLoad, RadixNode } from './radix-node.js';
 import { RestoreCost } from './restore-cost.js';
 
 /** Most bytes that are on their way from the disk, or have arrived and are not taken yet. One file may always be. */
-const MOST_LOADING_BYTES = 64 * 1024 * 1024;
+const MAX_LOADING_BYTES = 64 * 1024 * 1024;
 
 export interface DiskTierOptions {
   readonly store: StateStore;
@@ -164,7 +164,7 @@ export class DiskTier {
    */
   load(copy: DiskCopy): boolean {
     const { bytes } = copy.file;
-    if (copy.load === undefined && (this.#loadingBytes === 0 || this.#loadingBytes + bytes <= MOST_LOADING_BYTES)) {
+    if (copy.load === undefined && (this.#loadingBytes === 0 || this.#loadingBytes + bytes <= MAX_LOADING_BYTES)) {
       const load: DiskLoad = { copy, state: undefined };
       copy.load = load;
       this.#loadingBytes += bytes;

@@ -11,9 +11,9 @@ import { keepBest } from './tree-report.js';
 /**
  * Fewest uses of a node that is copied: what was asked for once only is cheaper to compute again than to copy ahead.
  */
-const LEAST_USES = 2;
+const MIN_USES = 2;
 /** Most nodes that are copied. */
-const MOST_COPIES = 256;
+const MAX_COPIES = 256;
 /** While requests run, uses between two looks at what is hot; at rest there is time after each. */
 const USES_BETWEEN_PLANS = 32;
 
@@ -226,7 +226,7 @@ export class HotCopies {
     if (bytes > this.#store.stats.capacityBytes || !this.#store.accepts(bytes)) {
       return false;
     }
-    while (this.#store.freeBytes < bytes || this.#copies.size >= MOST_COPIES) {
+    while (this.#store.freeBytes < bytes || this.#copies.size >= MAX_COPIES) {
       const victim = this.#leastUsed();
       if (victim === undefined || victim.node.uses >= node.uses) {
         return false;
@@ -257,13 +257,13 @@ export class HotCopies {
   /** The nodes that are used most, parents before their children. Cost: O(children of those nodes). */
   #hottest(): RadixNode[] {
     const hottest: RadixNode[] = [];
-    // Descending by uses; what would come after MOST_COPIES others is of no interest.
+    // Descending by uses; what would come after MAX_COPIES others is of no interest.
     const frontier: RadixNode[] = [];
     const isBetter = (a: RadixNode, b: RadixNode): boolean => a.uses > b.uses;
     const addChildren = (node: RadixNode): void => {
       for (const child of node.children.values()) {
-        if (child.uses >= LEAST_USES) {
-          keepBest(frontier, child, { limit: MOST_COPIES - hottest.length, isBetter });
+        if (child.uses >= MIN_USES) {
+          keepBest(frontier, child, { limit: MAX_COPIES - hottest.length, isBetter });
         }
       }
     };

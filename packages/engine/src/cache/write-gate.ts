@@ -1,14 +1,14 @@
 import type { RadixNode } from './radix-node.js';
 
 /** Fewest nodes of a kind whose fate is known before any of the kind is left out. */
-const LEAST_KNOWN = 256;
+const MIN_KNOWN = 256;
 /**
  * Share that must come back. Writing and reading a node costs about a hundredth of computing it, so that less than this
  * costs more than it saves.
  */
-const LEAST_RETURNING = 1 / 64;
+const MIN_RETURNING = 1 / 64;
 /** Most nodes that are remembered until their fate is known; each takes about a hundred bytes. */
-const MOST_OPEN = 16_384;
+const MAX_OPEN = 16_384;
 
 /** What became of the nodes of one kind, the latest counting most. */
 interface Fates {
@@ -41,7 +41,7 @@ export class WriteGate {
       return true;
     }
     const { known, returned } = this.#fatesOf(kindOf(node));
-    return known < LEAST_KNOWN || returned >= LEAST_RETURNING * known;
+    return known < MIN_KNOWN || returned >= MIN_RETURNING * known;
   }
 
   /** A node was written. */
@@ -49,14 +49,14 @@ export class WriteGate {
     if (node.children.size === 0 && uses <= 1) {
       this.#written.set(node.pathKey(), kindOf(node));
       // What became of the oldest will not be known.
-      this.#oldest(this.#written, MOST_OPEN);
+      this.#oldest(this.#written, MAX_OPEN);
     }
   }
 
   /** A node was left out, and there are so many files. */
   leftOut(node: RadixNode, files: number): void {
     this.#leftOut.set(node.pathKey(), kindOf(node));
-    const kind = this.#oldest(this.#leftOut, Math.min(files, MOST_OPEN));
+    const kind = this.#oldest(this.#leftOut, Math.min(files, MAX_OPEN));
     if (kind !== undefined) {
       this.#learn(kind, 0);
     }
@@ -88,7 +88,7 @@ export class WriteGate {
     const fates = this.#fatesOf(kind);
     fates.known++;
     fates.returned += returned;
-    if (fates.known >= 4 * LEAST_KNOWN) {
+    if (fates.known >= 4 * MIN_KNOWN) {
       fates.known /= 2;
       fates.returned /= 2;
     }

@@ -37,8 +37,8 @@ const promptFields = {
 const lookupSchema = z.object(promptFields);
 
 /** Longest time for which a prompt is pinned, in seconds. */
-const MOST_PIN_SECONDS = 86_400;
-const pinSchema = z.object({ ...promptFields, ttl_seconds: z.number().gt(0).max(MOST_PIN_SECONDS).default(600) });
+const MAX_PIN_SECONDS = 86_400;
+const pinSchema = z.object({ ...promptFields, ttl_seconds: z.number().gt(0).max(MAX_PIN_SECONDS).default(600) });
 
 export type PromptFields = z.output<typeof lookupSchema>;
 

@@ -9,7 +9,7 @@ const MAX_STOP_LENGTH = 512;
 const MAX_SEGMENTS = 4096;
 
 /** The number of the least urgent requests. Nobody can be more urgent than those that say nothing, which have 0. */
-const MOST_PRIORITY = 100;
+const MAX_PRIORITY = 100;
 
 /** Longest cache salt in characters, as in vLLM. */
 const MAX_SALT_LENGTH = 1024;
@@ -129,7 +129,7 @@ const generationFields = {
   stream_options: streamOptions,
   n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   ignore_eos: z.boolean().nullish(),
-  priority: z.int().min(0).max(MOST_PRIORITY).nullish(),
+  priority: z.int().min(0).max(MAX_PRIORITY).nullish(),
   cache_salt: cacheSalt,
 };
 

@@ -4,9 +4,9 @@ import type { GenerationTask } from './task.js';
 /** How many tokens a stream has computed beside others when its cells are gathered. */
 const SCATTERED_TOKENS = 64;
 /** Fewer of another stream are not worth a copy yet. */
-const LEAST_TOKENS = 16;
+const MIN_TOKENS = 16;
 /** Most bytes that are out of the cells at once; what is left follows with the next step. */
-const MOST_BYTES = 2 ** 26;
+const MAX_BYTES = 2 ** 26;
 
 /**
  * Keeps the cells of each stream together. llama.cpp gives the tokens of a step neighbouring cells, so those of one
@@ -31,7 +31,7 @@ export class AdjacentCells {
         task.adjacent = task.computed;
       }
     } else if (streams.some((task) => scattered(task) >= SCATTERED_TOKENS)) {
-      this.#move(streams.filter((task) => scattered(task) >= LEAST_TOKENS));
+      this.#move(streams.filter((task) => scattered(task) >= MIN_TOKENS));
     }
   }
 
@@ -49,7 +49,7 @@ export class AdjacentCells {
       }
       moved.push({ task, from, state });
       bytes += state.length;
-      if (bytes > MOST_BYTES) {
+      if (bytes > MAX_BYTES) {
         break;
       }
     }

@@ -7,7 +7,7 @@ import type { RadixNode } from '../cache/radix-node.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 
 /** Most prompts that are pinned at the same time. */
-const MOST_PINS = 1_024;
+const MAX_PINS = 1_024;
 
 /** The part of the host tier that pinned prompts may take. */
 const PINNED_SHARE = 0.5;
@@ -86,11 +86,11 @@ export class CacheManagement {
       if (host === undefined) {
         throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'There is no host tier to keep prompts in.' });
       }
-      const node = this.#pins.size < MOST_PINS ? this.#options.cache.keep(tokens, salt) : undefined;
+      const node = this.#pins.size < MAX_PINS ? this.#options.cache.keep(tokens, salt) : undefined;
       if (node === undefined) {
-        throw this.#pins.size < MOST_PINS
+        throw this.#pins.size < MAX_PINS
           ? new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'Nothing of this prompt is cached.' })
-          : new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MOST_PINS} prompts are pinned already.` });
+          : new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_PINS} prompts are pinned already.` });
       }
       if (this.#pinnedBytes(node) > PINNED_SHARE * host.capacityBytes) {
         this.#options.cache.letGo(node);

@@ -3,7 +3,7 @@ import { type BatchEstimate, TILE_ROWS } from '../native/tile-padding.js';
 /** Latest steps without a prompt that count, for each number of streams. */
 const QUIET_STEPS = 15;
 /** Fewer of them say nothing: one may have been disturbed. */
-const LEAST_QUIET_STEPS = 3;
+const MIN_QUIET_STEPS = 3;
 /** After so many steps with prompts, a further prompt has what is quiet measured anew: some steps, which are short. */
 const QUIET_LASTS_STEPS = 64;
 /** Share of the allowed gap that is aimed at: steps of one size do not all take the same time. */
@@ -12,7 +12,7 @@ const AIM = 0.85;
  * A step may take so many times what it would take without the prompt, if the gap allows as much: a prompt goes on at a
  * third of the speed at least, however much longer the streams have become since it came.
  */
-const LEAST_GAP = 1.5;
+const MIN_GAP = 1.5;
 /** What a single step may take now and then; a reader hardly notices. */
 const BURST_MS = 200;
 /**
@@ -20,9 +20,9 @@ const BURST_MS = 200;
  * two, and every second step would be a burst; and a tile, which is computed several times faster a token, would seldom
  * have room.
  */
-const LEAST_BURST = 2.4;
+const MIN_BURST = 2.4;
 /** So many steps behind a burst, streams have caught up, however little longer than without prompts a step may take. */
-const MOST_CATCHING_UP = 64;
+const MAX_CATCHING_UP = 64;
 
 /** A step that was computed. */
 export interface ComputedStep {
@@ -82,7 +82,7 @@ export class ChunkLimit {
     this.#steps++;
     this.#speed.observe(estimate, durationMs);
     if (promptTokens === 0) {
-      const caughtUpMs = Math.max(this.#allowedMs - durationMs, this.#mostMs / MOST_CATCHING_UP);
+      const caughtUpMs = Math.max(this.#allowedMs - durationMs, this.#mostMs / MAX_CATCHING_UP);
       this.#owedMs = Math.max(0, this.#owedMs - caughtUpMs);
     } else {
       // What a step takes longer than it was to take is nothing to catch up with: something else disturbed it.
@@ -119,9 +119,9 @@ export class ChunkLimit {
       return 0;
     }
     const gap = AIM * this.#gap;
-    const allowedMs = Math.max(gap * quietMs, Math.min(gap, LEAST_GAP) * this.#speed.ms(estimate(0)));
+    const allowedMs = Math.max(gap * quietMs, Math.min(gap, MIN_GAP) * this.#speed.ms(estimate(0)));
     this.#allowedMs = allowedMs;
-    this.#mostMs = this.#burstMs === 0 ? allowedMs : Math.max(this.#burstMs, LEAST_BURST * allowedMs);
+    this.#mostMs = this.#burstMs === 0 ? allowedMs : Math.max(this.#burstMs, MIN_BURST * allowedMs);
     if (this.#owedMs > 0) {
       return 0;
     }
@@ -144,7 +144,7 @@ export class ChunkLimit {
 
   #measuredMs(generating: number): number | undefined {
     const quiet = this.#quiet.get(generating);
-    if (quiet === undefined || quiet.durationsMs.length < LEAST_QUIET_STEPS || !this.#isFresh(quiet.lastStep)) {
+    if (quiet === undefined || quiet.durationsMs.length < MIN_QUIET_STEPS || !this.#isFresh(quiet.lastStep)) {
       return undefined;
     }
     const sorted = [...quiet.durationsMs].sort((a, b) => a - b);
@@ -174,7 +174,7 @@ function* candidates(generating: number, most: number): Generator<number> {
 /** How much the latest step weighs. */
 const WEIGHT = 0.4;
 /** A step that takes many times what is known was disturbed by something else, and counts as this many times it. */
-const MOST_TIMES_SLOWER = 2;
+const MAX_TIMES_SLOWER = 2;
 /** Milliseconds of a nanosecond: what an estimate says of itself before any step was seen. */
 const UNKNOWN = 1e-6;
 
@@ -189,7 +189,7 @@ class StepSpeed {
   observe({ nanoseconds, isTiled }: BatchEstimate, durationMs: number): void {
     const known = isTiled ? this.#tiled : this.#byRow;
     const seen = durationMs / nanoseconds;
-    const next = known === undefined ? seen : known + WEIGHT * (Math.min(seen, MOST_TIMES_SLOWER * known) - known);
+    const next = known === undefined ? seen : known + WEIGHT * (Math.min(seen, MAX_TIMES_SLOWER * known) - known);
     if (isTiled) {
       this.#tiled = next;
     } else {

@@ -12,7 +12,7 @@ import type { TokenPieces } from './task.js';
 
 /** How much longer than expected a decode may take, and how long it may take whatever was expected. */
 const HANG_FACTOR = 20;
-const LEAST_HANG_MS = 8_000;
+const MIN_HANG_MS = 8_000;
 
 /** A decode that the native thread computes. */
 export interface DecodeInFlight {
@@ -29,7 +29,7 @@ export interface DecodeInFlight {
  * @param load Threads that want to run on each core.
  */
 export function hangLimitMs(expectedMs: number, load: number): number {
-  return Math.max(LEAST_HANG_MS, HANG_FACTOR * expectedMs * Math.max(1, load));
+  return Math.max(MIN_HANG_MS, HANG_FACTOR * expectedMs * Math.max(1, load));
 }
 
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */

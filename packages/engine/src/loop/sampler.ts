@@ -187,7 +187,7 @@ function sink(heap: number[], before: (a: number, b: number) => boolean): void {
 const THRESHOLD_STEP = 16;
 
 /** Below this, the next step takes every token. */
-const LEAST_THRESHOLD = 1e-9;
+const MIN_THRESHOLD = 1e-9;
 
 /**
  * All tokens whose weight reaches a threshold that is just low enough for them to hold `mass`. In a trained model's
@@ -195,7 +195,7 @@ const LEAST_THRESHOLD = 1e-9;
  */
 function likeliest(weights: Float64Array, mass: number): number[] {
   for (let threshold = 1 / THRESHOLD_STEP; ; threshold /= THRESHOLD_STEP) {
-    const least = threshold < LEAST_THRESHOLD ? 0 : threshold;
+    const least = threshold < MIN_THRESHOLD ? 0 : threshold;
     const tokens: number[] = [];
     let held = 0;
     for (let token = 0; token < weights.length; token++) {

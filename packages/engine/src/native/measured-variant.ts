@@ -19,7 +19,7 @@ const NOTE_VERSION = 1;
 const LIMIT_MS = 3_000;
 /** Pairs of timings, and the fewest that decide anything. */
 const PAIRS = 7;
-const LEAST_PAIRS = 5;
+const MIN_PAIRS = 5;
 
 /** Whether to compute without AVX-512, or with the best variant for this processor. */
 export type VectorWidth = 'narrow' | 'wide';
@@ -97,7 +97,7 @@ export async function chooseVectorWidth(
  * @returns `undefined` where there are too few, or they do not agree.
  */
 export function decide(pairs: readonly TimedPair[]): VectorWidth | undefined {
-  if (pairs.length < LEAST_PAIRS) {
+  if (pairs.length < MIN_PAIRS) {
     return undefined;
   }
   const faster = new Set(pairs.map(({ narrow, wide }) => (narrow < wide ? 'narrow' : 'wide')));

@@ -19,7 +19,7 @@ const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 const LOCK_NAME = '.lock';
 /** Most bytes that wait in memory to be written; beyond them nothing is taken. One record may always wait. */
-const MOST_PENDING_BYTES = 64 * 1024 * 1024;
+const MAX_PENDING_BYTES = 64 * 1024 * 1024;
 /** After a full disk, writing is tried again this much later. */
 const FULL_PAUSE_MS = 60_000;
 
@@ -155,7 +155,7 @@ export class StateStore {
   /** Whether records of so many bytes may wait to be written. Counts a refusal when not. */
   accepts(bytes: number): boolean {
     const { pendingBytes } = this.#counts;
-    const isQueueFull = pendingBytes > 0 && pendingBytes + bytes > MOST_PENDING_BYTES;
+    const isQueueFull = pendingBytes > 0 && pendingBytes + bytes > MAX_PENDING_BYTES;
     if (this.#isClosed || isQueueFull || this.#options.clock() < this.#fullUntilMs) {
       this.#counts.refusedWrites++;
       return false;

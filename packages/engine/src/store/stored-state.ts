@@ -27,8 +27,8 @@ const CHECKED_FIXED_BYTES = 32;
 export const USES_AT = 36;
 const TOKEN_BYTES = 4;
 /** No description is this long; a length beyond it is damage, and must not be allocated. */
-const MOST_DESCRIPTION_BYTES = 65_536;
-const MOST_TOKENS = 16_777_216;
+const MAX_DESCRIPTION_BYTES = 65_536;
+const MAX_TOKENS = 16_777_216;
 
 /** What computed a state: it means nothing to anything else. */
 export interface StateIdentity {
@@ -119,7 +119,7 @@ export function headSize(fixed: Uint8Array): HeadSize | undefined {
   const view = viewOf(fixed);
   const descriptionBytes = view.getUint32(12, true);
   const tokenCount = view.getUint32(16, true);
-  const isSane = descriptionBytes <= MOST_DESCRIPTION_BYTES && tokenCount <= MOST_TOKENS;
+  const isSane = descriptionBytes <= MAX_DESCRIPTION_BYTES && tokenCount <= MAX_TOKENS;
   return view.getUint32(8, true) === LAYOUT_VERSION && isSane ? { descriptionBytes, tokenCount } : undefined;
 }
 

@@ -23,7 +23,7 @@ export const CONTINUE_HEADER = 'warmpath-continue';
 export const RECORDS_DESCRIPTOR = 4;
 
 /** Most bytes of records that wait for the front. */
-const MOST_UNREAD_BYTES = 2 ** 25;
+const MAX_UNREAD_BYTES = 2 ** 25;
 
 /** What an answer has from its beginning, and keeps when another worker goes on with it. */
 export interface AnswerOrigin {
@@ -73,7 +73,7 @@ export class RecordWriter {
 
   /** Whether the front takes what is sent; if not, whoever sends more has to stop. */
   get isRead(): boolean {
-    return this.#pipe.writableLength < MOST_UNREAD_BYTES;
+    return this.#pipe.writableLength < MAX_UNREAD_BYTES;
   }
 
   /** Writes a record, together with all others of the step, when the next one is being computed. */

@@ -30,7 +30,7 @@ export interface FrontOptions {
 }
 
 /** Tries of a request that a living worker could not compute. */
-const MOST_TRIES = 2;
+const MAX_TRIES = 2;
 
 /**
  * The HTTP server that clients are connected to. It holds their requests and relays them to the worker that the
@@ -118,7 +118,7 @@ export class Front {
           this.#line.leave(request, worker);
         }
         // What never left cannot have done any harm; it waits for the next worker like one that has just come.
-        const mayRepeat = tries < MOST_TRIES;
+        const mayRepeat = tries < MAX_TRIES;
         if (!mayRepeat && outcome.kind === 'failed' && sent.answer === undefined) {
           sendWhole(response, outcome.answer);
           return;

@@ -13,8 +13,8 @@ const SILENT_BEATS = 8;
 const SILENT_BEATS_AT_START = 60;
 
 /** How long any model may load; the slowest disk for one that was not loaded before; how much slower than before. */
-const LEAST_LOAD_MS = 60_000;
-const LEAST_BYTES_PER_MS = 2_000;
+const MIN_LOAD_MS = 60_000;
+const MIN_BYTES_PER_MS = 2_000;
 const SLOWER_LOAD = 20;
 
 /**
@@ -24,7 +24,7 @@ const SLOWER_LOAD = 20;
  * @param loadedMs The longest that loading it has taken so far, if it ever was.
  */
 export function loadLimitMs(bytes: number, loadedMs: number | undefined): number {
-  return LEAST_LOAD_MS + (loadedMs === undefined ? bytes / LEAST_BYTES_PER_MS : SLOWER_LOAD * loadedMs);
+  return MIN_LOAD_MS + (loadedMs === undefined ? bytes / MIN_BYTES_PER_MS : SLOWER_LOAD * loadedMs);
 }
 
 /** What the watch needs of a worker's process. */

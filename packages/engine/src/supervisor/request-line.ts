@@ -6,11 +6,11 @@ import type { RelayedRequest } from './relay.js';
 const CRASHES_OF_SUSPECT = 2;
 
 /** Crashes after which a stream is given up that has got further before each of them. */
-const MOST_CRASHES = 3;
+const MAX_CRASHES = 3;
 
 /** How long a request is refused that crashed the engine, and most of them that are remembered. */
 const REFUSED_MS = 600_000;
-const MOST_REFUSED = 256;
+const MAX_REFUSED = 256;
 
 /** A request, from its arrival at the front to its end. */
 export class QueuedRequest {
@@ -128,7 +128,7 @@ export class RequestLine {
     const crew = this.#crewOf(worker);
     crew.lost ??= [...crew.members].filter(({ isComputed }) => isComputed).length;
     const hasGrown = request.noteCrash();
-    const most = hasGrown ? MOST_CRASHES : CRASHES_OF_SUSPECT;
+    const most = hasGrown ? MAX_CRASHES : CRASHES_OF_SUSPECT;
     if (!request.isComputed || crew.lost > 1 || request.crashes < most) {
       if (request.isSuspect) {
         this.#suspects.add(request);
@@ -147,7 +147,7 @@ export class RequestLine {
 
   #refuse({ sent }: QueuedRequest): void {
     this.#refused.set(hashOf(sent), this.#clock() + REFUSED_MS);
-    if (this.#refused.size > MOST_REFUSED) {
+    if (this.#refused.size > MAX_REFUSED) {
       this.#refused.delete(this.#refused.keys().next().value!);
     }
   }

@@ -9,10 +9,10 @@ export const CRASH_WINDOW_MS = 60_000;
 const FIRST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 5_000;
 /** Crashes after which the delay grows no more. */
-const MOST_CRASHES = 16;
+const MAX_CRASHES = 16;
 
 /** Starts that fail one after another before the engine is given up. */
-export const MOST_FAILED_STARTS = 5;
+export const MAX_FAILED_STARTS = 5;
 
 /** How long to wait before a crashed worker is started again: pure, the clock is passed in. */
 export class RestartDelay {
@@ -30,7 +30,7 @@ export class RestartDelay {
       crashes.shift();
     }
     const earlier = crashes.push(nowMs) - 1;
-    if (crashes.length > MOST_CRASHES) {
+    if (crashes.length > MAX_CRASHES) {
       crashes.shift();
     }
     return earlier === 0 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (earlier - 1), LONGEST_DELAY_MS);
@@ -145,7 +145,7 @@ export class Supervisor<W extends SupervisedWorker> {
     for (let failures = 0; ; failures++) {
       const delayMs = this.#delay.crashed(clock());
       onCrash(reason);
-      if (failures === MOST_FAILED_STARTS) {
+      if (failures === MAX_FAILED_STARTS) {
         const detail = `The engine could not be started again ${failures} times and was given up; the last time: ${reason.message}`;
         const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: reason });
         this.#turnAway(error);

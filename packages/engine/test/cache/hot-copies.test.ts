@@ -7,7 +7,7 @@ import { StateStore } from '../../src/store/state-store.js';
 import { Bench } from './cache-bench.js';
 
 const IDENTITY = { model: 'a'.repeat(64), library: 'llama.cpp v0.5.0', cells: 'f16/f16' };
-const MOST_COPIES = 256;
+const MAX_COPIES = 256;
 
 describe('copies for a restart', () => {
   let directory: string;
@@ -23,7 +23,7 @@ describe('copies for a restart', () => {
     await rm(directory, { recursive: true });
   });
 
-  it.each([MOST_COPIES - 1, MOST_COPIES, MOST_COPIES + 1, MOST_COPIES + 20])(
+  it.each([MAX_COPIES - 1, MAX_COPIES, MAX_COPIES + 1, MAX_COPIES + 20])(
     'are made of the upper nodes and no more than there may be, of a path of %i',
     async (length) => {
       const { cache, memory, ...bench } = newBench(length);
@@ -39,7 +39,7 @@ describe('copies for a restart', () => {
         copies.noteUse();
         while (copies.step(true)) await new Promise((resolve) => setImmediate(resolve));
       }
-      expect(copies.stats).toMatchObject({ copies: Math.min(length, MOST_COPIES), failures: 0 });
+      expect(copies.stats).toMatchObject({ copies: Math.min(length, MAX_COPIES), failures: 0 });
     },
   );
 

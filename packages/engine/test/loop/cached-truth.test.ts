@@ -37,7 +37,7 @@ const SHAPES = [5, 13, 37, 64];
  */
 const MARGIN = 3;
 /** Where the same computation hardly differs from itself; a wrong document moves logits by half a unit at least. */
-const LEAST_TOLERANCE = 0.1;
+const MIN_TOLERANCE = 0.1;
 /** The same on average, where what is rounded differently stays small and what is wrong does not. */
 const MEAN_MARGIN = 2;
 
@@ -233,7 +233,7 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
 
   /** Token by token, until the two best are so close that the noise may decide between them. */
   function expectSame(cached: Outcome, fresh: Outcome, largest = noise.largest): void {
-    const tolerance = Math.max(LEAST_TOLERANCE, MARGIN * largest);
+    const tolerance = Math.max(MIN_TOLERANCE, MARGIN * largest);
     const steps = distances(cached, fresh);
     for (const [step, distance] of steps.entries()) {
       const expected = fresh.logits[step]!;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { EngineExit } from '../../src/child-process.js';
 import {
   CRASH_WINDOW_MS,
-  MOST_FAILED_STARTS,
+  MAX_FAILED_STARTS,
   RestartDelay,
   type SupervisedWorker,
   Supervisor,
@@ -124,14 +124,14 @@ describe('the supervisor', () => {
   });
 
   it('gives up after starts that failed one after another, with the last reason', async () => {
-    const fails = Array.from({ length: MOST_FAILED_STARTS }, () => 'fails' as const);
+    const fails = Array.from({ length: MAX_FAILED_STARTS }, () => 'fails' as const);
     const { supervisor, crashes, waits, settle } = setUp(['works', ...fails]);
     const first = await supervisor.start(undefined);
     first.end({ code: 1, signal: null, error: new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'a defect' }) });
     await settle();
     const waiting = supervisor.ready();
     waiting.catch(() => undefined);
-    for (let start = 0; start < MOST_FAILED_STARTS; start++) {
+    for (let start = 0; start < MAX_FAILED_STARTS; start++) {
       waits[start]!.over();
       await settle();
     }

@@ -11,7 +11,8 @@ import { BodyView } from '../json/json-body.js';
 import type { SentPrefixes } from '../memory/sent-prefixes.js';
 import type { ServedHistories } from '../memory/served-histories.js';
 import type { ArrangedPrompt, PromptArranger } from '../prompt/arrange-prompt.js';
-import type { PromptDecider } from '../prompt/decide.js';
+import type { OpenDocuments, PromptDecider } from '../prompt/decide.js';
+import { sharedTokens } from '../prompt/insert-slot.js';
 import { modelIn } from '../prompt/parse-prompt.js';
 import type { Call, Prompt } from '../shapes/shapes.js';
 import { type Lifecycle, ownHeaders } from './forward.js';
@@ -43,12 +44,14 @@ interface DispatchedPrompt {
   /** Engines that failed to answer it, and how many of them may have begun. */
   readonly tried: readonly Engine[];
   readonly begun: number;
+  /** The documents whose order is open, for this try; computed when they are first asked for. */
+  readonly openDocuments: () => OpenDocuments | undefined;
 }
 
-/** Where a prompt goes, and what it adds there to the work to be done. */
+/** The engine that a prompt goes to. */
 interface Destination {
   readonly engine: Engine;
-  /** Tokens that the engine has more to compute until the prefill is over, or will not be. */
+  /** Tokens that the prompt adds to the work of the engine until its prefill is over. */
   readonly pendingTokens: number;
 }
 
@@ -66,7 +69,7 @@ export class PromptDispatcher {
 
   /** The prompt moves to another engine after this one failed, or goes away. */
   retry(prompt: DispatchedPrompt, engine: Engine, failure: EngineFailure): void {
-    engine.requests.movedOn++;
+    engine.requests.retriedElsewhere++;
     const tried = [...prompt.tried, engine];
     try {
       this.#enter({ ...prompt, tried, begun: prompt.begun + Number(hasBegun(failure)) });
@@ -114,36 +117,39 @@ export class PromptDispatcher {
   }
 
   /** What the queue may know of a prompt; `undefined` for one without documents whose order is open. */
-  waitingContext({ call, prompt }: DispatchedPrompt, engine: Engine): WaitingContext | undefined {
-    const { decider, histories } = this.parts;
-    const open = decider.openDocuments(prompt, call.tenant);
+  waitingContext({ call: { tenant }, openDocuments }: DispatchedPrompt, engine: Engine): WaitingContext | undefined {
+    const { histories } = this.parts;
+    const open = openDocuments();
     if (open === undefined) return undefined;
-    const { documents, preamble, model } = open;
+    const { documents, preamble, model, request } = open;
     return {
       documents,
       preamble,
       reuse: () => {
-        const { history } = histories.of(engine, call.tenant, model);
+        const { history } = histories.of(engine, tenant, model);
         const { tokens } = history.bestPath(documents, preamble, undefined);
-        const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
         // The question is computed in any case.
-        return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
+        return { cachedTokens: tokens, hostTokens: 0, computeTokens: sharedTokens(request) - tokens + 1 };
       },
     };
   }
 
-  #enter(prompt: DispatchedPrompt): void {
-    if (!prompt.call.reply.raw.destroyed) new EngineAttempt(this, prompt, this.#route(prompt)).enter();
+  #enter(entering: Omit<DispatchedPrompt, 'openDocuments'>): void {
+    const { call, prompt } = entering;
+    if (call.reply.raw.destroyed) return;
+    const openDocuments = computedOnce(() => this.parts.decider.openDocuments(prompt, call.tenant));
+    const dispatched = { ...entering, openDocuments };
+    new EngineAttempt(this, dispatched, this.#route(dispatched)).enter();
   }
 
-  #route({ call, prompt, tried }: DispatchedPrompt): Destination {
+  #route({ call, tried, openDocuments }: DispatchedPrompt): Destination {
     const { engines, sentPrefixes, histories } = this.parts;
     const { only } = engines;
     const { tenant, body } = call;
     if (only !== undefined) return { engine: only, pendingTokens: 0 };
     const beginnings = sentPrefixes.beginningsOf(tenant, body);
     const sharedBytes = sentPrefixes.sharedBytes(beginnings);
-    const { model, reuse } = this.#reuseOf(prompt, tenant);
+    const { model, reuse } = this.#reuseOf(openDocuments);
     const promptTokens = estimateTokensOfBytes(body);
     const tokensPerByte = promptTokens / Math.max(1, body.length);
     const documentTokens = (engine: Engine): number => {
@@ -167,9 +173,12 @@ export class PromptDispatcher {
   }
 
   /** What an engine would reuse of the documents of a prompt; no model for one without any that may be ordered. */
-  #reuseOf(prompt: Prompt, tenant: string): { model?: string; reuse: (view: ResidencyView) => number } {
+  #reuseOf(openDocuments: DispatchedPrompt['openDocuments']): {
+    model?: string;
+    reuse: (view: ResidencyView) => number;
+  } {
     try {
-      const open = this.parts.decider.openDocuments(prompt, tenant);
+      const open = openDocuments();
       if (open !== undefined) return { model: open.model, reuse: expectedCachedTokens(open.request, this.parts.now()) };
     } catch {
       // Bad input is refused, and a defect counted, where the order is decided.
@@ -322,6 +331,14 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     this.#context = undefined;
     this.#beginnings = undefined;
   }
+}
+
+function computedOnce<Value>(compute: () => Value): () => Value {
+  let computed: { readonly value: Value } | undefined;
+  return () => {
+    computed ??= { value: compute() };
+    return computed.value;
+  };
 }
 
 /** When the client gives up, as far as it says. */

@@ -154,8 +154,8 @@ export interface EngineParts {
 export interface EngineRequests {
   served: number;
   failed: number;
-  /** Of those that failed, the ones that another engine got before their client saw it. */
-  movedOn: number;
+  /** Failed requests that another engine got before the client received a byte. */
+  retriedElsewhere: number;
 }
 
 /** By this vLLM and SGLang send a request to one of their data-parallel ranks. */
@@ -178,7 +178,7 @@ export class Engine {
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;
   readonly prewarmer: EnginePrewarmer | undefined;
-  readonly requests: EngineRequests = { served: 0, failed: 0, movedOn: 0 };
+  readonly requests: EngineRequests = { served: 0, failed: 0, retriedElsewhere: 0 };
   /** Prompts that were sent to it, since the start. */
   sentPrompts = 0;
   /** Estimated prompt tokens that it was given and has not computed yet. */

@@ -89,7 +89,7 @@ const CONNECTION_FAILURES = new Set([
 ]);
 
 /** Connections to the engine, one request each: prompts, and what is only passed through. */
-const LEAST_CONNECTIONS = 1_024;
+const MIN_CONNECTIONS = 1_024;
 /** Milliseconds to open a connection, where the configuration allows that much. */
 const CONNECT_MS = 5_000;
 
@@ -115,7 +115,7 @@ export class Upstream {
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.url = `${url.origin}${this.#basePath}`;
     this.#pool = new Pool(url.origin, {
-      connections: Math.max(LEAST_CONNECTIONS, config.maxConcurrent),
+      connections: Math.max(MIN_CONNECTIONS, config.maxConcurrent),
       connect: (options, done) => this.#connector()(options, done),
     });
   }

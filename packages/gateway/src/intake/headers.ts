@@ -155,7 +155,7 @@ export function clientTimeoutMs(headers: IncomingHttpHeaders): number | undefine
 export const HOPS_HEADER = 'x-warmpath-via';
 
 /** Gateways behind each other; more are a circle whose middle hides it. */
-const MOST_HOPS = 8;
+const MAX_HOPS = 8;
 
 /** What a gateway calls itself in that header: drawn at its start, says nothing about it. */
 export function newHopName(): string {
@@ -172,8 +172,8 @@ function withHop(incoming: IncomingHttpHeaders, own: string): string {
 export function checkHops(incoming: IncomingHttpHeaders, own: string): WarmpathError | undefined {
   const before = incoming[HOPS_HEADER];
   if (before === undefined) return undefined;
-  const hops = String(before).split(',', MOST_HOPS + 1);
+  const hops = String(before).split(',', MAX_HOPS + 1);
   if (hops.some((hop) => hop.trim() === own)) return new WarmpathError('WARMPATH_LOOP');
-  if (hops.length <= MOST_HOPS) return undefined;
-  return new WarmpathError('WARMPATH_LOOP', { detail: `This request came through more than ${MOST_HOPS} gateways.` });
+  if (hops.length <= MAX_HOPS) return undefined;
+  return new WarmpathError('WARMPATH_LOOP', { detail: `This request came through more than ${MAX_HOPS} gateways.` });
 }

@@ -22,14 +22,14 @@ interface Entry {
 }
 
 /** Bytes of a document's JSON that its place in the table depends on: at either end, and spread evenly between. */
-const ENDS = 48;
-const SAMPLES = 32;
+const END_BYTES = 48;
+const SAMPLED_BYTES = 32;
 /** Documents seen once, remembered by their sample alone; a power of two. */
-const CANDIDATES = 16_384;
+const SEEN_ONCE_SLOTS = 16_384;
 /** Bytes of a prepared document beside its texts. Generous. */
 const ENTRY_BYTES = 352;
 /** A single document takes at most this part of the cache, so that one giant does not evict all others. */
-const LARGEST_PART = 1 / 16;
+const MAX_ENTRY_PART = 1 / 16;
 
 /** What decides how documents are read and written. */
 export interface DocumentCacheOptions {
@@ -50,7 +50,7 @@ export interface DocumentCacheOptions {
 export class DocumentCache {
   readonly #options: DocumentCacheOptions;
   readonly #entries: TenantCache<Entry>;
-  readonly #seenOnce = new Int32Array(CANDIDATES);
+  readonly #seenOnce = new Int32Array(SEEN_ONCE_SLOTS);
   /** Rendered documents, for as long as anybody holds the document. */
   readonly #rendered = new WeakMap<Document, Buffer>();
   readonly #remembered = new WeakSet<Document>();
@@ -134,14 +134,14 @@ export class DocumentCache {
   }
 
   #remember(key: number, tenant: string, json: Buffer, document: Document): void {
-    const slot = key & (CANDIDATES - 1);
+    const slot = key & (SEEN_ONCE_SLOTS - 1);
     if (this.#seenOnce[slot] !== key) {
       this.#seenOnce[slot] = key;
       return;
     }
     // The JSON, the rendered bytes and the texts of the document.
     const bytes = ENTRY_BYTES + 2 * json.length + 2 * document.content.length;
-    if (bytes > this.#options.maxBytes * LARGEST_PART) return;
+    if (bytes > this.#options.maxBytes * MAX_ENTRY_PART) return;
     this.#remembered.add(document);
     this.#entries.set(tenant, key.toString(36), { json: ownBytes(json), document }, bytes);
   }
@@ -182,10 +182,10 @@ function sample(tenant: string, json: Buffer): number {
   let hash = json.length;
   for (let at = 0; at < tenant.length; at += 7) hash = mixed(hash, tenant.charCodeAt(at));
   const { length } = json;
-  const head = Math.min(ENDS, length);
+  const head = Math.min(END_BYTES, length);
   for (let at = 0; at < head; at++) hash = mixed(hash, json[at]!);
-  for (let at = Math.max(head, length - ENDS); at < length; at++) hash = mixed(hash, json[at]!);
-  const step = Math.ceil(length / SAMPLES);
+  for (let at = Math.max(head, length - END_BYTES); at < length; at++) hash = mixed(hash, json[at]!);
+  const step = Math.ceil(length / SAMPLED_BYTES);
   for (let at = head; at < length; at += step) hash = mixed(hash, json[at]!);
   return hash;
 }

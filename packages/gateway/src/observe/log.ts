@@ -5,7 +5,7 @@ import type { Engine, EngineChange } from '../engines/engine.js';
 import type { EngineReport } from '../engines/engine-probe.js';
 
 /** Characters of lines that wait to be written; what comes on top of them is lost. */
-const MOST_WAITING = 1_048_576;
+const MAX_WAITING_CHARACTERS = 1_048_576;
 /** Milliseconds until what could not be written is tried again. */
 const RETRY_MS = 20;
 /** How often a reader that is late is waited for when the process ends. */
@@ -38,7 +38,7 @@ export class LogDestination {
 
   write(text: string): void {
     const line = printableJson(text);
-    if (this.#waiting + line.length > MOST_WAITING) {
+    if (this.#waiting + line.length > MAX_WAITING_CHARACTERS) {
       this.#lost++;
       return;
     }

@@ -38,7 +38,7 @@ export interface EngineFigures {
   readonly upstream: { readonly retries: number };
   readonly queue: Readonly<Record<'depth' | 'underWay' | 'limit' | 'waitingInside', number>>;
   readonly pendingTokens: number;
-  readonly requests: Readonly<Record<'served' | 'failed' | 'movedOn', number>>;
+  readonly requests: Readonly<Record<'served' | 'failed' | 'retriedElsewhere', number>>;
   /** What its KV events tell, where it publishes them. */
   readonly kvResidency: KvFigures | undefined;
 }
@@ -432,7 +432,8 @@ export class Metrics {
     this.#readCounts('engine_ejections_total', 'Times that an engine got no more requests.', engines, (engine) => {
       return { '': engine.health.ejections };
     });
-    const ends = 'Exchanges with an engine, by their end; `movedOn`: of the failed ones, those that another one got.';
+    const ends =
+      'Requests that an engine got, by outcome. `retriedElsewhere`: failed requests that another engine got.';
     this.#readCounts('engine_requests_total', ends, engines, ({ requests }) => ({ ...requests }), 'outcome');
     const events = 'KV events: batches, and what was not as it should be.';
     this.#readCounts('kv_events_total', events, engines, ({ kvResidency }) => kvResidency?.counts ?? {}, 'kind');

@@ -19,7 +19,7 @@ import type { RequestTrace } from './tracing.js';
 
 const NONE: readonly never[] = [];
 
-const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+const ACCEPTED_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 /** What the steps of one request have told so far. Each step sets its own field; its report is made of them. */
 export class ReportBuilder {
@@ -71,7 +71,7 @@ export class ReportBuilder {
 
   constructor(headers: IncomingHttpHeaders, now: number) {
     const given = headers['x-request-id'];
-    this.requestId = typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
+    this.requestId = typeof given === 'string' && ACCEPTED_REQUEST_ID.test(given) ? given : randomUUID();
     this.arrivedAt = now;
     this.bodyAt = now;
   }

@@ -53,7 +53,7 @@ const NO_HISTORY: RecalledConversation = {
 const NO_MESSAGES: ViewedMessages = { messages: [], origins: [], sentMessages: 0 };
 
 /** Estimated tokens of a prompt up to the end of its documents: no two requests share more. */
-function sharedTokens({ preamble, documents }: ArrangeRequest): number {
+export function sharedTokens({ preamble, documents }: Pick<ArrangeRequest, 'preamble' | 'documents'>): number {
   return documents.reduce((sum, { tokens }) => sum + tokens, preamble?.tokens ?? 0);
 }
 

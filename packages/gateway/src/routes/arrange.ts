@@ -15,7 +15,7 @@ import type { ServedHistories } from '../memory/served-histories.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
 import { summaryHeader } from '../observe/report.js';
 import { movedDocuments } from '../prompt/decide.js';
-import type { InsertedDocuments } from '../prompt/insert-slot.js';
+import { type InsertedDocuments, sharedTokens } from '../prompt/insert-slot.js';
 import { NOTHING_DONE } from '../shapes/shapes.js';
 
 /** Fields that are parsed. Documents are read as bytes. */
@@ -192,7 +192,7 @@ function engineFor(
   const reuse = expectedCachedTokens(request, now);
   return engines.route({
     model: () => model,
-    promptTokens: request.documents.reduce((sum, { tokens }) => sum + tokens, request.preamble?.tokens ?? 0),
+    promptTokens: sharedTokens(request),
     cachedTokens: (engine) => reuse(histories.of(engine, tenant, model).history),
     tried: [],
   }).engine;

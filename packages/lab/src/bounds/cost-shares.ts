@@ -10,10 +10,10 @@ const FIRST_STEP = 0.15;
 const MOMENTUM = 0.85;
 
 /** A direction below this in all its numbers has died away. */
-const LEAST_DIRECTION = 1e-4;
+const MIN_DIRECTION = 1e-4;
 
 /** Steps shorter than this move nothing. */
-const LEAST_STEP = 1e-3;
+const MIN_STEP = 1e-3;
 
 /** Slack for sums in floating point. */
 const TOLERANCE = 1e-9;
@@ -47,7 +47,7 @@ export class CostShares {
 
   /** Whether more rounds can be expected to find more. */
   get isDone(): boolean {
-    return this.#length < LEAST_STEP;
+    return this.#length < MIN_STEP;
   }
 
   /**
@@ -93,7 +93,7 @@ export class CostShares {
     let squares = 0;
     for (const [holders, direction] of directions) {
       const size = turn(direction, holders, used.get(holders));
-      if (size.most < LEAST_DIRECTION) directions.delete(holders);
+      if (size.most < MIN_DIRECTION) directions.delete(holders);
       else squares += size.squares;
     }
     if (squares <= 0 || missing <= 0) return;

@@ -148,7 +148,7 @@ const LAST_TEMPERATURE = 0.15;
 const SOLVER_PART = 1 / 8;
 
 /** Less time than this is not worth starting the solver for. */
-const LEAST_SECONDS = 0.02;
+const MIN_SECONDS = 0.02;
 
 /**
  * Loads the solver of the offline optimum (HiGHS as WebAssembly, read when this is called).
@@ -202,7 +202,7 @@ function groupCost(
   // Documents of one length count as 1, which is kinder to a solver than 200.
   const group = { sets, weights: weights.map((tokens) => tokens / unit) };
   const bracket = plannedCost(group);
-  if (bracket.least === bracket.found || seconds < LEAST_SECONDS) return scale(bracket, unit);
+  if (bracket.least === bracket.found || seconds < MIN_SECONDS) return scale(bracket, unit);
   const shared = sharedSets(sets, group.weights, maxSets);
   const solve = (within: number): LeastCost =>
     shared === undefined ? bracket : solveProgram(highs, trieProgram(shared), within);

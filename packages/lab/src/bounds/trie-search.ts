@@ -26,7 +26,7 @@ interface Place {
 }
 
 /** Sets that a step takes out at most. */
-const MOST_TAKEN = 12;
+const MAX_TAKEN = 12;
 
 /** Sets among which a set's companions are, those that share most with it. */
 const NEAREST = 256;
@@ -120,7 +120,7 @@ export class TrieSearch {
   /** A set, and others that share documents with it or stand near it in the trie. */
   #choose(): number[] {
     const first = this.#below(this.#sets.length);
-    const count = 2 + this.#below(MOST_TAKEN - 1);
+    const count = 2 + this.#below(MAX_TAKEN - 1);
     const chosen = new Set([first]);
     const way = this.#below(4);
     if (way < 2) {

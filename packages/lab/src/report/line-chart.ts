@@ -6,7 +6,7 @@ import { BOUND_DASH, INK, type SeriesStyle, seriesStyle } from './marks.js';
 const LEFT = 54;
 const HEIGHT = { wide: 300, narrow: 220 } as const;
 /** More points than this are a curve, and dots on it only noise. */
-const MOST_DOTS = 24;
+const MAX_DOTS = 24;
 
 /** The look of every series of a chart: bounds are dashed ink, the others follow the palette. */
 export function lineStyles({ series }: Pick<LineChart, 'series'>): readonly SeriesStyle[] {
@@ -62,7 +62,7 @@ export function lineSpec(chart: LineChart, width: ChartWidth): Spec {
     ],
     marks: series.flatMap((each, i) => [
       line(`series${i}`, styles[i]!, chart.isStepped === true),
-      ...(each.points.length <= MOST_DOTS ? [dots(`series${i}`, styles[i]!)] : []),
+      ...(each.points.length <= MAX_DOTS ? [dots(`series${i}`, styles[i]!)] : []),
     ]),
   };
 }

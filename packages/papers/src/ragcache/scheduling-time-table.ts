@@ -8,7 +8,7 @@ import {
   type WorkloadRequest,
 } from '@warmpath/lab';
 import { ENGINE_MODELS, type ReproducedTable, type ReproduceOptions } from '../reproduction.js';
-import { A10G, DEVICE_GIB, MOST_DOCUMENT_TOKENS, tokensOf } from './testbed.js';
+import { A10G, DEVICE_GIB, MAX_DOCUMENT_TOKENS, tokensOf } from './testbed.js';
 
 const REQUESTS = 1_440;
 /** Requests that wait while one is chosen: the window of reordering. */
@@ -22,7 +22,7 @@ const STAGES = 16;
  */
 export function schedulingTimeTable({ seeds, requests = REQUESTS }: ReproduceOptions): ReproducedTable {
   const times = seeds.map((seed) => {
-    const options = { dataset: 'mmlu', k: 2, requests, mostTokens: MOST_DOCUMENT_TOKENS } as const;
+    const options = { dataset: 'mmlu', k: 2, requests, mostTokens: MAX_DOCUMENT_TOKENS } as const;
     return decisionMs(ragCacheWorkload(seed, options));
   });
   const { mean: ours, se } = estimate(times);

@@ -8,7 +8,7 @@ import {
   type ReproduceOptions,
 } from '../reproduction.js';
 import { capacity, DATASETS, HOST_GIB, ragCache, type ServedSystem, serve, sglang, vllm } from './serving.js';
-import { MOST_DOCUMENT_TOKENS, type ModelName } from './testbed.js';
+import { MAX_DOCUMENT_TOKENS, type ModelName } from './testbed.js';
 
 /** Half an hour at 0.8 requests a second. */
 const REQUESTS = 1_440;
@@ -31,7 +31,7 @@ const RANGES = {
   ],
 } as const satisfies Record<string, readonly [vllm: PaperRange, sglang: PaperRange]>;
 type Ranges = (typeof RANGES)[keyof typeof RANGES] | undefined;
-const CUT = `Documents are cut to ${MOST_DOCUMENT_TOKENS} tokens; speed of the device, of host copies and the skew of Natural Questions are inferred.`;
+const CUT = `Documents are cut to ${MAX_DOCUMENT_TOKENS} tokens; speed of the device, of host copies and the skew of Natural Questions are inferred.`;
 
 /** Fig. 15: mean TTFT of three systems by request rate. */
 export function overallTable({ seeds, requests = REQUESTS }: ReproduceOptions): ReproducedTable {
@@ -201,5 +201,5 @@ function seedFigure(name: string, values: readonly number[], paper?: PaperRange)
 }
 
 function workloadOf(seed: number, options: Pick<Comparison, 'dataset' | 'k' | 'requests'>): Workload {
-  return ragCacheWorkload(seed, { ...options, mostTokens: MOST_DOCUMENT_TOKENS });
+  return ragCacheWorkload(seed, { ...options, mostTokens: MAX_DOCUMENT_TOKENS });
 }

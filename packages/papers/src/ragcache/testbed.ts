@@ -51,4 +51,4 @@ export function hostCopyOf(model: ModelName): HostCopyCost {
  * 3, and the rates it serves (0.8 a second in Table 2, 2.5 in Fig. 21) would be 1.7 and 5 times what the device can do
  * without a cache.
  */
-export const MOST_DOCUMENT_TOKENS = 1_984;
+export const MAX_DOCUMENT_TOKENS = 1_984;

@@ -21,9 +21,9 @@ const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 /** Folders of tenants. */
 const TENANT = /^[a-z0-9_][a-z0-9_-]*$/;
 /** Collections that are open at once; the one that was asked for longest ago is closed for another. */
-const MOST_OPEN = 256;
+const MAX_OPEN = 256;
 /** Folders of tenants that a list looks into. */
-const MOST_TENANTS = 1_000;
+const MAX_TENANTS = 1_000;
 
 /** Characters that are cut before others get their turn. */
 const SLICE_LENGTH = 65_536;
@@ -117,7 +117,7 @@ export class Collections {
   async list(most: number): Promise<{ readonly listed: readonly ListedCollection[]; readonly isAll: boolean }> {
     const listed: ListedCollection[] = [];
     for (const [count, tenant] of (await entriesOf(this.#folder)).sort().entries()) {
-      if (count === MOST_TENANTS) return { listed, isAll: false };
+      if (count === MAX_TENANTS) return { listed, isAll: false };
       const folder = join(this.#folder, tenant);
       for (const name of TENANT.test(tenant) ? await namesIn(folder) : []) {
         if (this.#isClosed || listed.length === most) return { listed, isAll: false };
@@ -260,7 +260,7 @@ export class Collections {
     });
     this.#open.set(folder, collection);
     const [[longestAgo, other]] = this.#open as unknown as [[string, Collection]];
-    if (this.#open.size > MOST_OPEN) {
+    if (this.#open.size > MAX_OPEN) {
       this.#open.delete(longestAgo);
       void other.close();
     }

@@ -15,7 +15,7 @@ export interface WriterRecord {
 }
 
 /** Room on the disk with which documents are still taken in: more than a transaction takes. */
-const LEAST_ROOM_BYTES = 16 * 2 ** 20;
+const MIN_ROOM_BYTES = 16 * 2 ** 20;
 /** After what silence a writer on another machine is taken for dead. */
 const SILENCE_MS = 120_000;
 
@@ -41,13 +41,13 @@ async function roomIn(folder: string): Promise<number> {
 
 /** What does not fit is refused before the database finds out. Error: WARMPATH_COLLECTION_UNWRITABLE. */
 export async function requireRoom(folder: string): Promise<void> {
-  if ((await roomIn(folder)) < LEAST_ROOM_BYTES) throw await unwritable(folder);
+  if ((await roomIn(folder)) < MIN_ROOM_BYTES) throw await unwritable(folder);
 }
 
 /** The error of a disk that does not take what is written. */
 export async function unwritable(folder: string, cause?: unknown): Promise<WarmpathError> {
   const bytes = await roomIn(folder);
-  const room = bytes < LEAST_ROOM_BYTES ? `: the disk has ${(bytes / 2 ** 20).toFixed(1)} MB left` : '';
+  const room = bytes < MIN_ROOM_BYTES ? `: the disk has ${(bytes / 2 ** 20).toFixed(1)} MB left` : '';
   const detail = `nothing more can be written to the collection in ${folder}${room}.`;
   return new WarmpathError('WARMPATH_COLLECTION_UNWRITABLE', { detail, ...(cause !== undefined && { cause }) });
 }

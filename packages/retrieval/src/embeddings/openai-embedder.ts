@@ -23,7 +23,7 @@ export interface OpenAiEmbedderOptions extends JsonServiceOptions {
 }
 
 /** UTF-16 units of one request at most, or one text. */
-const MOST_BATCH_LENGTH = 500_000;
+const MAX_BATCH_LENGTH = 500_000;
 
 /**
  * Vectors from any OpenAI-compatible `/v1/embeddings`. Texts go in batches, a few at once, each text once; what the
@@ -89,7 +89,7 @@ export class OpenAiEmbedder implements Embedder {
     let batch: string[] = [];
     let length = 0;
     for (const text of texts) {
-      if (batch.length === batchSize || (batch.length > 0 && length + text.length > MOST_BATCH_LENGTH)) {
+      if (batch.length === batchSize || (batch.length > 0 && length + text.length > MAX_BATCH_LENGTH)) {
         yield batch;
         batch = [];
         length = 0;

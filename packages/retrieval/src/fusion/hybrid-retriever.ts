@@ -1,7 +1,7 @@
 import type { Warning } from '@warmpath/core';
 import {
   checkSearch,
-  MOST_CANDIDATES,
+  MAX_CANDIDATES,
   type Query,
   type ScoredDocument,
   type SearchOptions,
@@ -20,7 +20,7 @@ export interface HybridOptions {
 /** The constant of Cormack, Clarke and Büttcher (2009): how little the first ranks weigh more than the next ones. */
 const RANK_CONSTANT = 60;
 /** Candidates that each search is asked for: a passage may be far down in one list and count in both. */
-const LEAST_DEPTH = 50;
+const MIN_DEPTH = 50;
 
 /**
  * Lexical and dense search fused by reciprocal ranks. Both begin at once; the lexical stages are passed on as they are,
@@ -40,7 +40,7 @@ export class HybridRetriever implements StagedRetriever {
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
     const { k, signal, stages } = options;
-    const inner = { signal, k: Math.min(MOST_CANDIDATES, Math.max(LEAST_DEPTH, 2 * k)) };
+    const inner = { signal, k: Math.min(MAX_CANDIDATES, Math.max(MIN_DEPTH, 2 * k)) };
     const searchDense = () => new InnerSearch(this.#dense, query, inner);
     // Whoever wants one stage wants none of an embedding either.
     let dense = stages === 1 ? undefined : searchDense();

@@ -1,6 +1,6 @@
 import {
   checkSearch,
-  MOST_CANDIDATES,
+  MAX_CANDIDATES,
   type Query,
   type SearchOptions,
   type Stage,
@@ -31,7 +31,7 @@ export class RerankRetriever implements StagedRetriever {
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
     const { k, signal, stages } = options;
-    const depth = Math.min(MOST_CANDIDATES, Math.max(k, this.#endpoint.candidates));
+    const depth = Math.min(MAX_CANDIDATES, Math.max(k, this.#endpoint.candidates));
     const inner = new InnerSearch(this.#retriever, query, { k: depth, signal, stages });
     try {
       let last: Stage = { candidates: [], index: -1, final: true };

@@ -4,7 +4,7 @@ import type { PassageText } from '../collections/records.js';
 import type { Embedder } from '../embeddings/embedder.js';
 import { toleratedFailure } from '../fusion/inner-search.js';
 import { refusalStatus } from '../remote/json-service.js';
-import { MOST_DIMENSIONS } from '../vector/vector-table.js';
+import { MAX_DIMENSIONS } from '../vector/vector-table.js';
 
 /** What became of passages that had no vector. */
 export interface EmbeddingReport {
@@ -30,7 +30,7 @@ export interface EmbedPassagesOptions {
 const STEP = 256;
 const REQUEST = 64;
 /** Passages that an endpoint may refuse one after the other before it is taken for one that refuses all. */
-const MOST_REFUSED = 16;
+const MAX_REFUSED = 16;
 /** What servers answer to a text that is too long for them, among other things. */
 const ABOUT_TEXT = new Set([400, 413, 422, 500]);
 /** What servers, and proxies before them, answer where the time was too short. */
@@ -144,7 +144,7 @@ class Steps {
       if (!mayBeAboutText(error)) throw error;
       if (passages.length === 1) {
         const [{ ordinal }] = passages as [PassageText];
-        if (++this.#refusedInRow >= MOST_REFUSED) throw error;
+        if (++this.#refusedInRow >= MAX_REFUSED) throw error;
         refused.add(ordinal);
         this.firstRefused = Math.min(ordinal, this.firstRefused ?? ordinal);
         this.warning ??= toleratedFailure(error, 'embeddings', this.#signal);
@@ -178,8 +178,8 @@ function isAboutTime(error: unknown): boolean {
 /** The dimension of vectors, which is that of those that are stored. @throws WARMPATH_EMBEDDING_INVALID */
 function dimensionOf(vectors: ReadonlyMap<number, Float32Array>, stored: number | undefined) {
   const dimension = [...vectors.values()].find(({ length }) => length > 0)?.length;
-  if (dimension !== undefined && dimension > MOST_DIMENSIONS) {
-    const detail = `the vectors have ${dimension} dimensions, and ${MOST_DIMENSIONS} can be searched at most (\`collections.embeddings.dimensions\`).`;
+  if (dimension !== undefined && dimension > MAX_DIMENSIONS) {
+    const detail = `the vectors have ${dimension} dimensions, and ${MAX_DIMENSIONS} can be searched at most (\`collections.embeddings.dimensions\`).`;
     throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
   }
   if (dimension === undefined || stored === undefined || dimension === stored) return dimension ?? stored;

@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 
 /** Files that may wait for the one that is being read. */
-const MOST_WAITING = 16;
+const MAX_WAITING = 16;
 
 interface WaitingFile {
   readonly start: () => void;
@@ -28,7 +28,7 @@ export class FileTurns {
       this.#isTaken = true;
       return;
     }
-    if (this.#size === MOST_WAITING) this.#makeRoomFor(tenant);
+    if (this.#size === MAX_WAITING) this.#makeRoomFor(tenant);
     let leave: (() => void) | undefined;
     try {
       await new Promise<void>((start, refuse) => {
@@ -83,5 +83,5 @@ export class FileTurns {
 }
 
 function overloaded(): WarmpathError {
-  return new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MOST_WAITING} files wait to be read.` });
+  return new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_WAITING} files wait to be read.` });
 }

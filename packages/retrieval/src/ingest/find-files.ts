@@ -64,7 +64,7 @@ const FORMATS: Readonly<Record<string, FileFormat>> = {
 /** Folders in which nobody keeps documents. */
 const LEFT_OUT = new Set(['node_modules', '__pycache__']);
 /** Files of one run. */
-const MOST_FILES = 1_000_000;
+const MAX_FILES = 1_000_000;
 
 /**
  * Files under the given paths, in the order of their names. Hidden files and folders, sockets, pipes and devices are
@@ -86,7 +86,7 @@ export async function findFiles(
 
   const addFile = async (path: string, name: string, isNamed: boolean) => {
     const { size, mtimeMs } = await stat(path);
-    if (files.size >= MOST_FILES) throw new RangeError(`more than ${MOST_FILES.toLocaleString('en')} files`);
+    if (files.size >= MAX_FILES) throw new RangeError(`more than ${MAX_FILES.toLocaleString('en')} files`);
     const format = FORMATS[extname(path).toLowerCase()];
     files.set(path, { path, name, format, isNamed, size, modifiedMs: mtimeMs });
   };

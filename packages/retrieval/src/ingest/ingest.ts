@@ -60,8 +60,8 @@ export interface IngestReader {
 
 /** Raised when documents are cut another way, so that files are read again. */
 const CUTTING = 1;
-const MOST_ERRORS = 1000;
-const MOST_SKIPPED = 1000;
+const MAX_ERRORS = 1000;
+const MAX_SKIPPED = 1000;
 const MAX_LINKS = 1000;
 /** What is written in one transaction. */
 const BATCH_DOCUMENTS = 256;
@@ -157,7 +157,7 @@ class Ingestion {
 
   fail(error: IngestError): void {
     this.#counts.errorCount++;
-    if (this.#errors.length < MOST_ERRORS) this.#errors.push(error);
+    if (this.#errors.length < MAX_ERRORS) this.#errors.push(error);
     this.#onError(error);
   }
 
@@ -196,7 +196,7 @@ class Ingestion {
 
   #skip({ name }: FoundFile): void {
     this.#counts.skippedFiles++;
-    if (this.#skipped.length < MOST_SKIPPED) this.#skipped.push(name);
+    if (this.#skipped.length < MAX_SKIPPED) this.#skipped.push(name);
   }
 
   async #read(file: FoundFile, same: FileRecord | undefined): Promise<void> {

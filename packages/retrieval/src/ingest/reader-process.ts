@@ -16,8 +16,8 @@ const KEPT_BYTES = 192 * MIB;
 const DEFAULT_BYTES = { least: 256 * MIB, most: 1024 * MIB, shareOfMachine: 1 / 4 };
 /** Time for an answer: a second for each 8 MiB of memory. */
 const BYTES_PER_MS = (8 * MIB) / 1_000;
-const LEAST_MS = 10_000;
-const MOST_MS = 120_000;
+const MIN_MS = 10_000;
+const MAX_MS = 120_000;
 /** Ends of a process that ran out of memory: killed by its watch or the kernel, or aborted by V8. */
 const MEMORY_SIGNALS: ReadonlySet<string> = new Set(['SIGKILL', 'SIGABRT', 'SIGTRAP']);
 
@@ -34,7 +34,7 @@ export interface ReadBounds {
  * from 256 MiB to 1 GiB.
  */
 export function readBounds(memoryBytes = defaultMemory()): ReadBounds {
-  const answerMs = Math.min(MOST_MS, Math.max(LEAST_MS, Math.round(memoryBytes / BYTES_PER_MS)));
+  const answerMs = Math.min(MAX_MS, Math.max(MIN_MS, Math.round(memoryBytes / BYTES_PER_MS)));
   return { memoryBytes: PROCESS_BYTES + memoryBytes, answerMs };
 }
 

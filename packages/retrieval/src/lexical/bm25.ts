@@ -5,8 +5,8 @@ import { tokenise } from './tokenise.js';
 const K1 = 1.2;
 const B = 0.75;
 /** What is looked at of a query: its beginning, and of the distinct terms there the rarest. */
-const MOST_QUERY_LENGTH = 32_768;
-const MOST_QUERY_TERMS = 128;
+const MAX_QUERY_LENGTH = 32_768;
+const MAX_QUERY_TERMS = 128;
 /** Documents that are scored at a time: their scores fit the first-level cache. */
 const WINDOW = 2048;
 /** Bounds are sums in another order than scores are, and rounding must not make them too low. */
@@ -120,14 +120,14 @@ export class Bm25 {
     const { terms, starts } = this.postings;
     const { factors } = this.#codes;
     const counts = new Map<number, number>();
-    for (const word of tokenise(text.slice(0, MOST_QUERY_LENGTH))) {
+    for (const word of tokenise(text.slice(0, MAX_QUERY_LENGTH))) {
       const term = terms.get(word);
       if (term !== undefined) counts.set(term, (counts.get(term) ?? 0) + 1);
     }
     const rarestFirst = [...counts].sort(
       ([a], [b]) => starts[a + 1]! - starts[a]! - (starts[b + 1]! - starts[b]!) || a - b,
     );
-    return rarestFirst.slice(0, MOST_QUERY_TERMS).map(([term, count]) => {
+    return rarestFirst.slice(0, MAX_QUERY_TERMS).map(([term, count]) => {
       const at = starts[term]!;
       const end = starts[term + 1]!;
       const weight = count * inverseFrequency(end - at, this.documents) * (K1 + 1);

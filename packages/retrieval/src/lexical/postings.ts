@@ -27,7 +27,7 @@ export const EMPTY_POSTINGS: Postings = {
   lengths: new Uint32Array(0),
 };
 
-const MOST_FREQUENT = 0xffff;
+const MAX_FREQUENT = 0xffff;
 
 /** A Uint32Array that grows. */
 class Numbers {
@@ -112,7 +112,7 @@ export class PostingsBuilder {
       for (; entry < end; entry++) {
         const place = next[entryTerms[entry]!]!++;
         documents[place] = document;
-        frequencies[place] = Math.min(entryFrequencies[entry]!, MOST_FREQUENT);
+        frequencies[place] = Math.min(entryFrequencies[entry]!, MAX_FREQUENT);
       }
     }
     const ordinals = this.#ordinals.view().slice();

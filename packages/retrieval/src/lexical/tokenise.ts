@@ -16,7 +16,7 @@ export function tokenise(text: string): string[] {
 /** Longest term that is kept whole. What is longer is no word: its beginning stands for it. */
 const LONGEST_TERM = 64;
 /** Terms that one text has at most; a text of more is searched by its beginning. */
-const MOST_TERMS = 1_000_000;
+const MAX_TERMS = 1_000_000;
 
 /** Calls `visit` with each term of a text, in order. O(length). */
 export function forEachTerm(text: string, visit: (term: string) => void): void {
@@ -51,7 +51,7 @@ export function forEachTerm(text: string, visit: (term: string) => void): void {
     else if (seen <= (LOWER | FIRST_UPPER)) visit(cut(word).toLowerCase());
     else visitWord(word, visit);
     start = -1;
-    if (++count === MOST_TERMS) return;
+    if (++count === MAX_TERMS) return;
   }
 }
 

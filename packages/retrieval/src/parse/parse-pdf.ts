@@ -3,7 +3,7 @@ import type { Block } from './chunk.js';
 import type { ParsedText } from './parse-text.js';
 
 /** Pages that are read of one file. */
-const MOST_PAGES = 10_000;
+const MAX_PAGES = 10_000;
 
 /** A PDF that was read, and its pages that could not be. */
 interface ParsedPdf extends ParsedText {
@@ -25,7 +25,7 @@ interface PdfBounds {
 export async function parsePdf(
   bytes: Uint8Array,
   signal: AbortSignal,
-  { mostPages = MOST_PAGES, longest = Number.POSITIVE_INFINITY }: PdfBounds = {},
+  { mostPages = MAX_PAGES, longest = Number.POSITIVE_INFINITY }: PdfBounds = {},
 ): Promise<ParsedPdf> {
   const { getDocumentProxy } = await import('unpdf');
   let document: Awaited<ReturnType<typeof getDocumentProxy>>;

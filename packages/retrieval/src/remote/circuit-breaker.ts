@@ -2,12 +2,12 @@ import { WarmpathError } from '@warmpath/core';
 import { refusalStatus } from './json-service.js';
 
 /** Failures one after the other from which on an endpoint counts as down. */
-const MOST_FAILURES = 3;
+const MAX_FAILURES = 3;
 /** Milliseconds for which it is left alone then; doubled as often as it fails again, up to the longest. */
 const FIRST_REST_MS = 5_000;
 const LONGEST_REST_MS = 60_000;
 /** Doublings that lead there. */
-const MOST_RESTS = 4;
+const MAX_RESTS = 4;
 /** Statuses that are not about what a search sends: every other one gets the same. */
 const OF_ENDPOINT = new Set([401, 403, 404, 429, 502, 503, 504]);
 
@@ -46,7 +46,7 @@ export class CircuitBreaker {
       } else if (!isOfEndpoint(error)) this.#isWell();
       else if (isTrial) this.#rest(error);
       // Those that were asked before it rested say nothing new.
-      else if (this.#lastFailure === undefined && ++this.#failures === MOST_FAILURES) this.#rest(error);
+      else if (this.#lastFailure === undefined && ++this.#failures === MAX_FAILURES) this.#rest(error);
       throw error;
     }
   }
@@ -61,7 +61,7 @@ export class CircuitBreaker {
     this.#failures = 0;
     this.#lastFailure = failure;
     this.#restsUntil = this.#now() + Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** this.#rests);
-    this.#rests = Math.min(this.#rests + 1, MOST_RESTS);
+    this.#rests = Math.min(this.#rests + 1, MAX_RESTS);
   }
 }
 

@@ -18,12 +18,12 @@ export interface JsonServiceOptions {
 }
 
 /** What a server that retrieval needs may answer at most. */
-const MOST_ANSWER_BYTES = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 const RETRIED = new Set([429, 502, 503, 504]);
 /** Milliseconds before the first new try where the server names none; doubled for each next one. */
 const FIRST_WAIT_MS = 250;
 /** Characters of a server's own words that an error repeats. */
-const MOST_QUOTED = 200;
+const MAX_QUOTED = 200;
 
 /**
  * A server that takes JSON and answers JSON: embeddings, reranking, vector databases. Its answers are bounded in bytes
@@ -113,9 +113,9 @@ export class JsonService {
       let bytes = 0;
       for await (const chunk of response.body as AsyncIterable<Buffer>) {
         bytes += chunk.length;
-        if (bytes > MOST_ANSWER_BYTES) {
+        if (bytes > MAX_ANSWER_BYTES) {
           return {
-            error: answerError(at, `the answer is larger than ${MOST_ANSWER_BYTES >> 20} MiB.`),
+            error: answerError(at, `the answer is larger than ${MAX_ANSWER_BYTES >> 20} MiB.`),
             isPassing: false,
           };
         }
@@ -176,7 +176,7 @@ function quoted(text: string): string {
   } catch {
     words = undefined;
   }
-  return typeof words === 'string' ? `: ${words.slice(0, MOST_QUOTED)}` : '.';
+  return typeof words === 'string' ? `: ${words.slice(0, MAX_QUOTED)}` : '.';
 }
 
 /** Milliseconds that `Retry-After` asks for: seconds or a date. */

@@ -46,7 +46,7 @@ const OPERATORS: Readonly<Record<Metric, string>> = { cosine: '<=>', dot: '<#>',
 const SETTINGS = { hnsw: 'hnsw.ef_search', ivfflat: 'ivfflat.probes' };
 const BREADTHS = { hnsw: [16, 64, 256], ivfflat: [1, 4, 16], none: [0] };
 /** What pgvector accepts. */
-const MOST_BREADTH = { hnsw: 1000, ivfflat: 32_768, none: 0 };
+const MAX_BREADTH = { hnsw: 1000, ivfflat: 32_768, none: 0 };
 
 /**
  * A table in PostgreSQL with pgvector, searched once a stage, each time more broadly, in one read-only transaction: all
@@ -83,7 +83,7 @@ export class PgVectorRetriever implements StagedRetriever {
       );
       for (const [index, breadth] of breadths.entries()) {
         if (kind !== 'none') {
-          const value = Math.min(MOST_BREADTH[kind], kind === 'hnsw' ? Math.max(breadth, k) : breadth);
+          const value = Math.min(MAX_BREADTH[kind], kind === 'hnsw' ? Math.max(breadth, k) : breadth);
           await run('SELECT set_config($1, $2, true)', [SETTINGS[kind], String(value)]);
         }
         const { rows } = await run(sql, values);

@@ -35,7 +35,7 @@ export interface HnswSearch {
 }
 
 /** Rows above this layer would be one in 16^12. */
-const MOST_LEVEL = 12;
+const MAX_LEVEL = 12;
 /** Searches that have ended leave their marks for the next ones; so many are kept. */
 const SPARE_VISITS = 8;
 /** Selected neighbours that a candidate is compared with at once; the first ones rule most candidates out. */
@@ -374,7 +374,7 @@ export class HnswGraph {
     hash = Math.imul(hash ^ (hash >>> 16), 0x21f0aaad);
     hash = Math.imul(hash ^ (hash >>> 15), 0x735a2d97);
     const uniform = (((hash ^ (hash >>> 15)) >>> 0) + 1) / 0x1_0000_0001;
-    return Math.min(MOST_LEVEL, Math.floor(-Math.log(uniform) / Math.log(this.#links)));
+    return Math.min(MAX_LEVEL, Math.floor(-Math.log(uniform) / Math.log(this.#links)));
   }
 
   #takeVisits(): Visits {

@@ -20,7 +20,7 @@ import { VectorTable } from './vector-table.js';
  */
 const MAGIC = Buffer.from('WARMVEC1');
 const PREFIX_BYTES = MAGIC.length + 8;
-const MOST_HEADER_BYTES = 65_536;
+const MAX_HEADER_BYTES = 65_536;
 /** Bytes that are read or written in one step; everything else has its turn in between. */
 const STEP_BYTES = 4 * 1024 * 1024;
 /** The same for ids, which take longer to read. */
@@ -147,7 +147,7 @@ async function readFrom(file: FileHandle, path: string, signal: AbortSignal | un
     throw fileError(path, 'it is no vector index, or one of another version.');
   }
   const headerBytes = prefix.readUInt32LE(MAGIC.length);
-  if (headerBytes > MOST_HEADER_BYTES || PREFIX_BYTES + headerBytes > size) throw fileError(path, DAMAGED);
+  if (headerBytes > MAX_HEADER_BYTES || PREFIX_BYTES + headerBytes > size) throw fileError(path, DAMAGED);
   const json = await source.read(headerBytes);
   if (crc32(json) !== prefix.readUInt32LE(MAGIC.length + 4)) throw fileError(path, DAMAGED);
   const header = JSON.parse(json.toString()) as Header;

@@ -22,9 +22,9 @@ export interface IvfState {
 /** Rows per list from which its centre is learned; more changes it little. */
 const SAMPLE = 64;
 const ROUNDS = 10;
-const MOST_LISTS = 65_536;
+const MAX_LISTS = 65_536;
 /** Probes where the options name none. */
-const LEAST_PROBES = 16;
+const MIN_PROBES = 16;
 const PROBED_SHARE = 1 / 16;
 
 /**
@@ -43,7 +43,7 @@ export class IvfSearch implements RowSearch {
     this.#centroids = new VectorTable(table.dimension, centroidMetric(table));
     this.#centroids.append(state.centroids);
     this.#lists = Array.from({ length: this.#centroids.count }, () => []);
-    this.#probes = probes ?? Math.max(LEAST_PROBES, Math.ceil(this.#lists.length * PROBED_SHARE));
+    this.#probes = probes ?? Math.max(MIN_PROBES, Math.ceil(this.#lists.length * PROBED_SHARE));
     for (const list of state.listOf) {
       this.#lists[list]!.push(this.#listOf.length);
       this.#listOf.push(list);
@@ -112,7 +112,7 @@ export class IvfSearch implements RowSearch {
  */
 export function divideIntoLists(table: VectorTable, options: IvfOptions, progress: (share: number) => void): IvfState {
   const rows = table.count;
-  const lists = Math.max(1, Math.min(options.lists ?? Math.round(Math.sqrt(rows)), rows, MOST_LISTS));
+  const lists = Math.max(1, Math.min(options.lists ?? Math.round(Math.sqrt(rows)), rows, MAX_LISTS));
   const random = randomSource(options.seed ?? 1);
   const sample = drawSample(rows, Math.min(rows, SAMPLE * lists), random);
   const centroids = new VectorTable(table.dimension, centroidMetric(table));

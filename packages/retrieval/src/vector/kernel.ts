@@ -17,7 +17,7 @@ export interface KernelMemory {
 /** Bytes of a page. */
 export const PAGE = 65_536;
 /** WebAssembly addresses 32 bits: 4 GiB. */
-export const MOST_PAGES = 65_536;
+export const MAX_PAGES = 65_536;
 
 /** Scores `count` rows, whose numbers stand at `ids`, against the vector at `query`. All places are in bytes. */
 type ScoreRows = (query: number, rows: number, stride: number, ids: number, count: number, out: number) => void;
@@ -35,7 +35,7 @@ let compiled: object | null | undefined;
 
 /** A memory of so many pages, which may grow to 4 GiB. */
 export function createKernelMemory(pages: number): KernelMemory {
-  return new WebAssembly.Memory({ initial: pages, maximum: MOST_PAGES, shared: true });
+  return new WebAssembly.Memory({ initial: pages, maximum: MAX_PAGES, shared: true });
 }
 
 /** The kernel over a memory: WebAssembly with SIMD where the platform has it, else plain JavaScript. */

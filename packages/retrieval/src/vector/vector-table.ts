@@ -5,7 +5,7 @@ import {
   type Kernel,
   type KernelMemory,
   kernelOver,
-  MOST_PAGES,
+  MAX_PAGES,
   PAGE,
 } from './kernel.js';
 
@@ -14,22 +14,22 @@ export type Metric = 'cosine' | 'dot' | 'l2';
 export const METRICS: readonly Metric[] = ['cosine', 'dot', 'l2'];
 
 /** Longest vector. */
-export const MOST_DIMENSIONS = 4096;
+export const MAX_DIMENSIONS = 4096;
 /** Most rows that are scored in one call. */
 export const BATCH = 1024;
 
 /** One for the thread that owns the table, one for the thread that builds its index. */
 const SCRATCH_SLOTS = 2;
-const QUERY_BYTES = 4 * MOST_DIMENSIONS;
+const QUERY_BYTES = 4 * MAX_DIMENSIONS;
 const SLOT_BYTES = QUERY_BYTES + 4 * BATCH + 4 * BATCH;
 const ROWS_AT = Math.ceil((SCRATCH_SLOTS * SLOT_BYTES) / PAGE) * PAGE;
 /** A table grows by an eighth of itself, and by this at least. */
-const LEAST_GROWTH_PAGES = 16;
+const MIN_GROWTH_PAGES = 16;
 
 /** Rows of a table at most: what fits into 4 GiB, none where a vector is too long. */
 export function mostRows(dimension: number): number {
-  if (dimension > MOST_DIMENSIONS) return 0;
-  return Math.floor((MOST_PAGES * PAGE - ROWS_AT) / (4 * paddedLength(dimension)));
+  if (dimension > MAX_DIMENSIONS) return 0;
+  return Math.floor((MAX_PAGES * PAGE - ROWS_AT) / (4 * paddedLength(dimension)));
 }
 
 function paddedLength(dimension: number): number {
@@ -72,10 +72,10 @@ export class VectorTable {
   #used: number;
 
   constructor(dimension: number, metric: Metric, shared?: SharedTable) {
-    if (!Number.isInteger(dimension) || dimension < 1 || dimension > MOST_DIMENSIONS) {
+    if (!Number.isInteger(dimension) || dimension < 1 || dimension > MAX_DIMENSIONS) {
       throw new WarmpathError('WARMPATH_INVALID_VECTOR', {
         path: 'dimension',
-        detail: `a vector has 1 to ${MOST_DIMENSIONS} dimensions, and not ${dimension}.`,
+        detail: `a vector has 1 to ${MAX_DIMENSIONS} dimensions, and not ${dimension}.`,
       });
     }
     this.dimension = dimension;
@@ -134,14 +134,14 @@ export class VectorTable {
     const needed = Math.ceil((ROWS_AT + 4 * this.#padded * rows) / PAGE);
     const pages = this.memory.buffer.byteLength / PAGE;
     if (needed <= pages) return;
-    if (needed > MOST_PAGES) {
+    if (needed > MAX_PAGES) {
       const most = mostRows(this.dimension);
       throw new WarmpathError('WARMPATH_INVALID_VECTOR', {
         detail: `an index holds at most ${most.toLocaleString('en')} vectors of ${this.dimension} dimensions (4 GiB); use a vector database for more.`,
       });
     }
-    const wanted = pages + Math.max(LEAST_GROWTH_PAGES, pages >> 3);
-    this.memory.grow(Math.min(MOST_PAGES, Math.max(needed, wanted)) - pages);
+    const wanted = pages + Math.max(MIN_GROWTH_PAGES, pages >> 3);
+    this.memory.grow(Math.min(MAX_PAGES, Math.max(needed, wanted)) - pages);
     this.#view();
   }
 
