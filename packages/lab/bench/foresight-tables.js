@@ -5,13 +5,8 @@ import { percent, table } from './page-tables.js';
 export const FIGURES_FILE = fileURLToPath(new URL('./foresight-figures.json', import.meta.url));
 export const PAGE_FILE = fileURLToPath(new URL('../../../docs/research/foresight.md', import.meta.url));
 
-/** What `sessions-settled` stands for: figures of a description, which our workload was fitted to. */
-const PUBLISHED_FIT = [
-  ['retrieval order, unlimited, documents', 0.307, 'retrieval'],
-  ['`exact`, unlimited, documents', 0.583, 'exact'],
-  ['`exact`, 330 blocks, not told', 0.203, 'exact/330'],
-  ['`exact`, 1,320 blocks, not told', 0.427, 'exact/1320'],
-];
+/** Workloads that the page leaves out, because others show the same. The JSON has all of them. */
+const HIDDEN_WORKLOADS = ['headline-2000', 'k-3', 'k-7', 'two-phase', 'sessions', 'hybrid'];
 
 /** Markdown by the name of the table's marks in the page. */
 export function tablesOf(cells) {
@@ -19,24 +14,21 @@ export function tablesOf(cells) {
     workloads: workloadTable(cells),
     data: dataTable(cells),
     limited: limitedTable(cells),
-    fit: table(
-      ['', 'published', '`sessions-settled`'],
-      PUBLISHED_FIT.map(([label, published, cell]) => [label, percent(published), percent(cells.fit[cell])]),
-    ),
-    prewarm: prewarmTable(cells),
   };
 }
 
 function workloadTable(cells) {
   const header = ['workload', '`exact`', 'nothing known', '8 ahead', 'unequal, nothing', 'unequal, 8'];
-  const rows = namesOf(cells, 'workload/').map((name) => {
-    const cell = (lengths, queue) => cells[`workload/${name}/${lengths}/${queue}`];
-    const differences = [
-      ...[0, 8].map((queue) => cell('equal', queue)),
-      ...[0, 8].map((queue) => cell('unequal', queue)),
-    ];
-    return [name, percent(cell('equal', 0).exact.mean), ...differences.map(({ difference }) => points(difference))];
-  });
+  const rows = namesOf(cells, 'workload/')
+    .filter((name) => !HIDDEN_WORKLOADS.includes(name))
+    .map((name) => {
+      const cell = (lengths, queue) => cells[`workload/${name}/${lengths}/${queue}`];
+      const differences = [
+        ...[0, 8].map((queue) => cell('equal', queue)),
+        ...[0, 8].map((queue) => cell('unequal', queue)),
+      ];
+      return [name, percent(cell('equal', 0).exact.mean), ...differences.map(({ difference }) => points(difference))];
+    });
   return table(header, rows);
 }
 
@@ -65,19 +57,6 @@ function limitedTable(cells) {
   });
   const header = ['workload, blocks', '`exact`, not told', '`exact`, told', '8 ahead, not told', '8 ahead, told'];
   return table(header, rows);
-}
-
-function prewarmTable(cells) {
-  const budgets = [200, 400, 600, 1_000];
-  const rows = namesOf(cells, 'prewarm/').map((name) => {
-    const cell = (tokens) => cells[`prewarm/${name}/${tokens}`];
-    const ahead = budgets.map((tokens) => `${percent(cell(tokens).share.mean)} (${cell(tokens).tokens.toFixed(0)})`);
-    return [name, percent(cell(0).share.mean), ...ahead];
-  });
-  return table(
-    ['workload', 'nothing ahead', ...budgets.map((tokens) => `${tokens.toLocaleString('en')} tokens`)],
-    rows,
-  );
 }
 
 /** The workloads that cells are about, in the order in which they were made. */
