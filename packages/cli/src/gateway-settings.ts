@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import type { RecognitionMode } from '@warmpath/core/internal';
 import {
   describeNotice,
@@ -9,6 +10,8 @@ import {
   resolveConfig,
 } from '@warmpath/gateway';
 import type { Command } from 'commander';
+import type { CommandContext } from './command-context.js';
+import { dataFolder } from './data-folder.js';
 import { tcpPort } from './options.js';
 import { percent, type Style, type Terminal } from './terminal.js';
 
@@ -135,12 +138,16 @@ export function showsRequests(terminal: Terminal, { live }: GatewayOptions): boo
   return terminal.isWatched || (live === true && !terminal.json);
 }
 
-/** What a gateway tells a person: a line for each request, where that is wanted, and why documents stay as they are. */
-export function listeners(
-  terminal: Terminal,
+/**
+ * What commands give a gateway: the folder for what survives a restart, and listeners that tell a person why documents
+ * stay as they are and, where that is wanted, a line for each request.
+ */
+export function gatewayParts(
+  { terminal, environment }: Pick<CommandContext, 'terminal' | 'environment'>,
   options: GatewayOptions,
-): Pick<GatewayParts, 'onRequest' | 'onUnrecognised'> {
+): Pick<GatewayParts, 'stateFolder' | 'onRequest' | 'onUnrecognised'> {
   return {
+    stateFolder: join(dataFolder(environment), 'state'),
     onUnrecognised: (notice) => terminal.note(describeNotice(notice)),
     ...(showsRequests(terminal, options) && { onRequest: requestPrinter(terminal) }),
   };

@@ -274,6 +274,13 @@ export const ERROR_TABLE = {
     message: 'The conversation store is not reachable.',
     remedy: 'Check it with `warmpath check-config --connect`, then try again.',
   },
+  WARMPATH_STATE_FOLDER: {
+    status: 503,
+    type: 'server_error',
+    message: 'A file in the state folder cannot be read or written.',
+    remedy:
+      'Let the user of the gateway read and write the folder `$WARMPATH_DATA_DIR/state`, and see that its disk has room.',
+  },
   WARMPATH_COLLECTION_NOT_FOUND: {
     status: 404,
     type: 'not_found_error',

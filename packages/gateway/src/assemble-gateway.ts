@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { channel } from 'node:diagnostics_channel';
 import { performance } from 'node:perf_hooks';
-import type { ConversationStore } from '@warmpath/core/internal';
+import { type ConversationStore, PromptKinds } from '@warmpath/core/internal';
 import { OpenCollections } from './collections/open-collections.js';
 import { engineSettings, type GatewayConfig } from './config/schema.js';
 import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
@@ -23,7 +24,9 @@ import { BodyMemory } from './intake/request-body.js';
 import { EventLoopBudget } from './limits/event-loop-budget.js';
 import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
 import { Overload } from './limits/overload.js';
+import { ConsentFile } from './memory/consent-file.js';
 import { OpenArrangements } from './memory/open-arrangements.js';
+import { PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories } from './memory/served-histories.js';
 import { WarmPrefixes } from './memory/warm-prefixes.js';
@@ -63,10 +66,17 @@ const ENGINES = channel('warmpath:engine');
 export interface GatewayParts {
   /** In place of core's `arrange`. */
   readonly arrange?: Arrange;
+  /** In place of the memory of prompt kinds. */
+  readonly promptKinds?: PromptKinds;
   /** In place of the memory of orders. */
   readonly sentOrders?: SentOrders;
   /** The store of conversations; in this process by default. */
   readonly sessions?: ConversationStore;
+  /**
+   * Folder for what survives a restart, made when it is needed. By default nothing does, unless a server of
+   * `session.store.url` holds it.
+   */
+  readonly stateFolder?: string;
   /** How the server of `session.store.url` is used. */
   readonly sharedStore?: SharedStoreSettings;
   /** When one of several engines gets no requests; `HEALTH_SETTINGS` by default. */
@@ -105,6 +115,18 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const histories = new ServedHistories(bytesOf('histories'));
   const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
+  const { stateFolder } = parts;
+  const consents = new PromptConsents({
+    maxBytes: Math.floor(bytesOf('prompts') / 2),
+    store: stateFolder === undefined ? undefined : new ConsentFile(stateFolder),
+    failed: ({ code, message }) => log.error({ code, reason: message }, 'consents to prompt kinds cannot be read'),
+  });
+  // No other process needs these hashes.
+  const kinds =
+    parts.promptKinds ?? new PromptKinds({ salt: randomUUID(), maxBytes: Math.floor(bytesOf('prompts') / 2) });
+  consents.onChange(() => {
+    for (const { tenant, program } of consents.all()) kinds.restore(tenant, program);
+  });
   const renderer = new PromptRenderer(config, documents.cache);
   const conversations = new Conversations(sessions);
   const metrics = new Metrics({
@@ -134,6 +156,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       requests: () => requests.bytes,
       prefixes: () => prefixes.bytes,
       beginnings: () => sentPrefixes.bytes,
+      prompts: () => kinds.bytes + consents.bytes,
     },
   });
   const searched = (ms: number) => metrics.searched(ms);
@@ -282,6 +305,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     app,
     collections,
     config,
+    consents,
     engines,
     feed,
     lifecycle,

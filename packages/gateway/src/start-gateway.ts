@@ -42,11 +42,13 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   let admin: AdminServer | undefined;
   try {
     await openConversationStore(gateway);
+    await gateway.consents.open();
     if (socket !== undefined) admin = await startAdminServer(socket, gateway);
     const { host, port } = gateway.config.server;
     url = await gateway.app.listen({ host, port, backlog: MAX_PENDING_CONNECTIONS });
   } catch (error) {
     await admin?.close();
+    gateway.consents.close();
     await gateway.store.close();
     await gateway.collections?.close();
     await gateway.engines.close();
@@ -116,6 +118,7 @@ async function shutDown(
   await gateway.app.close();
   clearTimeout(deadline);
   await admin?.close();
+  gateway.consents.close();
   await gateway.store.close();
   await gateway.collections?.close();
   await gateway.engines.close();

@@ -1,8 +1,8 @@
-import { homedir } from 'node:os';
-import { isAbsolute, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import type { Collection, Collections, CollectionsOptions as CollectionsSettings } from '@warmpath/retrieval';
 import type { Command } from 'commander';
+import { dataFolder } from '../data-folder.js';
 
 /** The options of commands that work on collections. */
 export interface CollectionsOptions {
@@ -31,15 +31,9 @@ export function addCollectionOption(command: Command): Command {
   return command.option('--collection <name>', 'which collection', DEFAULT_COLLECTION);
 }
 
-/**
- * Where collections are kept that no configuration names a folder for: `$WARMPATH_DATA_DIR/collections`, else
- * `$XDG_DATA_HOME/warmpath/collections`, else `~/.local/share/warmpath/collections`.
- */
+/** Where collections are kept that no configuration names a folder for. */
 export function collectionsFolder(environment: NodeJS.ProcessEnv): string {
-  const { WARMPATH_DATA_DIR: own, XDG_DATA_HOME: xdg } = environment;
-  if (own) return join(resolve(own), 'collections');
-  const data = xdg !== undefined && isAbsolute(xdg) ? xdg : join(homedir(), '.local', 'share');
-  return join(data, 'warmpath', 'collections');
+  return join(dataFolder(environment), 'collections');
 }
 
 /** The databases that collections live in, by their names, as a gateway's file has them. */

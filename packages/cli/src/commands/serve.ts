@@ -12,8 +12,8 @@ import { addCommand, type CommandContext } from '../command-context.js';
 import {
   addGatewayOptions,
   type GatewayOptions,
+  gatewayParts,
   gatewaySettings,
-  listeners,
   showsRequests,
 } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
@@ -34,11 +34,8 @@ export function addServeCommand(program: Command, context: CommandContext): void
     .action((options: ServeOptions) => withInterruption((signal) => serve(options, context, signal)));
 }
 
-async function serve(
-  options: ServeOptions,
-  { terminal, environment }: CommandContext,
-  signal: AbortSignal,
-): Promise<void> {
+async function serve(options: ServeOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
+  const { terminal, environment } = context;
   if (options.engine === undefined && options.config === undefined) {
     throw new WarmpathError('WARMPATH_USAGE', {
       path: '--engine',
@@ -68,7 +65,7 @@ async function serve(
       leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
     else describeEngine(terminal, report);
   };
-  const parts = { onEngine, ...listeners(terminal, options) };
+  const parts = { onEngine, ...gatewayParts(context, options) };
   const gateway = await startGateway(config, parts).catch((error: unknown) => {
     throw describeListenError(error, { ...server, option: '--port' });
   });

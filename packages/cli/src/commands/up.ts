@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import { collectionsFolder } from '../collections/open-collection.js';
 import { addCommand, type CommandContext, programName } from '../command-context.js';
 import { addEngineOptions, announceStart, engineNotes, engineSettings } from '../engine-settings.js';
-import { addGatewayOptions, type GatewayOptions, gatewaySettings, listeners } from '../gateway-settings.js';
+import { addGatewayOptions, type GatewayOptions, gatewayParts, gatewaySettings } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError, requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
@@ -55,7 +55,7 @@ async function up(options: UpOptions, context: CommandContext, signal: AbortSign
         apiKey: key,
         ...(events && { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replayEndpoint } }),
       };
-      const gateway = await startGateway({ ...config, collections, upstream }, listeners(terminal, options)).catch(
+      const gateway = await startGateway({ ...config, collections, upstream }, gatewayParts(context, options)).catch(
         (error: unknown) => {
           throw describeListenError(error, address);
         },

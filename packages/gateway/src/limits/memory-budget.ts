@@ -7,9 +7,11 @@ const SHARES = {
   /** Bodies that are being received, that wait, and that are kept until their answer is over. */
   bodies: 24,
   /** What the engine is believed to hold, per tenant and model. */
-  histories: 14,
+  histories: 12,
   /** Turns of conversations, and what was done with their messages. */
   conversations: 12,
+  /** Prompts of programs, learned from traffic, and the consents to them. */
+  prompts: 2,
   /** Passages that came more than once. */
   documents: 7,
   /** Served prompts to plan prefills by. */
