@@ -282,8 +282,8 @@ export function describeVersion(version: Version): void {
     });
 
     it('refuses what is no document', async () => {
-      const refused = version.generate(new LocalWarmpath(), model(), ask('', { documents: [{ content: '' }] }));
-      await expect(refused).rejects.toMatchObject({ code: 'WARMPATH_EMPTY_DOCUMENT' });
+      const refused = version.generate(new LocalWarmpath(), model(), ask('', { documents: [{ content: 7 }] }));
+      await expect(refused).rejects.toMatchObject({ code: 'WARMPATH_INVALID_DOCUMENT' });
     });
 
     it('reranks for the cache', async () => {

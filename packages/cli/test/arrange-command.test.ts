@@ -55,7 +55,6 @@ describe('warmpath arrange', () => {
 
   it.each([
     ['{"documents": [', 'WARMPATH_INVALID_JSON', null],
-    ['{"documents": [{"id": "a", "content": ""}]}', 'WARMPATH_EMPTY_DOCUMENT', 'documents[0].content'],
     ['{"documents": [{"id": "a", "content": 7}]}', 'WARMPATH_INVALID_DOCUMENT', 'documents[0].content'],
     ['{"documents": [], "policy": "exactt"}', 'WARMPATH_UNKNOWN_POLICY', 'policy'],
     ['{"documents": [], "maxShift": -1}', 'WARMPATH_INVALID_MAX_SHIFT', 'maxShift'],

@@ -26,7 +26,6 @@ import {
 } from '@warmpath/core';
 import { fingerprint } from '@warmpath/core/internal';
 import type { ArrangedContext, Arranger, ContextRequest, EngineUsage, Feedback, OrderSwitches } from './arranger.js';
-import { readSources } from './sources.js';
 
 export interface LocalWarmpathOptions extends OrderSwitches {
   /** How a document is written. Default `xml`. */
@@ -110,23 +109,23 @@ export class LocalWarmpath implements Arranger {
    * The order of a context. Errors: those of core's `prepareRequest`. Cost: that of core's `arrange`, and O(length).
    */
   async arrange(request: ContextRequest): Promise<ArrangedContext> {
-    const { documents, positions, warnings } = readSources(request.documents);
     const scope = fingerprint([request.model ?? '', request.preamble ?? '']);
     const { countTokens = estimateTokens } = this.#style;
     const text = request.preamble ?? '';
     const preamble = { key: `text#${scope}`, tokens: text === '' ? 0 : Math.ceil(countTokens(text)) };
-    const arrangement = arrange({ ...this.#prepare({ ...request, documents }), preamble }, this.history, this.#now());
+    const prepared = this.#prepare(request);
+    const arrangement = arrange({ ...prepared, preamble }, this.history, this.#now());
     const { hint } = arrangement;
     return {
       documents: arrangement.documents.map(({ id, label, tokens }, place) => {
         const rank = arrangement.order[place]!;
-        return { id, label, tokens, rank, source: positions[rank]! };
+        return { id, label, tokens, rank, source: prepared.sources![rank]! };
       }),
       hint:
         hint === undefined ? undefined : { labels: hint.labels, text: renderHint(arrangement, this.#style.template) },
       text: renderCompletion('', arrangement, this.#style),
       predictedCachedTokens: arrangement.predictedCachedTokens,
-      warnings: [...warnings, ...arrangement.trace.warnings],
+      warnings: arrangement.trace.warnings,
       ...this.#dispatch(arrangement),
     };
   }

@@ -1,7 +1,14 @@
 import type { Warning } from '@warmpath/core';
-import type { ArrangedContext, Arranger, CallOptions, ContextHint, ContextRequest, EngineUsage } from './arranger.js';
+import type {
+  ArrangedContext,
+  ArrangedDocument,
+  Arranger,
+  CallOptions,
+  ContextHint,
+  ContextRequest,
+  EngineUsage,
+} from './arranger.js';
 import { answerOf, type ChatAnswer, type ChatRequest, ChatStream } from './chat.js';
-import { readSources, type Sources } from './sources.js';
 import { Transport, type TransportOptions } from './transport.js';
 
 export interface WarmpathOptions extends TransportOptions {
@@ -68,14 +75,10 @@ export class Warmpath implements Arranger {
     return new Warmpath({ ...this.#options, session: name, ...(user !== undefined && { user }) });
   }
 
-  /**
-   * `POST /v1/arrange`: the order alone. Also throws what core's `prepareDocuments` throws for documents that are none.
-   */
+  /** `POST /v1/arrange`: the order alone. */
   async arrange(request: ContextRequest, { signal }: CallOptions = {}): Promise<ArrangedContext> {
-    const sources = readSources(request.documents);
-    const body = this.#named({ ...request, documents: sources.documents });
-    const { value } = await this.#transport.postJson('/v1/arrange', body, signal);
-    return this.#context(value as unknown as ArrangeAnswer, sources);
+    const { value } = await this.#transport.postJson('/v1/arrange', this.#named(request), signal);
+    return this.#context(value as unknown as ArrangeAnswer);
   }
 
   /** `POST /v1/chat/completions`, answered as a whole. */
@@ -123,7 +126,7 @@ export class Warmpath implements Arranger {
     };
   }
 
-  #context(answer: ArrangeAnswer, { positions, warnings }: Sources): ArrangedContext {
+  #context(answer: ArrangeAnswer): ArrangedContext {
     const { documents, hint, text, predictedCachedTokens, trace } = answer;
     let isOpen = true;
     const tell = async (outcome: object): Promise<void> => {
@@ -132,11 +135,11 @@ export class Warmpath implements Arranger {
       await this.#transport.postJson('/v1/observe', { id: answer.id, ...outcome }, undefined);
     };
     return {
-      documents: documents.map((document) => ({ ...document, source: positions[document.rank]! })),
+      documents,
       hint: hint ?? undefined,
       text,
       predictedCachedTokens,
-      warnings: [...warnings, ...trace.warnings],
+      warnings: trace.warnings,
       completed: (usage: EngineUsage = {}) => tell({ outcome: 'completed', ...usage }),
       failed: () => tell({ outcome: 'failed' }),
     };
@@ -146,12 +149,7 @@ export class Warmpath implements Arranger {
 /** The gateway's answer to `POST /v1/arrange`. */
 interface ArrangeAnswer {
   readonly id?: string;
-  readonly documents: readonly {
-    readonly id: string;
-    readonly label: string;
-    readonly tokens: number;
-    readonly rank: number;
-  }[];
+  readonly documents: readonly ArrangedDocument[];
   readonly hint: ContextHint | null;
   readonly text: string;
   readonly predictedCachedTokens: number;

@@ -82,9 +82,16 @@ export function arrangerCases(name: string, make: () => Promise<Arranger>): void
       ]);
     });
 
+    it('reads documents in the form of other libraries, and leaves empty ones out', async () => {
+      const arranger = await make();
+      const documents = ['A text.', { pageContent: ' ' }, { id: 7, data: { text: 'Another text.' } }];
+      const arranged = await arranger.arrange({ documents });
+      expect(arranged.documents).toMatchObject([{ source: 0 }, { id: '7', source: 2 }]);
+      expect(arranged.warnings).toMatchObject([{ code: 'WARMPATH_EMPTY_DOCUMENT', path: 'documents[1].pageContent' }]);
+    });
+
     it.each([
       ['no documents', { documents: undefined }, 'WARMPATH_INVALID_DOCUMENTS', 'documents'],
-      ['an empty one', { documents: [{ content: ' ' }] }, 'WARMPATH_EMPTY_DOCUMENT', 'documents[0].content'],
       ['one that is none', { documents: [passage('a'), null] }, 'WARMPATH_INVALID_DOCUMENT', 'documents[1]'],
       ['an unknown policy', { documents: [passage('a')], policy: 'exat' }, 'WARMPATH_UNKNOWN_POLICY', 'policy'],
     ])('refuses %s', async (_, request, code, path) => {

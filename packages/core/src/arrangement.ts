@@ -12,6 +12,8 @@ import type { VisibleDocuments } from './session/sent-turn.js';
 export interface ArrangeRequest {
   /** In retrieval order (see `prepareDocuments`). */
   readonly documents: readonly Document[];
+  /** `sources[rank]` is the position of that document in the caller's list. `arrange` does not read it. */
+  readonly sources?: readonly number[] | undefined;
   readonly preamble?: Preamble | undefined;
   /** A policy's name, or your own policy. Default `foresight`. */
   readonly policy?: PolicyName | OrderingPolicy | undefined;

@@ -1,8 +1,14 @@
 import type { Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
 
-/** A document from a caller: one passage of retrieved text. */
-export interface DocumentInput {
+/**
+ * A document from a caller, in its own library's form: a text alone, `content`, LangChain's `pageContent`, Cohere's
+ * `{id, data}`, LlamaIndex's `{node}`, a reranker's `{document}`. `readRawDocument` has all names.
+ */
+export type DocumentInput = string | PlainDocument | object;
+
+/** A document with Warmpath's own field names. */
+interface PlainDocument {
   /** Stable id of the passage. Without one, the id is a hash of title and content. */
   readonly id?: string;
   readonly title?: string;
@@ -56,7 +62,11 @@ export interface DocumentLimits {
 /** Prepared documents in retrieval order, and warnings about changes. */
 export interface PreparedDocuments {
   readonly documents: readonly Document[];
+  /** `sources[rank]` is the position of that document in the caller's list. */
+  readonly sources: readonly number[];
   readonly warnings: readonly Warning[];
+  /** Ids of documents that were left out because they have no text. */
+  readonly emptyIds: ReadonlySet<string>;
 }
 
 /** Content hashes by document object. */

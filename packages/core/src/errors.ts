@@ -131,7 +131,8 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'A document has a field of the wrong type.',
-    remedy: 'A document needs a string `content` (or `text`); `id` and `title` are strings, `metadata` is an object.',
+    remedy:
+      'A document is a string or an object with its text under `content`, or a name that other libraries use. `id` is a string or a number, `title` a string, `metadata` an object.',
   },
   WARMPATH_EMPTY_DOCUMENT: {
     status: 400,

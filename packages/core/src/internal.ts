@@ -27,6 +27,15 @@ export type { PathStep } from './preamble.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { DEFAULT_DOCUMENT_LIMITS, readPolicyName, requestSteps } from './prepare-request.js';
 export { printableJson, printableLine, printableText } from './printable.js';
+export {
+  DOCUMENT_FIELDS,
+  DOCUMENT_ID_FIELDS,
+  isBlank,
+  isRecord,
+  NESTED_DOCUMENT_FIELDS,
+  readRawDocument,
+  TEXT_PLACES,
+} from './read-document.js';
 export { type RecencyLinks, RecencyList } from './recency-list.js';
 export type { BlockFormat, FixedReason, FormatName, LabelRule } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';

@@ -12,6 +12,7 @@ import { fingerprint } from './fingerprint.js';
 import { nearestName } from './nearest-name.js';
 import { readMaxShift, readShiftPrice } from './ordering/placement.js';
 import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
+import { isBlank, isRecord, type RawField, readRawDocument, TEXT_PLACES } from './read-document.js';
 import type { TemplateName } from './render/prompt.js';
 import { renderDocument } from './render/template.js';
 import { estimateTokens } from './token-estimate.js';
@@ -49,7 +50,7 @@ export function* requestSteps(
 }
 
 function withSwitches(
-  { documents, warnings }: PreparedDocuments,
+  { documents, sources, warnings, emptyIds }: PreparedDocuments,
   input: Readonly<Record<string, unknown>>,
   options: PrepareRequestOptions,
 ): ArrangeRequest {
@@ -58,12 +59,12 @@ function withSwitches(
     policy: readPolicy(input['policy'], pathOf('policy')),
     maxShift: readMaxShift(input['maxShift'], pathOf('maxShift')),
     shiftPrice: readShiftPrice(input['shiftPrice'], pathOf('shiftPrice')),
-    pin: readPin(input['pin'], documents, pathOf('pin')),
+    pin: readPin(input['pin'], { documents, emptyIds }, pathOf('pin')),
     hints: readHints(input['hints'], pathOf('hints')),
   };
   // An absent field stays absent, because callers spread this over their own defaults.
   const given = Object.entries(switches).filter(([, value]) => value !== undefined);
-  return { documents, warnings, ...Object.fromEntries(given) };
+  return { documents, sources, warnings, ...Object.fromEntries(given) };
 }
 
 /** Checks a policy's name. Error: `WARMPATH_UNKNOWN_POLICY`, which names the nearest known policy. */
@@ -81,13 +82,24 @@ function readPolicy(value: unknown, path: string): PolicyName | undefined {
   return value === undefined || value === null ? undefined : readPolicyName(value, path);
 }
 
-function readPin(value: unknown, documents: readonly Document[], path: string): readonly string[] | undefined {
+/** The ids of pinned documents. Ids of documents without text are left out, as their documents are. */
+function readPin(
+  value: unknown,
+  { documents, emptyIds }: Pick<PreparedDocuments, 'documents' | 'emptyIds'>,
+  path: string,
+): readonly string[] | undefined {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value)) throw new WarmpathError('WARMPATH_INVALID_PIN', { path });
-  const ids = new Set(documents.map((document) => document.id));
-  const unknown = value.findIndex((id: unknown) => typeof id !== 'string' || !ids.has(id));
-  if (unknown >= 0) throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `${path}[${unknown}]` });
-  return [...new Set(value as readonly string[])];
+  const given = new Set(documents.map((document) => document.id));
+  const pinned = new Set<string>();
+  for (const [place, pin] of (value as readonly unknown[]).entries()) {
+    const id = typeof pin === 'number' ? String(pin) : pin;
+    if (typeof id === 'string' && given.has(id)) pinned.add(id);
+    else if (typeof id !== 'string' || !emptyIds.has(id)) {
+      throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `${path}[${place}]` });
+    }
+  }
+  return [...pinned];
 }
 
 function readHints(value: unknown, path: string): boolean | undefined {
@@ -141,11 +153,12 @@ export interface DocumentList {
 }
 
 /**
- * Checks documents from outside and prepares them, in the same order. `text` is read where `content` is absent; `null`
- * counts as absent. Without an id, the id is a hash of title and content.
+ * Checks documents from outside and prepares them, in the same order. Reads all forms of `DocumentInput`; `null` counts
+ * as absent. Without an id, the id is a hash of title and content.
  *
- * Warns where it changes something: a document that comes twice is kept once (`WARMPATH_DUPLICATE_DOCUMENT`); another
- * text under a used id gets a new id (`WARMPATH_CONFLICTING_DOCUMENT`). Cost: O(total length).
+ * Warns where it changes something: a document without text is left out (`WARMPATH_EMPTY_DOCUMENT`); one that comes
+ * twice is kept once (`WARMPATH_DUPLICATE_DOCUMENT`); another text under a used id gets a new id
+ * (`WARMPATH_CONFLICTING_DOCUMENT`). Cost: O(total length).
  *
  * @throws the errors of the table whose code names documents, with a path
  */
@@ -168,11 +181,11 @@ function* documentSteps(input: DocumentList, options: PrepareDocumentsOptions = 
   for (let i = 0; i < input.length; i++) {
     if (preparation.recall(i)) continue;
     const checked = readDocument(input.read(i), `${path}[${i}]`, limits);
-    const document = preparation.prepare(checked);
+    const document = preparation.prepare(checked, i);
     if (document !== undefined) options.memo?.remember(i, document);
     yield input.size(i);
   }
-  return { documents: preparation.documents, warnings: preparation.warnings };
+  return preparation;
 }
 
 /** The checked fields of one document. */
@@ -185,35 +198,54 @@ interface CheckedDocument {
   readonly tokens: number | undefined;
 }
 
+/** Checks one document. One without text is returned before its other fields are checked. */
 function readDocument(input: unknown, path: string, limits: DocumentLimits): CheckedDocument {
-  if (!isRecord(input)) throw invalid(path, 'A document is an object with a string `content` (or `text`).');
-  const field = input['content'] == null && input['text'] != null ? 'text' : 'content';
-  const content = input[field];
-  if (typeof content !== 'string') throw invalid(`${path}.${field}`, 'The text of a document is a string.');
-  const id = optionalString(input['id'], `${path}.id`);
-  if (id !== undefined && (id === '' || id.length > MAX_ID_LENGTH)) {
-    throw invalid(`${path}.id`, `An id has 1 to ${MAX_ID_LENGTH} characters.`);
+  const raw = readRawDocument(input);
+  const content = raw?.content.value;
+  if (raw === undefined || (typeof content !== 'string' && content !== null)) {
+    throw invalid(
+      `${path}${raw?.content.path ?? ''}`,
+      `A document is a string, or an object with a text ${TEXT_PLACES}.`,
+    );
   }
-  const title = optionalString(input['title'], `${path}.title`);
-  if (!/\S/.test(content)) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.${field}` });
+  if (content === null || isBlank(content)) {
+    const id = typeof raw.id.value === 'string' ? raw.id.value : undefined;
+    return {
+      path: `${path}${raw.content.path}`,
+      id,
+      title: undefined,
+      content: '',
+      metadata: undefined,
+      tokens: undefined,
+    };
+  }
+  const id = optionalString(raw.id, path);
+  if (id !== undefined && (id === '' || id.length > MAX_ID_LENGTH)) {
+    throw invalid(`${path}${raw.id.path}`, `An id has 1 to ${MAX_ID_LENGTH} characters.`);
+  }
+  const title = optionalString(raw.title, path);
   const length = content.length + (title?.length ?? 0);
   if (length > limits.maxContentLength) {
     const detail = `${length} characters, and the limit is ${limits.maxContentLength}.`;
-    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}.${field}`, detail });
+    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}${raw.content.path}`, detail });
   }
-  const metadata = input['metadata'] ?? undefined;
-  if (metadata !== undefined && !isRecord(metadata)) throw invalid(`${path}.metadata`, 'Metadata is an object.');
-  const tokens = input['tokens'] ?? undefined;
+  const metadata = raw.metadata.value ?? undefined;
+  if (metadata !== undefined && !isRecord(metadata)) {
+    throw invalid(`${path}${raw.metadata.path}`, 'Metadata is an object.');
+  }
+  const tokens = raw.tokens.value ?? undefined;
   if (tokens !== undefined && !isTokenCount(tokens)) {
-    throw invalid(`${path}.tokens`, `A token count is a whole number from 1 to ${MAX_TOKENS}.`);
+    throw invalid(`${path}${raw.tokens.path}`, `A token count is a whole number from 1 to ${MAX_TOKENS}.`);
   }
   return { path, id, title: title === '' ? undefined : title, content, metadata, tokens };
 }
 
 /** The prepared documents of one request, with the ids and labels that are used. */
-class Preparation {
+class Preparation implements PreparedDocuments {
   readonly documents: Document[] = [];
+  readonly sources: number[] = [];
   readonly warnings: Warning[] = [];
+  readonly emptyIds = new Set<string>();
   readonly #byId = new Map<string, Document>();
   /** Labels that differ from the id of their document. */
   readonly #otherLabels = new Set<string>();
@@ -231,12 +263,18 @@ class Preparation {
   recall(position: number): boolean {
     const known = this.#memo?.recall(position);
     if (known === undefined || this.#byId.has(known.id) || this.#isTaken(known.label)) return false;
-    this.#keep(known);
+    this.#keep(known, position);
     return true;
   }
 
   /** @returns the document, if no other one of this request influenced its id or label. */
-  prepare(checked: CheckedDocument): Document | undefined {
+  prepare(checked: CheckedDocument, position: number): Document | undefined {
+    if (checked.content === '') {
+      const message = 'The document has no text. It was left out.';
+      this.warnings.push({ code: 'WARMPATH_EMPTY_DOCUMENT', path: checked.path, message });
+      if (checked.id !== undefined) this.emptyIds.add(checked.id);
+      return undefined;
+    }
     const hash = textHash(checked.title, checked.content);
     const ownId = checked.id ?? hash.slice(0, 12);
     let id = ownId;
@@ -254,12 +292,15 @@ class Preparation {
       const message = 'Another document of this request has the same id; this one was given an id of its own.';
       this.warnings.push({ code: 'WARMPATH_CONFLICTING_DOCUMENT', path: `${checked.path}.id`, message });
     }
-    const document = this.#enter(checked, id, key);
+    const document = this.#enter(checked, { id, usualKey: key, position });
     cacheContentHash(document, hash);
     return document.id === ownId && document.key === key ? document : undefined;
   }
 
-  #enter(checked: CheckedDocument, id: string, usualKey: string): Document {
+  #enter(
+    checked: CheckedDocument,
+    { id, usualKey, position }: { readonly id: string; readonly usualKey: string; readonly position: number },
+  ): Document {
     const usualLabel = labelOf(id);
     const label = this.#unused(usualLabel, id);
     // An unusual label changes the rendered text, so it is part of the identity.
@@ -267,14 +308,15 @@ class Preparation {
     const { title, content, metadata } = checked;
     const tokens = checked.tokens ?? this.#count(renderDocument({ label, title, content }, this.#template));
     const document = { id, key, label, title, content, metadata, tokens };
-    this.#keep(document);
+    this.#keep(document, position);
     return document;
   }
 
-  #keep(document: Document): void {
+  #keep(document: Document, position: number): void {
     this.#byId.set(document.id, document);
     if (document.label !== document.id) this.#otherLabels.add(document.label);
     this.documents.push(document);
+    this.sources.push(position);
   }
 
   #isTaken(label: string): boolean {
@@ -305,19 +347,18 @@ function keyOf(id: string, hash: string): string {
   return `${id}#${hash}`;
 }
 
-function optionalString(value: unknown, path: string): string | undefined {
+function optionalString({ value, path }: RawField, before: string): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== 'string')
-    throw invalid(path, `A string was expected, not ${Array.isArray(value) ? 'an array' : typeof value}.`);
+    throw invalid(
+      `${before}${path}`,
+      `A string was expected, not ${Array.isArray(value) ? 'an array' : typeof value}.`,
+    );
   return value;
 }
 
 function invalid(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail });
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isTokenCount(value: unknown): value is number {

@@ -15,7 +15,7 @@ function errorOf(call: () => unknown): WarmpathError {
 
 test('fields that are absent or null stay absent, so that the defaults apply', () => {
   const request = prepareRequest({ documents, policy: null, maxShift: null, shiftPrice: null, pin: null, hints: null });
-  expect(Object.keys(request).sort()).toEqual(['documents', 'warnings']);
+  expect(Object.keys(request).sort()).toEqual(['documents', 'sources', 'warnings']);
 });
 
 test('a full request comes through', () => {
@@ -46,7 +46,7 @@ describe('what bad input gets', () => {
     [{ pin: ['a', 'z'] }, 'WARMPATH_INVALID_PIN', 'warmpath.pin[1]'],
     [{ pin: [0] }, 'WARMPATH_INVALID_PIN', 'warmpath.pin[0]'],
     [{ hints: 'no' }, 'WARMPATH_INVALID_REQUEST', 'warmpath.hints'],
-    [{ documents: [{ content: '' }] }, 'WARMPATH_EMPTY_DOCUMENT', 'input[0].content'],
+    [{ documents: [{ content: 7 }] }, 'WARMPATH_INVALID_DOCUMENT', 'input[0].content'],
   ];
   test.each(cases)('%j → %s at %s', (fields, code, path) => {
     const options = { path: 'input', switchesPath: 'warmpath' };

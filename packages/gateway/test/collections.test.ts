@@ -102,6 +102,24 @@ describe('collections over HTTP', () => {
     expect(one.engine.received).toEqual([]);
   });
 
+  it('takes documents in the form of other libraries, and leaves empty ones out with a warning', async () => {
+    const one = await here();
+    const documents = [
+      { id: 1, pageContent: 'The weight of Velka is 42 kg.', metadata: { page: 3 }, type: 'Document' },
+      { id_: 'two', text: 'The weight of Orsin is 17 kg.', embedding: null },
+      { id: 3, data: { snippet: 'The weight of Tamir is 5 kg.' } },
+      { id: 'empty', content: ' ' },
+    ];
+    const reply = json(await send(one.at('collections/handbook/documents'), { documents }));
+    expect(reply).toMatchObject({
+      added: 3,
+      warnings: [{ code: 'WARMPATH_EMPTY_DOCUMENT', path: 'documents[3].content' }],
+    });
+    expect(json(await send(one.at('collections/handbook/documents')))).toMatchObject({
+      data: [{ id: '1', metadata: { page: 3 } }, { id: 'two' }, { id: '3' }],
+    });
+  });
+
   describe('documents as JSON lines', () => {
     const headers = { 'content-type': 'application/x-ndjson; charset=utf-8' };
     const lines = DOCUMENTS.map((document) => JSON.stringify(document));
@@ -123,7 +141,7 @@ describe('collections over HTTP', () => {
       ['{"id": "a", "content": "b"} {}', 'WARMPATH_INVALID_JSON', 'line 3'],
       ['{"id": "a"}', 'WARMPATH_INVALID_DOCUMENT', 'line 3.content'],
       ['{"content": "a"}', 'WARMPATH_INVALID_DOCUMENT', 'line 3.id'],
-      ['{"id": "a", "content": "b", "x": 1}', 'WARMPATH_INVALID_REQUEST', 'line 3.x'],
+      ['{"id": "a", "data": {"text": 7}}', 'WARMPATH_INVALID_DOCUMENT', 'line 3.data.text'],
       [`{"id": "a", "content": "b", "metadata": ${'['.repeat(300)}`, 'WARMPATH_BODY_TOO_COMPLEX', 'line 3'],
       [`{"id": "a", "metadata": {"x": [${'1,'.repeat(50_000)}1]}}`, 'WARMPATH_BODY_TOO_COMPLEX', 'line 3'],
     ])('are refused with the line of what is wrong, all of them: %s', async (line, code, param) => {
@@ -466,9 +484,9 @@ describe('collections over HTTP', () => {
     [
       'POST',
       'collections/handbook/documents',
-      { documents: [{ id: 'a', content: 'b', x: 1 }] },
-      'WARMPATH_INVALID_REQUEST',
-      'documents[0].x',
+      { documents: [{ id: 'a', content: 'b', format: 'pdf' }] },
+      'WARMPATH_INVALID_DOCUMENT',
+      'documents[0].format',
     ],
     ['POST', 'collections/handbook/search', { query: 'a', k: 0 }, 'WARMPATH_INVALID_REQUEST', 'k'],
     ['POST', 'collections/handbook/search', { query: 'a', k: 10_000 }, 'WARMPATH_INVALID_REQUEST', 'k'],

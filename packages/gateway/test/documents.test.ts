@@ -192,6 +192,73 @@ describe('isolation', () => {
   });
 });
 
+describe('documents in the form of other libraries', () => {
+  const text = (id: string) => DOCUMENTS.find((document) => document.id === id)!.content;
+  const forms: readonly unknown[][] = [
+    [{ id: 7, content: text('velka') }, text('orsin')],
+    [
+      { id: '7', pageContent: text('velka'), metadata: { title: 'x' } },
+      { page_content: text('orsin'), type: 'Document' },
+    ],
+    [{ id: '7', data: { snippet: text('velka') } }, { data: text('orsin') }],
+    [
+      { node: { id_: '7', text: text('velka') }, score: 1 },
+      { document: { text: text('orsin') }, relevance_score: 1 },
+    ],
+    [{ content: ' ' }, { _id: '7', text: text('velka') }, '', { id: 8, data: { text: null } }, text('orsin')],
+  ];
+
+  it('make the same prompt in every form, in chats and in /v1/arrange', async () => {
+    const { engine, gateway } = await stand();
+    const prompts = new Set<string>();
+    for (const documents of forms) {
+      await send(gateway.url + CHAT, chat(documents));
+      const { text } = JSON.parse((await send(`${gateway.url}/v1/arrange`, { documents })).text) as { text: string };
+      expect(engine.last.body).toContain(JSON.stringify(text).slice(1, -1));
+      prompts.add(engine.last.body);
+    }
+    expect(prompts.size).toBe(1);
+    expect([...prompts][0]).toContain('<document id=\\"7\\">');
+  });
+
+  it('leave empty ones out and name them; positions stay those of the list', async () => {
+    const { engine, gateway } = await stand();
+    const documents = ['', { id: 'a', text: 'A' }, { id: 'b', content: '\n' }, { id: 'c', text: 'C' }];
+    const reply = await send(gateway.url + CHAT, chat(documents, { warmpath: { pin: ['b', 'c'] } }));
+    expect(labelsIn(engine.last.body)).toEqual(['a', 'c']);
+    expect(told(reply).warnings).toContain('WARMPATH_EMPTY_DOCUMENT');
+    const arranged = JSON.parse((await send(`${gateway.url}/v1/arrange`, { documents })).text) as {
+      documents: object[];
+      trace: { warnings: object[] };
+    };
+    expect(arranged.documents).toMatchObject([
+      { id: 'a', source: 1, rank: 0 },
+      { id: 'c', source: 3, rank: 1 },
+    ]);
+    expect(arranged.trace.warnings).toMatchObject([{ path: 'documents[0]' }, { path: 'documents[2].content' }]);
+  });
+
+  it('a request of empty documents alone is answered without documents', async () => {
+    const { engine, gateway } = await stand();
+    const reply = await send(gateway.url + CHAT, chat(['', { text: null }]));
+    expect(reply.status).toBe(200);
+    expect(engine.last.body).not.toContain('<document');
+    expect(engine.last.body).not.toContain('"documents"');
+  });
+
+  it('keep numeric ids apart that JavaScript would round', async () => {
+    const { engine, gateway } = await stand();
+    const body = JSON.stringify(
+      chat([
+        { id: 'ID1', text: 'A' },
+        { id: 'ID2', text: 'B' },
+      ]),
+    );
+    await send(gateway.url + CHAT, body.replace('"ID1"', '9007199254740993').replace('"ID2"', '9007199254740992'));
+    expect(labelsIn(engine.last.body)).toEqual(['9007199254740993', '9007199254740992']);
+  });
+});
+
 describe('bad input is refused with a code and a path', () => {
   const user = { role: 'user', content: 'Q' };
   const document = { id: 'a', content: 'A' };
@@ -209,11 +276,11 @@ describe('bad input is refused with a code and a path', () => {
       'documents[0].content',
     ],
     [
-      'an empty document',
-      { documents: [document, { text: ' ' }], messages: [user] },
+      'a document of another library, with its text of another type',
+      { documents: [document, { data: { text: 7 } }], messages: [user] },
       400,
-      'WARMPATH_EMPTY_DOCUMENT',
-      'documents[1].text',
+      'WARMPATH_INVALID_DOCUMENT',
+      'documents[1].data.text',
     ],
     [
       'a long document',

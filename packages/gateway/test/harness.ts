@@ -153,7 +153,7 @@ export const DOCUMENTS = [
 ] as const;
 
 /** A chat request over these documents. */
-export function chat(documents: readonly object[] = DOCUMENTS, fields: object = {}): object {
+export function chat(documents: readonly unknown[] = DOCUMENTS, fields: object = {}): object {
   return {
     model: 'm',
     messages: [

@@ -195,9 +195,9 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     };
     const type = 'invalid_request_error';
     expect(await tell('{"model":')).toMatchObject({ type, code: 'WARMPATH_INVALID_JSON' });
-    expect(await tell(body(api, { documents: [{ content: '' }] }))).toMatchObject({
+    expect(await tell(body(api, { documents: [{ content: 7 }] }))).toMatchObject({
       type,
-      code: 'WARMPATH_EMPTY_DOCUMENT',
+      code: 'WARMPATH_INVALID_DOCUMENT',
       param: 'documents[0].content',
     });
     expect(await tell(body(api, { tools: [{ type: 'computer', name: 'x' }] }))).toMatchObject({

@@ -55,12 +55,12 @@ describe('WarmpathCompressor in a ContextualCompressionRetriever', () => {
     const unreachable = new WarmpathCompressor(new Warmpath({ baseURL: 'http://127.0.0.1:1' }), {
       onError: (error) => errors.push((error as { code: string }).code),
     });
-    const documents = [passage('b'), new Document({ pageContent: ' ' })];
+    const documents = [passage('b'), new Document({ pageContent: 'x'.repeat(1_000_001) })];
     expect(await unreachable.compressDocuments([passage('b')])).toEqual([passage('b')]);
     const { compressor } = retrieverOver({ onError: (error) => errors.push((error as { code: string }).code) });
     expect(await compressor.compressDocuments(documents)).toEqual(documents);
     expect(await compressor.compressDocuments([])).toEqual([]);
-    expect(errors).toEqual(['WARMPATH_GATEWAY_UNREACHABLE', 'WARMPATH_EMPTY_DOCUMENT']);
+    expect(errors).toEqual(['WARMPATH_GATEWAY_UNREACHABLE', 'WARMPATH_DOCUMENT_TOO_LARGE']);
   });
 });
 

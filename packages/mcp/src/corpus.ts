@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { type DocumentInput, WarmpathError } from '@warmpath/core';
-import { DEFAULT_DOCUMENT_LIMITS, describeJsonError } from '@warmpath/core/internal';
+import { WarmpathError } from '@warmpath/core';
+import { DEFAULT_DOCUMENT_LIMITS, describeJsonError, isBlank, readRawDocument } from '@warmpath/core/internal';
 import MiniSearch from 'minisearch';
 
 /** A document that can be found. */
@@ -40,8 +40,8 @@ export class Corpus {
 }
 
 /**
- * Reads documents from a file of JSON lines, `{"id"?, "title"?, "content"}` (or `text`) each; without an id, the number
- * of the line is one. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`,
+ * Reads documents from a file of JSON lines, each in a form that core reads; without an id, the number of the line is
+ * one. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`,
  * `WARMPATH_DOCUMENT_TOO_LARGE`, each with the line; what reading the file throws.
  */
 export async function readCorpus(file: string): Promise<Corpus> {
@@ -58,17 +58,21 @@ export async function readCorpus(file: string): Promise<Corpus> {
 }
 
 function readLine(line: string, path: string, number: string): CorpusDocument {
-  let value: (Partial<DocumentInput> & { readonly text?: unknown }) | null;
+  let value: unknown;
   try {
-    value = JSON.parse(line) as typeof value;
+    value = JSON.parse(line);
   } catch (cause) {
     throw new WarmpathError('WARMPATH_INVALID_JSON', { path, detail: describeJsonError(line), cause });
   }
-  const { id = number, title, content: text = value?.text } = value ?? {};
+  const raw = readRawDocument(value);
+  const id = raw?.id.value ?? number;
+  const title = raw?.title.value ?? undefined;
+  const text = raw?.content.value;
+  if (text === null) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path });
   if (typeof text !== 'string' || typeof id !== 'string' || (title !== undefined && typeof title !== 'string')) {
     throw new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path });
   }
-  if (!/\S/.test(text)) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path });
+  if (isBlank(text)) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path });
   if (text.length > DEFAULT_DOCUMENT_LIMITS.maxContentLength)
     throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path });
   return { id, title, content: text };

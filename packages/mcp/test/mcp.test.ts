@@ -138,9 +138,9 @@ describe.each([
 
   it('answers bad input with an error that says where', async () => {
     const { call } = await connect();
-    const empty = await call('arrange', { documents: [{ content: ' ' }] });
-    expect(empty.isError).toBe(true);
-    expect(empty.content[0]!.text).toContain('documents[0].content');
+    const long = await call('arrange', { documents: [{ content: 'x'.repeat(1_000_001) }] });
+    expect(long.isError).toBe(true);
+    expect(long.content[0]!.text).toContain('documents[0].content');
     const unknown = await call('arrange', { documents: documents('a'), policy: 'best' });
     expect(unknown.isError).toBe(true);
   });

@@ -1,5 +1,5 @@
 import { POLICY_NAMES, type WarmpathError } from '@warmpath/core';
-import { RECOGNITION_MODES } from '@warmpath/core/internal';
+import { RECOGNITION_MODES, TEXT_PLACES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { invalid } from '../json/json-body.js';
 
@@ -42,17 +42,25 @@ const sessionName = text()
   .max(SESSION_MAX_LENGTH, { error: LENGTH })
   .refine((value) => value.isWellFormed(), { error: ILL_FORMED });
 
+const documentId = (maxLength?: number) => {
+  const named = maxLength === undefined ? name : text().min(1).max(maxLength);
+  return z.union([named, z.number()]);
+};
+/** How a document's text is described. */
+const TEXT_DESCRIPTION = `The text. It may stand ${TEXT_PLACES}.`;
+
 const document = z
-  .strictObject({
-    id: name.optional().meta({ description: 'Stable id. Without one, a hash of the content.' }),
+  .looseObject({
+    id: documentId().optional().meta({ description: 'Stable id. Without one, a hash of the content.' }),
     title: text().optional().meta({ description: 'Title, written into the prompt.' }),
-    content: text().optional().meta({ description: 'The passage. Required, under this name or as `text`.' }),
-    text: text().optional().meta({ description: 'Another name for `content`.' }),
+    content: text().optional().meta({ description: TEXT_DESCRIPTION }),
     metadata: z.looseObject({}).optional().meta({ description: 'Never written into the prompt.' }),
   })
   .meta({ description: 'One retrieved passage.' });
 
-export const documents = z.array(document).meta({ description: 'Retrieved documents, the most relevant first.' });
+export const documents = z.array(z.union([text(), document])).meta({
+  description: `Retrieved documents, the most relevant first. Each is a text or an object. Its text stands ${TEXT_PLACES}. \`id\` is a string or a number; without one, it is a hash of the text. \`title\` is written into the prompt. Other fields are not read.`,
+});
 
 /** How documents are ordered. Core checks the values: its errors have codes of their own. */
 const ordering = {
@@ -102,14 +110,12 @@ export const retrieval = z
 export const search = z.strictObject({ query: text(), k: whole(1, MAX_RESULTS).optional(), stages });
 
 /** A document that is put into a collection. */
-export const newDocument = z.strictObject({
-  id: text().min(1).max(DOCUMENT_ID_MAX_LENGTH).optional().meta({
-    description: 'Required, under this name or, as BEIR has it, `_id`.',
+export const newDocument = z.looseObject({
+  id: documentId(DOCUMENT_ID_MAX_LENGTH).meta({
+    description: 'Required. BEIR and LlamaIndex have it under `_id`, `id_`.',
   }),
-  _id: text().min(1).max(DOCUMENT_ID_MAX_LENGTH).optional(),
   title: text().optional(),
-  content: text().optional().meta({ description: 'The text. Required, under this name or as `text`.' }),
-  text: text().optional(),
+  content: text().meta({ description: TEXT_DESCRIPTION }),
   metadata: z.looseObject({}).optional().meta({ description: 'Comes back with each passage that is found.' }),
   format: oneOf(DOCUMENT_FORMATS).optional().meta({ description: 'Default: plain text.' }),
 });

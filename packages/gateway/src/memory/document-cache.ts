@@ -1,5 +1,12 @@
 import { type ArrangeRequest, type Document, renderDocument, type TemplateName } from '@warmpath/core';
-import { type PrepareRequestOptions, requestSteps, type WorkSteps } from '@warmpath/core/internal';
+import {
+  DOCUMENT_FIELDS,
+  DOCUMENT_ID_FIELDS,
+  NESTED_DOCUMENT_FIELDS,
+  type PrepareRequestOptions,
+  requestSteps,
+  type WorkSteps,
+} from '@warmpath/core/internal';
 import type { RequestSwitches } from '../intake/parse-request.js';
 import { escaped } from '../json/json-body.js';
 import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
@@ -147,24 +154,32 @@ export class DocumentCache {
   }
 }
 
-/** The fields of a document that are read. */
-const FIELDS: ReadonlySet<string> = new Set(['id', 'title', 'content', 'text', 'tokens']);
-
 /**
- * A document without what is in its metadata, which nobody reads: it may be large, or cost many times its size to
- * parse. O(JSON).
+ * The fields of a document that core reads, without the content of its metadata, which may be large. O(JSON).
+ *
+ * @param isNested whether this is a document inside a field of another one
  */
-function readFields(bytes: Buffer, span: ByteSpan): unknown {
+function readFields(bytes: Buffer, span: ByteSpan, isNested = false): unknown {
   // Of its own, as that of the array: what was scanned before does not count against the bounds of another scan.
   const scan = new JsonScanner(bytes);
-  if (!scan.isObject(span)) return scan.parse(span);
+  if (!scan.isObject(span)) return scan.isArray(span) ? [] : scan.parse(span);
   const document: Record<string, unknown> = {};
   for (const { key, valueStart, end } of scan.members(span.start)) {
     const value = { start: valueStart, end };
-    if (FIELDS.has(key)) document[key] = readField(scan, value);
-    else if (key === 'metadata') document[key] = scan.isObject(value) ? undefined : readField(scan, value);
+    if (key === 'metadata') document[key] = scan.isObject(value) ? undefined : readField(scan, value);
+    else if (DOCUMENT_ID_FIELDS.has(key)) document[key] = readId(scan, value);
+    else if (DOCUMENT_FIELDS.has(key)) document[key] = readField(scan, value);
+    else if (NESTED_DOCUMENT_FIELDS.has(key) && !isNested) document[key] = readFields(bytes, value, true);
   }
   return document;
+}
+
+/** A number that JavaScript would round is read as its digits: ids of 64 bits stay apart. */
+function readId(scan: JsonScanner, value: ByteSpan): unknown {
+  const id = readField(scan, value);
+  return typeof id !== 'number' || Number.isSafeInteger(id)
+    ? id
+    : scan.bytes.toString('latin1', value.start, value.end);
 }
 
 /** Arrays and objects stand for themselves: none is right, and each may be large. */

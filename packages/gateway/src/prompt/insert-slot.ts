@@ -85,10 +85,12 @@ export class InsertedDocuments {
   }
 
   /** The request with the configured policy, hints, bound on moves and price of moves where it does not say. */
-  withDefaults({ documents, warnings, policy, maxShift, shiftPrice, pin, hints }: ArrangeRequest): ArrangeRequest {
+  withDefaults(request: ArrangeRequest): ArrangeRequest {
     const { arrange } = this.#config;
+    const { documents, sources, warnings, policy, maxShift, shiftPrice, pin, hints } = request;
     return {
       documents,
+      sources,
       warnings,
       policy: policy ?? arrange.policy,
       maxShift: maxShift ?? arrange.maxShift,

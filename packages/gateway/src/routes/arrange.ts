@@ -161,7 +161,8 @@ function arrangeOnly(
     ...(parts.engines.only === undefined && { engine: engine.name }),
     id: parts.arrangements.open({ arrangement: served, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
-      return { id, label, title, tokens, rank: arrangement.order[place] };
+      const rank = arrangement.order[place]!;
+      return { id, label, title, tokens, rank, source: request.sources?.[rank] };
     }),
     order: arrangement.order,
     hint: hint === undefined ? null : { labels: hint.labels, text: renderHint(arrangement, template) },

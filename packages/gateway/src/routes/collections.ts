@@ -1,4 +1,5 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
+import { isBlank, isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
 import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { clientError, errorShapeOf } from '../apis/error-shape.js';
@@ -105,7 +106,8 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     const place = { tenant: tenantOf(request), name: request.params.name };
     const limits = documentLimits(config.server);
     const file = givenFile(request);
-    const texts = file === undefined ? readDocuments(givenDocuments(request), limits) : [];
+    const { texts, warnings } =
+      file === undefined ? readDocuments(givenDocuments(request), limits) : { texts: [], warnings: [] };
     const signal = untilClosed(reply);
     const options = { signal, longest: limits.documentLength };
     const read = file && (await collections.readFile(place, bodyOf(request), file, options));
@@ -115,7 +117,11 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
       return collection.putCut(documents);
     };
     const bytes = documents.reduce((sum, document) => sum + document.bytes, 0);
-    return answer(request, reply, await ingested(request, collections, { place, bytes, put, unread: read?.unread }));
+    return answer(
+      request,
+      reply,
+      await ingested(request, collections, { place, bytes, put, unread: read?.unread, warnings }),
+    );
   });
 
   // Ids stand in the query: many clients send no body with DELETE.
@@ -147,9 +153,11 @@ async function ingested(
     readonly bytes: number;
     readonly put: (collection: Collection) => ReturnType<Collection['put']>;
     readonly unread?: FileDocument['unread'] | undefined;
+    /** Of documents that were left out. */
+    readonly warnings: readonly Warning[];
   },
 ): Promise<object> {
-  const { place, bytes, put, unread = [] } = given;
+  const { place, bytes, put, unread = [], warnings } = given;
   const collection = await collections.getOrMake(place.tenant, place.name);
   const { maxBytes } = collections;
   if (collection.totals.bytes + bytes > maxBytes) {
@@ -167,7 +175,10 @@ async function ingested(
     changed,
     unchanged,
     ...(embedding && { embedded: embedding.embedded }),
-    ...collections.clientWarnings(request, warned, unread.length === 0 ? [] : warningsOf(unread, isKept)),
+    ...collections.clientWarnings(request, warned, [
+      ...warnings,
+      ...(unread.length === 0 ? [] : warningsOf(unread, isKept)),
+    ]),
   };
 }
 
@@ -258,48 +269,58 @@ function givenDocuments(request: FastifyRequest): GivenDocument[] {
   return documents.map((document: unknown, place) => ({ path: `documents[${place}]`, document }));
 }
 
-function readDocuments(given: readonly GivenDocument[], limits: DocumentLimits): DocumentText[] {
+/**
+ * Checks the documents of a body. Those without text are left out, with a warning.
+ *
+ * @throws WarmpathError with the path of the document that is wrong, or where no document has a text.
+ */
+function readDocuments(
+  given: readonly GivenDocument[],
+  limits: DocumentLimits,
+): { readonly texts: DocumentText[]; readonly warnings: Warning[] } {
   if (given.length === 0) throw invalid('documents', 'an array of documents was expected');
   if (given.length > limits.documents) throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'documents' });
-  return given.map(({ path, document }) => {
-    if (typeof document !== 'object' || document === null || Array.isArray(document)) {
-      throw new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail: 'An object was expected.' });
-    }
-    const {
-      _id,
-      id = _id,
-      title,
-      text,
-      content = text,
-      metadata,
-      format,
-      ...rest
-    } = document as Record<string, unknown>;
-    refuseUnknown(rest, ['id', 'title', 'content', 'metadata', 'format'], `${path}.`);
-    const wrong = (field: string, detail: string) =>
-      new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path: `${path}.${field}`, detail });
-    if (typeof id !== 'string' || id === '' || id.length > DOCUMENT_ID_MAX_LENGTH) {
-      throw wrong('id', `A string of 1 to ${DOCUMENT_ID_MAX_LENGTH} characters was expected.`);
-    }
-    if (typeof content !== 'string') throw wrong('content', 'A string was expected.');
-    if (content.trim() === '') throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.content` });
-    if (content.length > limits.documentLength) {
-      throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}.content` });
-    }
-    if (title !== undefined && typeof title !== 'string') throw wrong('title', 'A string was expected.');
-    const isObject = typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata);
-    if (metadata !== undefined && !isObject) throw wrong('metadata', 'An object was expected.');
-    const known = DOCUMENT_FORMATS.find((name) => name === format);
-    if (format !== undefined && known === undefined)
-      throw wrong('format', `One of ${DOCUMENT_FORMATS.join(', ')} was expected.`);
-    return {
-      id,
-      content,
-      ...(title !== undefined && { title }),
-      ...(isObject && { metadata: metadata as Record<string, unknown> }),
-      ...(known !== undefined && { format: known }),
-    };
-  });
+  const texts: DocumentText[] = [];
+  const warnings: Warning[] = [];
+  for (const { path, document } of given) {
+    const text = readDocument(document, path, limits);
+    if (typeof text !== 'string') texts.push(text);
+    else warnings.push({ code: 'WARMPATH_EMPTY_DOCUMENT', path: text, message: 'It has no text. It was left out.' });
+  }
+  if (texts.length === 0) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: warnings[0]!.path });
+  return { texts, warnings };
+}
+
+/** @returns the document, or the path of its text where it has none. */
+function readDocument(document: unknown, path: string, limits: DocumentLimits): DocumentText | string {
+  const wrong = (at: string, detail: string) =>
+    new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path: `${path}${at}`, detail });
+  const raw = typeof document === 'string' ? undefined : readRawDocument(document);
+  if (raw === undefined) throw wrong('', 'An object was expected.');
+  const { id, title, metadata } = raw;
+  const content = raw.content.value;
+  if (typeof id.value !== 'string' || id.value === '' || id.value.length > DOCUMENT_ID_MAX_LENGTH) {
+    throw wrong(id.path, `A string of 1 to ${DOCUMENT_ID_MAX_LENGTH} characters was expected.`);
+  }
+  if (typeof content !== 'string' && content !== null)
+    throw wrong(raw.content.path, `A text ${TEXT_PLACES} was expected.`);
+  if (content === null || isBlank(content)) return `${path}${raw.content.path}`;
+  if (content.length > limits.documentLength) {
+    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}${raw.content.path}` });
+  }
+  if (title.value != null && typeof title.value !== 'string') throw wrong(title.path, 'A string was expected.');
+  if (metadata.value != null && !isRecord(metadata.value)) throw wrong(metadata.path, 'An object was expected.');
+  const { format } = document as { readonly format?: unknown };
+  const known = DOCUMENT_FORMATS.find((name) => name === format);
+  if (format != null && known === undefined)
+    throw wrong('.format', `One of ${DOCUMENT_FORMATS.join(', ')} was expected.`);
+  return {
+    id: id.value,
+    content,
+    ...(title.value != null && { title: title.value }),
+    ...(metadata.value != null && { metadata: metadata.value }),
+    ...(known !== undefined && { format: known }),
+  };
 }
 
 function refuseUnknown(rest: object, known: readonly string[], before = ''): void {

@@ -71,7 +71,14 @@ const arrangement = z.strictObject({
   engine: z.string().optional().meta({ description: 'Which of several engines the order is for.' }),
   id: z.string().meta({ description: 'For `POST /v1/observe`.' }),
   documents: z.array(
-    z.strictObject({ id: name, label: z.string(), title: z.string().optional(), tokens: count, rank: count }),
+    z.strictObject({
+      id: name,
+      label: z.string(),
+      title: z.string().optional(),
+      tokens: count,
+      rank: count,
+      source: count.meta({ description: 'Its position in your list.' }),
+    }),
   ),
   order: z.array(count).meta({ description: '`order[place]` is the retrieval rank of the document at that place.' }),
   hint: z.nullable(z.strictObject({ labels: z.array(z.string()), text: z.string() })),

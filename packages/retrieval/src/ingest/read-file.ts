@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
+import { isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
 import { parsePdf } from '../parse/parse-pdf.js';
@@ -272,16 +273,16 @@ function readLine(line: string, place: string): DocumentText | string {
   } catch (error) {
     return `it is not valid JSON (${(error as Error).message.slice(0, 100)})`;
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'it is not a JSON object';
-  const { _id, id = _id, title, text, content = text, metadata } = value as Record<string, unknown>;
-  if (typeof content !== 'string') return 'it has no string `text` or `content`';
-  const named = typeof id === 'string' && id !== '' ? id : typeof id === 'number' ? String(id) : place;
-  const isObject = typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata);
+  const raw = typeof value === 'string' ? undefined : readRawDocument(value);
+  if (raw === undefined) return 'it is not a JSON object';
+  const { id, title, metadata } = raw;
+  const content = raw.content.value ?? '';
+  if (raw.content.value === undefined || typeof content !== 'string') return `it has no string ${TEXT_PLACES}`;
   return {
-    id: named.slice(0, 1000),
-    ...(typeof title === 'string' && title !== '' && { title }),
+    id: (typeof id.value === 'string' && id.value !== '' ? id.value : place).slice(0, 1000),
+    ...(typeof title.value === 'string' && title.value !== '' && { title: title.value }),
     content,
-    ...(isObject && Object.keys(metadata).length > 0 && { metadata: metadata as Record<string, unknown> }),
+    ...(isRecord(metadata.value) && Object.keys(metadata.value).length > 0 && { metadata: metadata.value }),
   };
 }
 
