@@ -37,14 +37,14 @@ export {
   TEXT_PLACES,
 } from './read-document.js';
 export { type RecencyLinks, RecencyList } from './recency-list.js';
-export type { BlockFormat, FixedReason, FormatName, LabelRule } from './recognise/block.js';
+export type { BlockFormat, FixedReason, FormatName } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';
 export type { RecognitionMode } from './recognise/recognise.js';
 export { RECOGNITION_MODES } from './recognise/recognise.js';
 export type { RepeatedDocument } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/repeats.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
-export { type TextMove, textMoves } from './recognise/rewrite.js';
+export { isCounted, type TextMove, textMoves } from './recognise/rewrite.js';
 export { suggestTemplate } from './recognise/suggest-template.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
 export { hintTokens } from './render/hints.js';

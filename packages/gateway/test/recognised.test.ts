@@ -39,6 +39,8 @@ const chat = (...messages: object[]) => ({ model: 'm', messages });
 const lastContent = (body: string) =>
   (JSON.parse(body) as { messages: { content: string }[] }).messages.at(-1)!.content;
 
+const SORTED = { policy: 'sorted' };
+
 describe('documents that stand in prompts', () => {
   it('are ordered along what was served before, and nothing else changes', async () => {
     const gateway = await stand(answerAsAsked, CONSERVATIVE);
@@ -80,15 +82,16 @@ describe('documents that stand in prompts', () => {
     );
   });
 
-  it('in numbered lists move under a count that stays, unless something refers to a number', async () => {
+  it('in numbered lists take their labels along, whatever the prompt says of labels', async () => {
     const gateway = await stand(answerAsAsked, CONSERVATIVE);
-    await ask(gateway, chat(question(numbered('harbour', 'lantern'))));
-    const free = await ask(gateway, chat(question(numbered('orchard', 'harbour', 'lantern'))));
-    expect(lastContent(free.body)).toBe(`${numbered('harbour', 'lantern', 'orchard')}\n\nWhat is known?`);
-    const referred = await ask(gateway, chat(question(numbered('orchard', 'harbour'), 'What does [1] say?')));
-    const content = lastContent(referred.body);
-    expect(content).toContain(`[1] ${PASSAGES.orchard}`);
-    expect(content).toContain(`[2] ${PASSAGES.harbour}`);
+    for (const asked of ['What is known?', 'What does [1] say?']) {
+      const sorted = { ...chat(question(numbered('orchard', 'lantern', 'harbour'), asked)), warmpath: SORTED };
+      const content = lastContent((await ask(gateway, sorted)).body);
+      expect(content).not.toBe(`${numbered('orchard', 'lantern', 'harbour')}\n\n${asked}`);
+      expect(content).toContain(`[1] ${PASSAGES.orchard}`);
+      expect(content).toContain(`[2] ${PASSAGES.lantern}`);
+      expect(content).toContain(`[3] ${PASSAGES.harbour}`);
+    }
   });
 
   it('stay where the prompt speaks of their order', async () => {

@@ -34,7 +34,6 @@ export function registerExplain(server: McpServer): void {
             format: z.string(),
             marked: z.boolean(),
             documents: z.array(z.object({ id: z.string(), tokens: z.number() })),
-            labels: z.string(),
             fixed: z.string().nullable(),
           }),
         ),
@@ -58,7 +57,6 @@ export function registerExplain(server: McpServer): void {
         format: block.format,
         marked: block.marked,
         documents: blockDocuments(texts[block.text]!.text, block).map(({ id, tokens }) => ({ id, tokens })),
-        labels: block.labels,
         fixed: block.fixed ?? null,
       }));
       const broken = before === undefined ? undefined : findPrefixBreak(outline(before), piecesOf(messages));

@@ -7,8 +7,7 @@ const NAMES_SHOWN = 8;
 
 const LABELS = {
   none: undefined,
-  free: 'labels are counted anew: nothing refers to them',
-  referred: 'labels move with their documents: something refers to them',
+  kept: 'labels move with their documents',
 } as const;
 const DECISIONS = {
   arranged: undefined,

@@ -1,5 +1,6 @@
 import { fingerprint } from '../fingerprint.js';
 import type { DocumentBlock, DocumentSpan, PromptText } from '../recognise/block.js';
+import { isCounted } from '../recognise/rewrite.js';
 import { type CitationForms, CitationMapper, citationForms } from './citations.js';
 
 /** Tries with this many digits before a label gets more. */
@@ -97,8 +98,7 @@ export class LabelMap {
           labels,
         };
       });
-      const rule = documents === undefined ? block.labels : 'referred';
-      return { ...block, start: spans[0]!.start, end: spans.at(-1)!.end, documents: spans, labels: rule } as const;
+      return { ...block, start: spans[0]!.start, end: spans.at(-1)!.end, documents: spans };
     });
     parts.push(text.slice(from));
     return { text: parts.join(''), blocks: written };
@@ -127,10 +127,6 @@ export class LabelMap {
     const mapper = new CitationMapper(forth, this.#forms);
     return mapper.write(said) + mapper.end();
   }
-}
-
-function isCounted({ documents }: DocumentBlock): boolean {
-  return documents.every(({ labels }) => labels.length > 0);
 }
 
 function labelledDocuments(text: string, block: DocumentBlock): LabelledDocument[] {

@@ -1,5 +1,6 @@
 import type { DocumentBlock, DocumentSpan, PromptRole, PromptText } from '../recognise/block.js';
 import { recognise } from '../recognise/recognise.js';
+import { isCounted } from '../recognise/rewrite.js';
 import { estimateTokens } from '../token-estimate.js';
 import { isInOwnOrder } from './own-order.js';
 import { type Gap, MIN_PROMPTS, type ProgramText } from './program-text.js';
@@ -136,7 +137,7 @@ export class LearnedKind {
     }
     const before = gaps.slice(0, this.program.documents).some(({ start, end }) => text.slice(start, end).trim() !== '');
     const notices: readonly (readonly [KindNotice, boolean])[] = [
-      ['labels-by-position', block !== undefined && block.labels !== 'none'],
+      ['labels-by-position', block !== undefined && isCounted(block)],
       ['own-order', block !== undefined && isInOwnOrder(text, block.documents)],
       ['changing-text-first', before],
       ['question-first', isQuestionBefore],
@@ -231,7 +232,7 @@ export function formedBlock(
   gap: Gap,
   separator: string | undefined,
 ): DocumentBlock | undefined {
-  const found = recognise([{ role, text }], { mode: 'conservative', relabel: false });
+  const found = recognise([{ role, text }], { mode: 'conservative' });
   const block = found.find(
     ({ start, end }) =>
       start >= gap.start - MAX_FORM && end <= gap.end + MAX_FORM && end - start >= MIN_COVERED * (gap.end - gap.start),
@@ -262,7 +263,6 @@ function recurringBlock(
     start: documents[0]!.start,
     end: documents.at(-1)!.end,
     documents,
-    labels: 'none',
     fixed: undefined,
   };
   const stretches = movable.map(({ from, to }) => lines.slice(from, to).map(({ hash }) => hash));

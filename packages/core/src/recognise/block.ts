@@ -30,7 +30,7 @@ export type FormatName = (typeof FORMAT_NAMES)[number];
 /** `result`: what a tool returned, as one document. `recurrence`: text that recurs in other company. */
 export type BlockFormat = FormatName | 'result' | 'recurrence';
 
-/** The digits of a label that counts the documents, `[3]` or `index="3"`: a place in the text. */
+/** The digits of a label that counts the documents, `[3]` or `index="3"`. It moves with its document. */
 export interface LabelSpan {
   readonly start: number;
   readonly end: number;
@@ -54,13 +54,6 @@ export interface DocumentSpan {
   readonly labels: readonly LabelSpan[];
 }
 
-/**
- * What becomes of labels that count the documents:
- * `none`: there are none. `free`: nothing refers to them, so documents move and the count stays in order.
- * `referred`: something does, so a label moves with its document.
- */
-export type LabelRule = 'none' | 'free' | 'referred';
-
 /** Why documents that were recognised stay in their order. */
 export type FixedReason =
   /**
@@ -81,7 +74,6 @@ export interface DocumentBlock {
   readonly end: number;
   /** In the order of the text, at least two, none overlapping; of a `result`, that one. */
   readonly documents: readonly DocumentSpan[];
-  readonly labels: LabelRule;
   /** Set if the order must not change; the documents can still be replaced by references. */
   readonly fixed: FixedReason | undefined;
 }

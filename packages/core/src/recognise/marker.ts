@@ -10,8 +10,6 @@ export interface MarkedRegion {
   readonly outerEnd: number;
   /** How the documents are written, where the tag says so. */
   readonly format: FormatName | undefined;
-  /** What the tag says about labels that count: `true` if they may be counted anew, `false` if they must not. */
-  readonly relabel: boolean | undefined;
 }
 
 /** The name of the tag that marks documents. */
@@ -20,7 +18,7 @@ const MARKER = 'warmpath-documents';
 const OPEN = new RegExp(`<${MARKER}((?:\\s[^<>]{0,200})?)>`, 'g');
 const CLOSE = `</${MARKER}>`;
 
-/** `<warmpath-documents format="…" labels="free|kept">…</warmpath-documents>`, in the order of the text. O(text). */
+/** `<warmpath-documents format="…">…</warmpath-documents>`, in the order of the text. O(text). */
 export function markedRegions(text: string): readonly MarkedRegion[] {
   const regions: MarkedRegion[] = [];
   if (!text.includes(CLOSE)) return regions;
@@ -30,14 +28,12 @@ export function markedRegions(text: string): readonly MarkedRegion[] {
     const end = text.indexOf(CLOSE, start);
     if (end < 0) break;
     const format = /\sformat="(\w+)"/.exec(match[1]!)?.[1];
-    const labels = /\slabels="(free|kept)"/.exec(match[1]!)?.[1];
     regions.push({
       start,
       end,
       outerStart: match.index,
       outerEnd: end + CLOSE.length,
       format: FORMAT_NAMES.find((name) => name === format),
-      relabel: labels === undefined ? undefined : labels === 'free',
     });
     OPEN.lastIndex = end + CLOSE.length;
   }

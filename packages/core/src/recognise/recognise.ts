@@ -8,7 +8,7 @@ import { numbered, separator } from './formats/numbered.js';
 import { python } from './formats/python.js';
 import { tags } from './formats/tags.js';
 import { type MarkedRegion, markedRegions } from './marker.js';
-import { hasOwnOrder, type References, referencesIn, saysOwnOrder } from './references.js';
+import { hasOwnOrder, saysOwnOrder, speaksOfOrder } from './references.js';
 import { type DocumentTemplate, knownRegions, type TemplateRegion, templateRegions } from './template-regions.js';
 
 /** Every format, the surest first: where two see documents in one place, the first has it. */
@@ -33,8 +33,6 @@ export type RecognitionMode = (typeof RECOGNITION_MODES)[number];
 
 export interface RecogniseOptions {
   readonly mode: RecognitionMode;
-  /** Whether labels that nothing refers to may be counted anew. Default true. */
-  readonly relabel?: boolean;
   /** Frames in which documents stand that nothing else tells apart; looked for in `conservative` mode. */
   readonly templates?: readonly DocumentTemplate[] | undefined;
 }
@@ -49,54 +47,31 @@ export interface RecogniseOptions {
 export function recognise(texts: readonly PromptText[], options: RecogniseOptions): readonly DocumentBlock[] {
   if (options.mode === 'off') return [];
   const found = texts.flatMap((text, index) => blocksOf(text, index, options));
-  return found.length === 0 ? found : settled(found, referencesIn(around(texts, found), askedAbout(found)));
+  // What the prompt marks, it has decided about.
+  const isOrderReferred = found.some(({ marked }) => !marked) && speaksOfOrder(around(texts, found));
+  return isOrderReferred ? found.map((block) => (block.marked ? block : { ...block, fixed: 'order-referred' })) : found;
 }
-
-/** What the prompt marks, it has decided about. */
-function askedAbout(blocks: readonly UnreferredBlock[]): References {
-  return { order: blocks.some(({ marked }) => !marked), labels: blocks.some(isCountedUnasked) };
-}
-
-/** The blocks, with what their prompt says of them. */
-function settled(blocks: readonly UnreferredBlock[], { order, labels }: References): readonly DocumentBlock[] {
-  return blocks.map((block) => ({
-    ...block,
-    fixed: order && !block.marked ? 'order-referred' : block.fixed,
-    labels: labels && isCountedUnasked(block) ? 'referred' : block.labels,
-  }));
-}
-
-function isCountedUnasked({ labels, relabel }: UnreferredBlock): boolean {
-  return labels === 'free' && !relabel;
-}
-
-/** The blocks of one text, with labels as they are if nothing refers to them. */
-type UnreferredBlock = DocumentBlock & { readonly relabel: boolean };
 
 function blocksOf(
   { role, text, kind }: PromptText,
   index: number,
   options: RecogniseOptions,
-): readonly UnreferredBlock[] {
+): readonly DocumentBlock[] {
   if (role === 'assistant' || kind === 'verbatim') return [];
   if (kind === 'elements') {
     const found = options.mode === 'conservative' ? documentElements(text) : undefined;
     if (found === undefined || hasOwnOrder(text, found.documents)) return [];
-    const { relabel } = options;
-    return [toBlock({ ...found, format: json }, { index, marked: false, relabel, asked: undefined })];
+    return [toBlock({ ...found, format: json }, index, false)];
   }
   const marked = markedRegions(text);
   const blocks = marked.flatMap((region) => {
     const found = inMarked(text, role, region);
     if (found === undefined) return [];
-    return [toBlock(found, { index, marked: true, relabel: region.relabel ?? options.relabel, asked: region.relabel })];
+    return [toBlock(found, index, true)];
   });
   if (options.mode === 'marked') return blocks;
   const framed = framedOutside(marked, text, options.templates);
-  for (const region of framed) {
-    const { relabel } = options;
-    blocks.push(toBlock({ ...region, format: separator }, { index, marked: false, relabel, asked: undefined }));
-  }
+  for (const region of framed) blocks.push(toBlock({ ...region, format: separator }, index, false));
   const taken = framed.length === 0 ? marked : [...marked, ...framed].sort((a, b) => a.outerStart - b.outerStart);
   const found = guessed(new Region(text, { role, certain: false }), taken);
   if (found.length === 0) return blocks.sort((a, b) => a.start - b.start);
@@ -104,7 +79,7 @@ function blocksOf(
   return [
     ...blocks,
     ...found.map((each) => ({
-      ...toBlock(each, { index, marked: false, relabel: options.relabel, asked: undefined }),
+      ...toBlock(each, index, false),
       fixed: isOrdered || each.isReferred ? ('order-referred' as const) : undefined,
     })),
   ].sort((a, b) => a.start - b.start);
@@ -142,14 +117,9 @@ interface FoundGroup extends DocumentGroup {
 
 function toBlock(
   { documents, format }: Pick<FoundGroup, 'documents' | 'format'>,
-  {
-    index,
-    marked,
-    relabel = true,
-    asked,
-  }: { index: number; marked: boolean; relabel: boolean | undefined; asked: boolean | undefined },
-): UnreferredBlock {
-  const counts = documents.every(({ labels }) => labels.length > 0);
+  index: number,
+  marked: boolean,
+): DocumentBlock {
   return {
     text: index,
     format: format.name,
@@ -157,9 +127,7 @@ function toBlock(
     start: documents[0]!.start,
     end: documents.at(-1)!.end,
     documents,
-    labels: !counts ? 'none' : relabel ? 'free' : 'referred',
     fixed: undefined,
-    relabel: asked === true,
   };
 }
 

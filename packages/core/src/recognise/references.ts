@@ -56,56 +56,16 @@ const ORDER = anyOf(
   ],
 );
 
-/** Labels are spoken of, or asked for: `[2]`, «document 3», «cite your sources». */
-const LABEL = anyOf(
-  [
-    `${NOUN}[ _-]?(?:#|no\\.? ?|nr\\.? ?|number |\\[|\\()?\\d{1,4}\\b`,
-    '(?:cit(?:e|es|ed|ing|ation|ations|er|ez|ar|a)|footnotes?|attribut(?:e|ion|ions)|quellenangaben?|zitier\\w*|beleg\\w*|refer to (?:the )?(?:source|document)s? by)\\b',
-    `(?:list|mention|include|name|state|give|provide|return|indicate|specify|note|add|append|output|which)\\b[^.\\n]{0,40}\\b(?:${NOUN}|ids?|numbers?|index(?:es)?|indices|quellen?|fuentes?)\\b`,
-    `${NOUN} (?:number|id|index|label)s?\\b`,
-    '(?:quelle|dokument|treffer|ergebnis|fuente|documento|numero|número|nummer|number|no\\.|nr\\.|option)n? ?\\d{1,4}\\b',
-  ],
-  [
-    '\\[\\^?\\d{1,4}(?:\\s?[,–-]\\s?\\^?\\d{1,4}){0,20}\\]|【\\d{1,4}[^】\\n]{0,20}】|⟦\\d{1,4}⟧',
-    '\\[(?:n|x|i|id|ids|no|nr|num|number|index|source|source_?id|citation|doc|document|ref)[^\\]\\n]{0,24}\\]',
-    '引用|出典|参照|标注|来源编号|ссылк|цитир|(?:документ|источник)[а-яё]{0,3} ?№? ?\\d{1,4}',
-  ],
-);
-const BRACKETED = /\[\^?\d{1,4}(?:\s?[,–-]\s?\d{1,4}){0,20}\]|【\d{1,4}/;
-
 /** What a tool says its results are sorted by, as a member of JSON. */
 const SORT_MEMBER = /"(?:sort|order)(?:ed)?(?:_?(?:by|order))?"\s*:\s*["[]/i;
 
-/** What a prompt says, apart from its documents, about their order and their labels. */
-export interface References {
-  /** It speaks of the order of the documents, or of one by its place. */
-  readonly order: boolean;
-  /** It speaks of labels, asks for citations, or an answer of the model has cited by number. */
-  readonly labels: boolean;
-}
-
 /**
- * Reads the texts around documents for what is asked of them. Takes too much for a reference rather than too little:
- * the price is a smaller gain, where the other error would be a wrong citation. What documents say is not read: they do
- * not know their labels. O(texts).
+ * Whether the texts around documents speak of the order of the documents, or of one by its place. Takes too much for a
+ * reference rather than too little: the price is a smaller gain. O(texts).
  */
-export function referencesIn(
-  texts: Iterable<{ readonly role: PromptRole; readonly text: string }>,
-  asked: { readonly order: boolean; readonly labels: boolean },
-): References {
-  let order = !asked.order;
-  let labels = !asked.labels;
-  for (const { role, text } of texts) {
-    if (order && labels) break;
-    if (role === 'tool') continue;
-    if (role === 'assistant') {
-      labels ||= BRACKETED.test(text);
-      continue;
-    }
-    order ||= ORDER.test(text);
-    labels ||= LABEL.test(text);
-  }
-  return { order: asked.order && order, labels: asked.labels && labels };
+export function speaksOfOrder(texts: Iterable<{ readonly role: PromptRole; readonly text: string }>): boolean {
+  for (const { role, text } of texts) if (role !== 'tool' && role !== 'assistant' && ORDER.test(text)) return true;
+  return false;
 }
 
 /**

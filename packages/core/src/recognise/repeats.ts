@@ -46,7 +46,6 @@ function resultBlock(text: number, end: number): DocumentBlock {
     start: 0,
     end,
     documents: [{ ...place, id: undefined, title: undefined, labels: [] }],
-    labels: 'none',
     fixed: undefined,
   };
 }

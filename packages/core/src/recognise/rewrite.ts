@@ -18,8 +18,8 @@ export interface BlockRewrite {
 
 /**
  * The text with its blocks in another order. Everything outside the documents keeps its place, white space and commas
- * between them included; a document moves as it is written, but for labels that are `free`, which count the places as
- * before. In the order of the text, the very text, and no hint. Blocks must be of this text, in its order. O(text).
+ * between them included; a document moves as it is written, with its label. In the order of the text, the very text,
+ * and no hint. Blocks must be of this text, in its order. O(text).
  */
 export function rewriteText(text: string, rewrites: readonly BlockRewrite[]): string {
   const parts: string[] = [];
@@ -29,7 +29,7 @@ export function rewriteText(text: string, rewrites: readonly BlockRewrite[]): st
     if (isInOrder(order)) continue;
     for (const [place, rank] of order.entries()) {
       const slot = block.documents[place]!;
-      parts.push(text.slice(from, slot.start), writtenAt(text, block, { rank, place }));
+      parts.push(text.slice(from, slot.start), text.slice(block.documents[rank]!.start, block.documents[rank]!.end));
       from = slot.end;
     }
     parts.push(hintFor(text, rewrite));
@@ -48,8 +48,8 @@ export interface TextMove {
 }
 
 /**
- * What `rewriteText` would move, for whoever moves it in another form of the text; `undefined` where a label or a hint
- * would be written. O(documents).
+ * What `rewriteText` would move, for whoever moves it in another form of the text; `undefined` where a hint would be
+ * written. O(documents).
  */
 export function textMoves(text: string, rewrites: readonly BlockRewrite[]): readonly TextMove[] | undefined {
   const moves: TextMove[] = [];
@@ -58,7 +58,6 @@ export function textMoves(text: string, rewrites: readonly BlockRewrite[]): read
     if (!isInOrder(order) && hintFor(text, rewrite) !== '') return undefined;
     for (const [place, rank] of order.entries()) {
       if (rank === place) continue;
-      if (block.labels === 'free') return undefined;
       const { start, end } = block.documents[place]!;
       const { start: from, end: to } = block.documents[rank]!;
       moves.push({ start, end, from, to });
@@ -71,62 +70,39 @@ function isInOrder(order: readonly number[]): boolean {
   return order.every((rank, place) => rank === place);
 }
 
+/** Whether a label counts each document of a block. */
+export function isCounted({ documents }: DocumentBlock): boolean {
+  return documents.every(({ labels }) => labels.length > 0);
+}
+
 /** Forms in which a line behind the documents would belong to them, or break them. */
 const CLOSED: ReadonlySet<DocumentBlock['format']> = new Set(['json', 'python', 'result']);
 /** Characters of a name in a hint: longer ones are texts. */
 const NAME_LENGTH = 200;
 
 /** The line that states the given order; empty where none is wanted, or a document has no name. */
-function hintFor(text: string, { block, order, hint }: BlockRewrite): string {
+function hintFor(text: string, { block, hint }: BlockRewrite): string {
   if (hint === undefined || CLOSED.has(block.format)) return '';
-  const names = block.documents.map((span, rank) => nameOf(text, block, { span, place: order.indexOf(rank) }));
+  const names = block.documents.map((span) => nameOf(text, block, span));
   if (names.some((name) => name === undefined || name.length > NAME_LENGTH || name.includes('\n'))) return '';
   if (new Set(names).size < names.length) return '';
   return `\n${hint.replace(HINT_PLACE, () => names.join(' > '))}`;
 }
 
 /** What the prompt calls a document where it now stands: its label, or its title or id. */
-function nameOf(
-  text: string,
-  { documents, labels }: DocumentBlock,
-  { span, place }: { readonly span: DocumentSpan; readonly place: number },
-): string | undefined {
-  const labelled = labels === 'free' ? documents[place]! : span;
-  const [label] = labelled.labels;
-  return labels === 'none' || label === undefined ? (span.title ?? span.id) : `[${text.slice(label.start, label.end)}]`;
-}
-
-/** A document as it is written at a place: with that place's labels if they are free. */
-function writtenAt(
-  text: string,
-  { documents, labels }: DocumentBlock,
-  { rank, place }: { readonly rank: number; readonly place: number },
-): string {
-  const document = documents[rank]!;
-  if (labels !== 'free' || rank === place) return text.slice(document.start, document.end);
-  const { start, end } = documents[place]!.labels[0]!;
-  return withLabels(text, document, text.slice(start, end));
-}
-
-function withLabels(text: string, { start, end, labels }: DocumentSpan, written: string): string {
-  const parts: string[] = [];
-  let from = start;
-  for (const label of labels) {
-    parts.push(text.slice(from, label.start), written);
-    from = label.end;
-  }
-  parts.push(text.slice(from, end));
-  return parts.join('');
+function nameOf(text: string, block: DocumentBlock, { labels, title, id }: DocumentSpan): string | undefined {
+  const [label] = labels;
+  return label === undefined || !isCounted(block) ? (title ?? id) : `[${text.slice(label.start, label.end)}]`;
 }
 
 /**
- * A block's documents as `arrange` takes them, in the order of the text. Their key tells what of their bytes goes with
- * them, so labels count where they move along. Two of the same text stay two. O(length of the block).
+ * A block's documents as `arrange` takes them, in the order of the text. Their key follows from all of their bytes, the
+ * label included. Two of the same text stay two. O(length of the block).
  */
 export function blockDocuments(text: string, block: DocumentBlock): readonly Document[] {
   const seen = new Map<string, number>();
   return block.documents.map((span) => {
-    const content = block.labels === 'free' ? withLabels(text, span, '') : text.slice(span.start, span.end);
+    const content = text.slice(span.start, span.end);
     const hash = fingerprint([content]);
     const earlier = seen.get(hash) ?? 0;
     seen.set(hash, earlier + 1);

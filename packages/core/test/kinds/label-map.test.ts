@@ -22,7 +22,7 @@ function userTexts(text: string): PromptText[] {
 }
 
 function found(texts: readonly PromptText[]): readonly DocumentBlock[] {
-  return recognise(texts, { mode: 'conservative', relabel: false });
+  return recognise(texts, { mode: 'conservative' });
 }
 
 function mapped(text: string) {

@@ -83,7 +83,7 @@ describe.each(Object.entries(PROMPTS))('a prompt with %s', (name, write) => {
       for (const { block } of kinds.find('t', texts(text))) {
         if (block === undefined) continue;
         const order = block.documents.map((_, rank) => rank).reverse();
-        const sent = rewriteText(text, [{ block: { ...block, labels: 'referred' }, order }]);
+        const sent = rewriteText(text, [{ block, order }]);
         moved++;
         for (const document of documents) {
           const written = name === 'JSON' ? JSON.stringify(document) : document;
@@ -229,7 +229,7 @@ describe('white space at the end of a document moves with it', () => {
         if (block === undefined) continue;
         moved++;
         const order = block.documents.map((_each, rank) => rank).reverse();
-        const sent = rewriteText(text, [{ block: { ...block, labels: 'referred' }, order }]);
+        const sent = rewriteText(text, [{ block, order }]);
         for (const document of documents) expect(sent).toContain(document);
       }
       kinds.learn('t', texts(text));

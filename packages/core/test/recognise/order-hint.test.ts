@@ -24,11 +24,9 @@ describe('the hint that states the given order in a prompt of the client', () =>
     ]);
   });
 
-  it('names them by labels, as they are counted now', () => {
+  it('names them by their labels', () => {
     const text = `Context:\n${PASSAGES.map((passage, i) => `[${i + 1}] ${passage}`).join('\n')}\n\nHow deep is it?`;
-    expect(turned(text)).toContain(`[3] ${HARBOUR}\nIn order of relevance: [3] > [2] > [1].`);
-    const cited = `${text} Cite by number, such as [1].`;
-    expect(turned(cited)).toContain(`[1] ${HARBOUR}\nIn order of relevance: [1] > [2] > [3].`);
+    expect(turned(text)).toContain(`[1] ${HARBOUR}\nIn order of relevance: [1] > [2] > [3].`);
   });
 
   it('is not there in the given order, where a document has no name, or where the form has no place for it', () => {

@@ -17,7 +17,7 @@ describe('frames that the caller knows', () => {
     const text = system(HARBOUR, LANTERN, GLACIER);
     expect(found(text, [])).toEqual([]);
     const [block] = found(text, [STUFF]);
-    expect(block).toMatchObject({ format: 'separator', marked: false, labels: 'none', fixed: undefined });
+    expect(block).toMatchObject({ format: 'separator', marked: false, fixed: undefined });
     expect(rewriteText(text, [{ block: block!, order: [2, 0, 1] }])).toBe(system(GLACIER, HARBOUR, LANTERN));
     expect(rewriteText(text, [{ block: block!, order: [0, 1, 2] }])).toBe(text);
   });
@@ -74,7 +74,7 @@ describe('frames that the caller knows', () => {
         const same = blocks.map((block) => ({ block, order: block.documents.map((_, rank) => rank) }));
         expect(rewriteText(text, same)).toBe(text);
         const turned = same.map(({ block, order }) => ({
-          block: { ...block, labels: 'referred' as const },
+          block,
           order: order.toReversed(),
         }));
         expect([...rewriteText(text, turned)].sort().join('')).toBe([...text].sort().join(''));

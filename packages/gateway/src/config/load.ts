@@ -273,8 +273,7 @@ export const REMOVED_KEYS: Readonly<Record<string, string>> = {
   'recognise.completions': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
   'recognise.messages': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
   'recognise.responses': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
-  'recognise.relabel':
-    'delete it. Labels are numbered anew where nothing refers to them, and move with their documents elsewhere',
+  'recognise.relabel': 'delete it. A label moves with its document. A request may set `warmpath.labels: mapped`',
   'recognise.hints': 'delete it. No line is added to documents that stand in a prompt',
   'collections.wastedShare':
     'delete it. On an engine of your own, a tenth of the prompt tokens may be prefilled in vain; on a hosted API, none',

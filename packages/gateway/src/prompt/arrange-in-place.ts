@@ -9,7 +9,13 @@ import {
   SeenDocuments,
   withReferences,
 } from '@warmpath/core';
-import { type BlockRewrite, DEFAULT_HINT_WORDING, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
+import {
+  type BlockRewrite,
+  DEFAULT_HINT_WORDING,
+  isCounted,
+  type RepeatedDocument,
+  textMoves,
+} from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
 import { applyEdits } from '../json/json-body.js';
 import type {
@@ -30,7 +36,7 @@ export function slotOf({ block, decided, sent, references }: PlacedBlock): Decid
     documents: block.documents.length,
     decided,
     order: sent.order,
-    labels: block.labels,
+    labels: isCounted(block) ? 'kept' : 'none',
     references: ranksOf(references, false),
     shortened: ranksOf(references, true),
   };
@@ -101,7 +107,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
         decided: decided.decided,
         arrangement: decided.arrangement,
       });
-      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
+      rewrites.push({ block: shown, order: sent.order });
       prompt.place(block, sent);
     }
     const change = changeOf(request, index, text, rewrites);
@@ -295,7 +301,7 @@ function decide(
   const free = arrange(asked);
   const arrangement = keepsBehind(free.order, references) ? free : arrange({ ...asked, policy: 'retrieval' });
   return {
-    sent: { ...inOrder, order: arrangement.order, relabelled: block.labels === 'free' },
+    sent: { ...inOrder, order: arrangement.order },
     decided: 'arranged',
     arrangement,
   };
@@ -304,7 +310,6 @@ function decide(
 function sentInOrder({ documents }: DocumentBlock, references: readonly RepeatedDocument[]): SentOrder {
   return {
     order: documents.map((_, rank) => rank),
-    relabelled: false,
     references: ranksOf(references, false),
     shortened: ranksOf(references, true),
   };
@@ -313,10 +318,4 @@ function sentInOrder({ documents }: DocumentBlock, references: readonly Repeated
 /** Whether each reference to a document of the same block stands behind it. */
 function keepsBehind(order: readonly number[], references: readonly RepeatedDocument[]): boolean {
   return references.every(({ rank, behind }) => behind === undefined || order.indexOf(behind) < order.indexOf(rank));
-}
-
-/** The rule that the labels were written by when this order was sent. */
-function rule({ labels }: DocumentBlock, { relabelled }: SentOrder): DocumentBlock['labels'] {
-  if (labels === 'none') return labels;
-  return relabelled ? 'free' : 'referred';
 }

@@ -80,11 +80,11 @@ export class PromptSoFar {
   }
 
   /** A block has its order. */
-  place(block: DocumentBlock, { order, relabelled, references, shortened }: SentOrder): void {
+  place(block: DocumentBlock, { order, references, shortened }: SentOrder): void {
     if (!isOrdered(block) && references.length + shortened.length === 0) return;
     const replaced = references.length > 0 ? `d${references.join()}` : '';
     const parts = shortened.length > 0 ? `p${shortened.join()}` : '';
-    this.#orders += `${order.join()}${relabelled ? 'r' : ''}${replaced}${parts};`;
+    this.#orders += `${order.join()}${replaced}${parts};`;
   }
 
   /** A text goes out with its blocks like this. It is written only for blocks behind it in the same message. */

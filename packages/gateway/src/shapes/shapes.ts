@@ -8,13 +8,7 @@ import type {
   SentTurn,
   Warning,
 } from '@warmpath/core';
-import type {
-  BlockFormat,
-  LabelRule,
-  PrefixBreak,
-  RecalledConversation,
-  RepeatedDocument,
-} from '@warmpath/core/internal';
+import type { BlockFormat, PrefixBreak, RecalledConversation, RepeatedDocument } from '@warmpath/core/internal';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { ApiName, PromptApi } from '../apis/prompt-api.js';
@@ -174,7 +168,8 @@ export interface DecidedSlot {
   readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
   /** `order[place]` is the rank of the document that stood there. */
   readonly order: readonly number[];
-  readonly labels: LabelRule;
+  /** `none`: no label counts the documents. `kept`: a label moves with its document. */
+  readonly labels: 'none' | 'kept';
   /** Ranks of the documents that stand farther up in full, and were referred to. */
   readonly references: readonly number[];
   /** Ranks of the documents of which parts stand farther up, and were referred to. */
@@ -185,8 +180,6 @@ export interface DecidedSlot {
 export interface SentOrder {
   /** `order[place]` is the rank of the document that stood there. */
   readonly order: readonly number[];
-  /** Whether labels were counted anew. */
-  readonly relabelled: boolean;
   /** Ranks of the documents that a reference stood for. */
   readonly references: readonly number[];
   /** Ranks of the documents of which parts were references. */

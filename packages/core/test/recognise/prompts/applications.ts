@@ -55,7 +55,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
         `### Task:\r\nAnswer the query from the context, with inline citations in the form [id].\r\n\r\n<context>\r\n<source id="1" name="port.pdf">${HARBOUR}</source>\r\n<source id="2" name="port.pdf">${LANTERN}\r\n\r\n${CLOCK}</source>\r\n</context>\r\n\r\nWhat do lanterns burn?`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: "a citation engine's template with an example in front",
@@ -65,7 +65,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
         `Answer only from the sources below and cite them by number.\nFor example:\nSource 1:\nBells are cast from bronze.\nSource 2:\nBronze is tin and copper.\nQuery: What are bells made of?\nAnswer: Of bronze [1], that is tin and copper [2].\nNow it is your turn. These are the sources:\n------\nSource 1:\n${HARBOUR}\n\nSource 2:\n${FERRY}\n\nSource 3:\n${LANTERN}\n------\nQuery: When does the ferry leave?\nAnswer: `,
       ],
     ],
-    blocks: [{ format: 'headed', documents: [HARBOUR, FERRY, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'headed', documents: [HARBOUR, FERRY, LANTERN], counted: true }],
   },
   {
     name: 'a refine step: the answer so far and new nodes with fields',
@@ -154,7 +154,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
         `<documents>\n<document index="1">\n<source>manual.md</source>\n<document_contents>\nWrite so:\n<document index="1">a</document>\n<document index="2">b</document>\n${HARBOUR}\n</document_contents>\n</document>\n<document index="2">\n<source>lamp.md</source>\n<document_contents>\n${LANTERN}\n</document_contents>\n</document>\n</documents>\n\nHow are documents written?`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], labels: 'free' }],
+    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'one huge passage beside a small one',
@@ -174,7 +174,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
         '请根据以下资料回答问题。\n\n参考资料：\n[1] 韦尔莫拉港于一九三一年疏浚，此后运粮船即使在退潮时也能停靠在内港码头，不必再等候涨潮。\n[2] 台伯作坊的灯笼燃烧菜籽油，灯芯调到一半高度时，装满的油壶可以连续使用九个小时左右的时间。\n[3] 北果园种有四十行晚熟的梨树，初霜之后采摘，放在稻草上保存，到了冬天仍然可以食用和出售。\n\n问题：灯笼燃烧什么？',
       ],
     ],
-    blocks: [{ format: 'numbered', documents: ['韦尔莫拉港', '台伯作坊', '北果园'], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: ['韦尔莫拉港', '台伯作坊', '北果园'], counted: true }],
   },
   {
     name: 'Chinese: material under counted headings, citations asked for',
@@ -185,7 +185,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
         '【资料1】\n韦尔莫拉港于一九三一年疏浚，此后运粮船即使在退潮时也能停靠在内港码头，不必再等候涨潮。\n\n【资料2】\n台伯作坊的灯笼燃烧菜籽油，灯芯调到一半高度时，装满的油壶可以连续使用九个小时左右的时间。\n\n问题：灯笼燃烧什么？',
       ],
     ],
-    blocks: [{ format: 'headed', text: 1, documents: ['韦尔莫拉港', '台伯作坊'], labels: 'referred' }],
+    blocks: [{ format: 'headed', text: 1, documents: ['韦尔莫拉港', '台伯作坊'], counted: true }],
   },
   {
     name: 'Arabic: numbered sources and a question',
@@ -195,7 +195,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
         'أجب اعتمادًا على المصادر التالية فقط.\n\nالمصادر:\n[1] جرى تعميق ميناء فيلمورا عام ١٩٣١ لكي ترسو سفن الحبوب عند الرصيف الداخلي حتى في وقت الجزر.\n[2] تحرق مصابيح ورشة تيبر زيت السلجم، ويكفي الخزان الممتلئ تسع ساعات إذا كان الفتيل في منتصفه.\n\nالسؤال: ماذا تحرق المصابيح؟',
       ],
     ],
-    blocks: [{ format: 'numbered', documents: ['ميناء فيلمورا', 'ورشة تيبر'], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: ['ميناء فيلمورا', 'ورشة تيبر'], counted: true }],
   },
   {
     name: 'German: headings with numbers, the question speaks of the second one',
@@ -207,7 +207,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
   {
     name: 'Russian headings',
     texts: [['user', `Документ 1: ${HARBOUR}\nДокумент 2: ${LANTERN}\n\nВопрос: что горит в фонаре?`]],
-    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN], labels: 'free' }],
+    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'Korean headings',
@@ -237,7 +237,7 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
   {
     name: 'a question about number 2',
     texts: [['user', `Context:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nIs number 2 right about the oil?`]],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'passages in bold headings with a file behind the number: the last one, which nothing closes, stays',

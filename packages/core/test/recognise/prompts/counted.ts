@@ -9,7 +9,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
         `Use these sources to answer.\n\nSources:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n[3] ${ORCHARD}\n\nQuestion: When are pears picked?`,
       ],
     ],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN, ORCHARD], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN, ORCHARD], counted: true }],
   },
   {
     name: 'numbered passages, citations asked for',
@@ -17,12 +17,12 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
       ['system', 'Answer from the search results and cite them like [1].'],
       ['user', `Search results:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nWhat do lanterns burn?`],
     ],
-    blocks: [{ format: 'numbered', text: 1, documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'numbered', text: 1, documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'numbered passages, the question names one',
     texts: [['user', `Context:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nWhat does [2] say about oil?`]],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'numbered passages, the model has cited before',
@@ -31,7 +31,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
       ['assistant', 'It was dredged in 1931 [1].'],
       ['user', `Context:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nAnd the lanterns?`],
     ],
-    blocks: [{ format: 'numbered', text: 2, documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'numbered', text: 2, documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'numbered from zero, with colons and empty lines',
@@ -42,7 +42,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
       ],
       ['user', 'When does the clock stop?'],
     ],
-    blocks: [{ format: 'numbered', documents: [GLACIER, CLOCK, BRIDGE], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: [GLACIER, CLOCK, BRIDGE], counted: true }],
   },
   {
     name: 'a search tool that repeats its numbers',
@@ -52,14 +52,14 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
         `[1] Title: Port history\n[1] URL: https://port.example\n[1] Content: ${HARBOUR}\n\n[2] Title: Lamps\n[2] URL: https://lamp.example\n[2] Content: ${LANTERN}`,
       ],
     ],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'the last passage may go on before the question: it stays',
     texts: [
       ['user', `Context:\n[1] ${LANTERN}\n[2] ${HARBOUR}\n[3] ${ORCHARD}\n\nSome are dried.\n\nWhen are pears picked?`],
     ],
-    blocks: [{ format: 'numbered', documents: [LANTERN, HARBOUR], labels: 'referred' }],
+    blocks: [{ format: 'numbered', documents: [LANTERN, HARBOUR], counted: true }],
   },
   {
     name: 'passages of several paragraphs: the last one, which nothing closes, stays',
@@ -69,7 +69,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
         `Context:\n[1] ${FERRY}\n[2] ${HARBOUR}\n\nIt has two basins.\n[3] ${ORCHARD}\n\nYou speak as the keeper of the island would, in short words.`,
       ],
     ],
-    blocks: [{ format: 'numbered', documents: [FERRY, HARBOUR], labels: 'referred' }],
+    blocks: [{ format: 'numbered', documents: [FERRY, HARBOUR], counted: true }],
   },
   {
     name: 'passages of several paragraphs before a question of the user',
@@ -79,7 +79,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
         `Documents:\n[1] ${FERRY}\n\n[2] ${HARBOUR}\n\nIt has two basins.\n\nHow many passengers does the ferry take?`,
       ],
     ],
-    blocks: [{ format: 'numbered', documents: [FERRY, HARBOUR], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: [FERRY, HARBOUR], counted: true }],
   },
   {
     name: 'LlamaIndex citation style: Source n with a rule under it',
@@ -100,7 +100,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
       ],
       ['user', 'Who winds the clock?'],
     ],
-    blocks: [{ format: 'headed', documents: [FERRY, CLOCK], labels: 'free' }],
+    blocks: [{ format: 'headed', documents: [FERRY, CLOCK], counted: true }],
   },
   {
     name: 'Document [n](Title: …) of the long-context papers',
@@ -110,7 +110,7 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
         `Write a good answer for the question using only the search results.\n\nDocument [1](Title: Port) ${HARBOUR}\nDocument [2](Title: Lamps) ${LANTERN}\nDocument [3](Title: Pears) ${ORCHARD}\n\nQuestion: what do lamps burn\nAnswer:`,
       ],
     ],
-    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN, ORCHARD], labels: 'free' }],
+    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN, ORCHARD], counted: true }],
   },
   {
     name: 'Markdown headings that count documents',
@@ -122,19 +122,19 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
   {
     name: 'rules around the headings',
     texts: [['tool', `--- Passage 1 ---\n${FERRY}\n\n--- Passage 2 ---\n${BRIDGE}\n\n--- Passage 3 ---\n${CLOCK}\n`]],
-    blocks: [{ format: 'headed', documents: [FERRY, BRIDGE, CLOCK], labels: 'free' }],
+    blocks: [{ format: 'headed', documents: [FERRY, BRIDGE, CLOCK], counted: true }],
   },
   {
     name: 'bold headings, the question names document 2',
     texts: [
       ['user', `**Document 1:**\n${HARBOUR}\n\n**Document 2:**\n${LANTERN}\n\nQuestion: does document 2 speak of oil?`],
     ],
-    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'numbers with gaps are names, not places',
     texts: [['user', `Chunk 17:\n${GLACIER}\n\nChunk 42:\n${CLOCK}\n\nQuestion: how thick?`]],
-    blocks: [{ format: 'headed', documents: [GLACIER, CLOCK], labels: 'none' }],
+    blocks: [{ format: 'headed', documents: [GLACIER, CLOCK], counted: false }],
   },
   {
     name: 'German headings',

@@ -46,7 +46,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
         `Given the following information, answer the question.\n\nContext:\nDocument[1]: ${HARBOUR}\nDocument[2]: ${LANTERN}\nDocument[3]: ${CLOCK}\n\nQuestion: How long?\nAnswer:`,
       ],
     ],
-    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN, CLOCK], labels: 'free' }],
+    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN, CLOCK], counted: true }],
   },
   {
     name: 'Open WebUI with guidelines and a query in a tag',
@@ -56,7 +56,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
         `### Task:\nRespond to the user query using the provided context, with inline citations in the format [id] only when the <source> tag has an explicit id attribute (e.g., <source id="1">).\n\n### Guidelines:\n- If you don't know the answer, clearly state that.\n\n<context>\n<source id="1" name="port.pdf">${HARBOUR}</source>\n<source id="2" name="port.pdf">${BRIDGE}</source>\n</context>\n\n<user_query>\nHow deep?\n</user_query>\n`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, BRIDGE], labels: 'referred' }],
+    blocks: [{ format: 'tags', documents: [HARBOUR, BRIDGE], counted: true }],
   },
   {
     name: 'AnythingLLM system prompt with an indented first context',
@@ -67,7 +67,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
       ],
       ['user', 'How thick was it?'],
     ],
-    blocks: [{ format: 'headed', documents: [GLACIER, CLOCK], labels: 'free' }],
+    blocks: [{ format: 'headed', documents: [GLACIER, CLOCK], counted: true }],
   },
   {
     name: 'n8n vector store tool: documents with scores',
@@ -90,7 +90,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
         `<attached_files>\n<code_selection path="src/meter.ts" lines="1-20">\n${METER}\n</code_selection>\n<code_selection path="src/price.ts" lines="3-9">\n${PRICE}\n</code_selection>\n</attached_files>\n<user_query>Why four?</user_query>`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [METER, PRICE], labels: 'none', ids: ['src/meter.ts', 'src/price.ts'] }],
+    blocks: [{ format: 'tags', documents: [METER, PRICE], counted: false, ids: ['src/meter.ts', 'src/price.ts'] }],
   },
   {
     name: 'an editor that puts files behind the task, and the time behind both',
@@ -100,7 +100,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
         `<task>\nCompare 'src/meter.ts' and 'src/price.ts'\n</task>\n\n<file_content path="src/meter.ts">\n${METER}\n</file_content>\n\n<file_content path="src/price.ts">\n${PRICE}\n</file_content>\n\n<environment_details>\n# Current Time\n11/21/2026\n</environment_details>`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [METER, PRICE], labels: 'none', ids: ['src/meter.ts', 'src/price.ts'] }],
+    blocks: [{ format: 'tags', documents: [METER, PRICE], counted: false, ids: ['src/meter.ts', 'src/price.ts'] }],
   },
   {
     name: 'search results to be cited by number, the question behind',
@@ -111,7 +111,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
         `Search results:\n\n[1] The port (https://v.example/port)\n${HARBOUR}\n\n[2] Lamps (https://v.example/oil)\n${LANTERN}\n\n[3] Pears (https://v.example/pears)\n${ORCHARD}\n\nUser question: How long?`,
       ],
     ],
-    blocks: [{ format: 'numbered', text: 1, documents: [HARBOUR, LANTERN, ORCHARD], labels: 'referred' }],
+    blocks: [{ format: 'numbered', text: 1, documents: [HARBOUR, LANTERN, ORCHARD], counted: true }],
   },
   {
     name: "a tool's result in the AI SDK's wrapper",
@@ -172,7 +172,7 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
   {
     name: 'a Russian question about document 2',
     texts: [['user', `Контекст:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nВопрос: Что сказано в документе 2?`]],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'a Russian question about the second document',

@@ -1,4 +1,4 @@
-import type { FormatName, LabelRule } from '../../../src/internal.js';
+import type { FormatName } from '../../../src/internal.js';
 import type { PromptRole } from '../../../src/recognise/block.js';
 
 /** A prompt as a tool would write it, and what is to be recognised in it. */
@@ -13,7 +13,8 @@ interface ExpectedBlock {
   readonly format: FormatName;
   /** One passage of each document, in the order of the text. */
   readonly documents: readonly string[];
-  readonly labels?: LabelRule;
+  /** Whether labels count the documents. */
+  readonly counted?: boolean;
   /** Which text it stands in; 0 if left out. */
   readonly text?: number;
   readonly marked?: true;

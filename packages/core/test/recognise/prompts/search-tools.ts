@@ -116,7 +116,7 @@ export const SEARCH_PROMPTS: readonly PromptCase[] = [
         }),
       ],
     ],
-    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN, GLACIER], labels: 'free' }],
+    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN, GLACIER], counted: true }],
   },
   {
     name: 'Firecrawl style: pages of the web as Markdown',
@@ -225,7 +225,7 @@ export const SEARCH_PROMPTS: readonly PromptCase[] = [
         `[1] Title: Port\r\n[1] URL Source: https://port.example\r\n[1] Description: ${HARBOUR}\r\n\r\n[2] Title: Lamps\r\n[2] URL Source: https://lamp.example\r\n[2] Description: ${LANTERN}\r\n`,
       ],
     ],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], labels: 'free' }],
+    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'results that say themselves that the newest comes first',

@@ -24,7 +24,7 @@ export const STRUCTURED_PROMPTS: readonly PromptCase[] = [
         format: 'json',
         documents: [HARBOUR, LANTERN],
         ids: ['https://port.example', 'https://lamp.example'],
-        labels: 'none',
+        counted: false,
       },
     ],
   },
@@ -59,7 +59,7 @@ export const STRUCTURED_PROMPTS: readonly PromptCase[] = [
         }),
       ],
     ],
-    blocks: [{ format: 'json', documents: [ORCHARD, HARBOUR], labels: 'free' }],
+    blocks: [{ format: 'json', documents: [ORCHARD, HARBOUR], counted: true }],
   },
   {
     name: 'Elasticsearch style: hits inside hits',
@@ -95,7 +95,7 @@ export const STRUCTURED_PROMPTS: readonly PromptCase[] = [
         }),
       ],
     ],
-    blocks: [{ format: 'json', documents: [LANTERN, GLACIER], labels: 'none' }],
+    blocks: [{ format: 'json', documents: [LANTERN, GLACIER], counted: false }],
   },
   {
     name: 'LangChain.js documents as JSON in the system prompt',

@@ -9,7 +9,7 @@ export const TAG_PROMPTS: readonly PromptCase[] = [
         `<documents>\n<document index="1">\n<source>port.txt</source>\n<document_content>\n${HARBOUR}\n</document_content>\n</document>\n<document index="2">\n<source>oil.txt</source>\n<document_content>\n${LANTERN}\n</document_content>\n</document>\n</documents>\n\nWhen was the harbour dredged?`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], labels: 'free' }],
+    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'documents with ids and titles in the system prompt',
@@ -21,7 +21,7 @@ export const TAG_PROMPTS: readonly PromptCase[] = [
       ['user', 'How long does a lantern burn?'],
     ],
     blocks: [
-      { format: 'tags', documents: [HARBOUR, LANTERN, ORCHARD], labels: 'none', ids: ['port-7', 'oil-2', 'pear-1'] },
+      { format: 'tags', documents: [HARBOUR, LANTERN, ORCHARD], counted: false, ids: ['port-7', 'oil-2', 'pear-1'] },
     ],
   },
   {
@@ -32,7 +32,7 @@ export const TAG_PROMPTS: readonly PromptCase[] = [
         `### Task:\nRespond to the query using the context below, with inline citations in the format [id] where a <source> has an id.\n\n<context>\n<source id="1" name="port.pdf">${HARBOUR}</source>\n<source id="2" name="oil.pdf">${LANTERN}</source>\n</context>\n\n<user_query>\nWhat do the lanterns burn?\n</user_query>`,
       ],
     ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
     name: 'Open WebUI style of old: number and text in elements',
@@ -43,7 +43,7 @@ export const TAG_PROMPTS: readonly PromptCase[] = [
       ],
       ['user', 'And the clock?'],
     ],
-    blocks: [{ format: 'tags', documents: [GLACIER, CLOCK], labels: 'referred' }],
+    blocks: [{ format: 'tags', documents: [GLACIER, CLOCK], counted: true }],
   },
   {
     name: 'bare passages in the user message',
@@ -175,27 +175,24 @@ export const TAG_PROMPTS: readonly PromptCase[] = [
   {
     name: 'marked numbers within a line',
     texts: [['user', 'Intro <warmpath-documents format="numbered">[1] a [2] b</warmpath-documents> and on.']],
-    blocks: [{ format: 'numbered', marked: true, documents: ['a', 'b'], labels: 'free' }],
+    blocks: [{ format: 'numbered', marked: true, documents: ['a', 'b'], counted: true }],
   },
   {
-    name: 'marked, labels free although citations are asked for',
+    name: 'marked, with labels that count the documents',
     texts: [
       ['system', 'Cite your sources.'],
-      [
-        'user',
-        `<warmpath-documents format="numbered" labels="free">\n[1] ${HARBOUR}\n[2] ${LANTERN}\n</warmpath-documents>\nWhen?`,
-      ],
+      ['user', `<warmpath-documents format="numbered">\n[1] ${HARBOUR}\n[2] ${LANTERN}\n</warmpath-documents>\nWhen?`],
     ],
-    blocks: [{ format: 'numbered', text: 1, marked: true, documents: [HARBOUR, LANTERN], labels: 'free' }],
+    blocks: [{ format: 'numbered', text: 1, marked: true, documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
-    name: 'marked, labels kept although nothing refers to them',
+    name: 'marked, with an attribute that says nothing',
     texts: [
       [
         'user',
         `<warmpath-documents labels="kept">\n[1] ${HARBOUR}\n[2] ${LANTERN}\n</warmpath-documents>\nWhen was it dredged?`,
       ],
     ],
-    blocks: [{ format: 'numbered', marked: true, documents: [HARBOUR, LANTERN], labels: 'referred' }],
+    blocks: [{ format: 'numbered', marked: true, documents: [HARBOUR, LANTERN], counted: true }],
   },
 ];

@@ -5,7 +5,7 @@ import {
   type DocumentTemplate,
   type FixedReason,
   findPrefixBreak,
-  type LabelRule,
+  isCounted,
   outlinePrompt,
   type PrefixBreak,
   type PromptPiece,
@@ -22,7 +22,7 @@ import { promptPieces } from '../../observe/prompt-pieces.js';
 import { isReported } from '../../prompt/arrange-in-place.js';
 import { recogniseRequest } from '../../prompt/find-documents.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../prompt/in-place-prompts.js';
-import type { PlacedBlock, RecognisedRequest } from '../../shapes/shapes.js';
+import type { DecidedSlot, PlacedBlock, RecognisedRequest } from '../../shapes/shapes.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 
 const APIS: Readonly<Record<ApiName, PromptApi>> = {
@@ -67,7 +67,7 @@ export interface ExplainedBlock {
   readonly place: string;
   readonly format: BlockFormat;
   readonly marked: boolean;
-  readonly labels: LabelRule;
+  readonly labels: DecidedSlot['labels'];
   readonly fixed: FixedReason | null;
   readonly documents: readonly { readonly id: string; readonly title: string | null; readonly tokens: number }[];
   readonly decided: PlacedBlock['decided'];
@@ -210,7 +210,7 @@ function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, refere
     place: pathName(place),
     format: block.format,
     marked: block.marked,
-    labels: block.labels,
+    labels: isCounted(block) ? 'kept' : 'none',
     fixed: block.fixed ?? null,
     documents: blockDocuments(text, block).map(({ title, tokens }, rank) => ({
       id: block.documents[rank]!.id ?? `#${rank + 1}`,
