@@ -2,10 +2,11 @@
 // after a build.
 import { arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../dist/apis/prompt-apis.js';
+import { ConversationMemory } from '../dist/conversation/conversation-memory.js';
+import { MemoryConversationStore } from '../dist/conversation/conversation-store.js';
 import { RequestLog } from '../dist/observe/request-log.js';
 import { arrangeInPlace, rememberOrders } from '../dist/prompt/arrange-in-place.js';
 import { recogniseRequest } from '../dist/prompt/find-documents.js';
-import { SentOrders } from '../dist/prompt/sent-orders.js';
 import { draws, prose } from './draw.js';
 
 const TENANT = 'bench';
@@ -43,14 +44,14 @@ function cpu(call, bodies) {
 }
 
 function inPlace(mode) {
-  const orders = new SentOrders(33_554_432);
+  const memory = new ConversationMemory(new MemoryConversationStore({}), 33_554_432);
   const history = new ServedHistory();
   return (body, now) => {
     const recognised = recogniseRequest(Buffer.from(body), chatApi, { mode, maxDocuments: 1_000, blocks: false });
     if (recognised === undefined) return;
     const arrangeBlock = (block) => arrange({ ...block, hints: false }, history, now);
-    const { blocks } = arrangeInPlace(recognised, { tenant: TENANT, orders, arrange: arrangeBlock });
-    rememberOrders(recognised, { tenant: TENANT, orders, blocks });
+    const { blocks } = arrangeInPlace(recognised, { tenant: TENANT, memory, arrange: arrangeBlock });
+    rememberOrders(recognised, blocks, { tenant: TENANT, memory });
     for (const { arrangement } of blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, history);
     }

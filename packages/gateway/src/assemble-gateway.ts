@@ -4,8 +4,8 @@ import { performance } from 'node:perf_hooks';
 import { type ConversationStore, PromptKinds } from '@warmpath/core/internal';
 import { OpenCollections } from './collections/open-collections.js';
 import { engineSettings, type GatewayConfig } from './config/schema.js';
+import { ConversationMemory } from './conversation/conversation-memory.js';
 import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
-import { Conversations } from './conversation/conversations.js';
 import { DashboardFeed } from './dashboard/feed.js';
 import { PromptDispatcher } from './dispatch/dispatch-prompt.js';
 import { Learning } from './dispatch/learn.js';
@@ -44,7 +44,6 @@ import { PromptDecider } from './prompt/decide.js';
 import { type Arrange, InsertedDocuments } from './prompt/insert-slot.js';
 import { PromptParser } from './prompt/parse-prompt.js';
 import { PromptRenderer } from './prompt/render.js';
-import { SentOrders } from './prompt/sent-orders.js';
 import { type RecognitionNotice, UnrecognisedPrompts } from './prompt/unrecognised-prompts.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
@@ -68,8 +67,6 @@ export interface GatewayParts {
   readonly arrange?: Arrange;
   /** In place of the memory of prompt kinds. */
   readonly promptKinds?: PromptKinds;
-  /** In place of the memory of orders. */
-  readonly sentOrders?: SentOrders;
   /** The store of conversations; in this process by default. */
   readonly sessions?: ConversationStore;
   /**
@@ -128,7 +125,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     for (const { tenant, program } of consents.all()) kinds.restore(tenant, program);
   });
   const renderer = new PromptRenderer(config, documents.cache);
-  const conversations = new Conversations(sessions);
+  const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 2));
   const metrics = new Metrics({
     sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
@@ -140,7 +137,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     engines: () => engines.all,
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
-    sentMessages: () => sentOrders.size,
+    sentMessages: () => memory.orderedMessages,
     recordedRequests: () => requests.size,
     load: () => overload.load,
     isShedding: () => overload.reason !== undefined,
@@ -149,7 +146,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => sessions.bytes + sentOrders.bytes,
+      conversations: () => memory.bytes,
       documents: () => documents.cache.bytes,
       prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
       arrangements: () => arrangements.bytes,
@@ -172,7 +169,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
   const requests = new RequestLog(bytesOf('requests'));
-  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 2));
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const hopName = newHopName();
@@ -221,8 +217,8 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const feed = new DashboardFeed({ config, engines, collections, histories, requests, traffic, metrics, now });
   const lifecycle = { leaving: false, draining: false };
   const failOpen = failOpenTo({ metrics, log });
-  const decider = new PromptDecider({ config, documents, histories, sentOrders, now });
-  const learning = new Learning({ store: sessions, sentOrders, cache: documents.cache, prefixes, metrics, peers, now });
+  const decider = new PromptDecider({ config, documents, histories, memory, now });
+  const learning = new Learning({ memory, cache: documents.cache, prefixes, metrics, peers, now });
   const unrecognised = parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now);
   const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
   const dispatcher = new PromptDispatcher({
@@ -249,8 +245,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     parser: new PromptParser({
       config,
       documents,
-      conversations,
-      sentOrders,
+      memory,
       eventLoopBudget,
       failOpen,
       unrecognised,

@@ -5,9 +5,10 @@ import { describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../test/suite.js';
 import type { PromptApi } from '../src/apis/prompt-api.js';
 import { messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
+import { ConversationMemory } from '../src/conversation/conversation-memory.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { arrangeInPlace, permuted } from '../src/prompt/arrange-in-place.js';
 import { recogniseRequest } from '../src/prompt/find-documents.js';
-import { SentOrders } from '../src/prompt/sent-orders.js';
 import { answerAsAsked } from './fake-engine.js';
 import { send, stand, told } from './harness.js';
 
@@ -27,7 +28,7 @@ function sorted(
   const history = new ServedHistory();
   const placed = arrangeInPlace(recognised, {
     tenant: 't',
-    orders: new SentOrders(100_000),
+    memory: new ConversationMemory(new MemoryConversationStore({}), 1_000_000),
     arrange: (block) => arrange({ ...block, policy: 'sorted', hints: false }, history, 0),
     deduplicate: true,
     blocks: false,

@@ -1,7 +1,6 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { Arrange } from '../src/prompt/insert-slot.js';
-import { SentOrders } from '../src/prompt/sent-orders.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 
@@ -21,11 +20,6 @@ const withTornArrangement: Arrange = (request, view, now) => {
   const arrangement = arrange(request, view, now);
   return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
 };
-
-/** Fails wherever the order of documents in messages is looked up. */
-class FailingOrders extends SentOrders {
-  override of = failing;
-}
 
 describe('a defect of the gateway never costs an answer', () => {
   it.each([
@@ -48,8 +42,11 @@ describe('a defect of the gateway never costs an answer', () => {
   });
 
   it('a defect that retrieval order does not mend: the original body goes out', async () => {
-    const sentOrders = new FailingOrders(1_000_000);
-    const { engine, gateway } = await stand(undefined, { recognise: { mode: 'conservative' } }, { sentOrders });
+    const { engine, gateway } = await stand(
+      undefined,
+      { recognise: { mode: 'conservative' } },
+      { arrange: failing as Arrange },
+    );
     const content = `<documents>${DOCUMENTS.map((document) => `<document>${document.content}</document>`).join('')}</documents>`;
     const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] });
     const reply = await send(gateway.url + PATH, body);

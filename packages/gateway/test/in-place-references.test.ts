@@ -4,9 +4,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
 import { chatApi } from '../src/apis/prompt-apis.js';
+import { ConversationMemory } from '../src/conversation/conversation-memory.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { arrangeInPlace, permuted, rememberOrders } from '../src/prompt/arrange-in-place.js';
 import { recogniseRequest } from '../src/prompt/find-documents.js';
-import { SentOrders } from '../src/prompt/sent-orders.js';
 import type { PlacedBlock } from '../src/shapes/shapes.js';
 import {
   afterStep,
@@ -49,7 +50,7 @@ interface Exchange {
 /** The way through recognition and de-duplication without sockets. */
 class InProcess {
   readonly #history = new ServedHistory();
-  #orders = new SentOrders(1_000_000);
+  #memory = new ConversationMemory(new MemoryConversationStore({}), 1_000_000);
   #now = 0;
   readonly #policy: PolicyName;
   readonly #blocks: boolean;
@@ -70,12 +71,12 @@ class InProcess {
     if (recognised === undefined) return { given, sent: given, blocks: [] };
     const placed = arrangeInPlace(recognised, {
       tenant: 't',
-      orders: this.#orders,
+      memory: this.#memory,
       arrange: (block) => arrange({ policy: this.#policy, ...block, hints: false }, this.#history, now),
       deduplicate,
       blocks: this.#blocks,
     });
-    rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
+    rememberOrders(recognised, placed.blocks, { tenant: 't', memory: this.#memory });
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }
@@ -87,7 +88,7 @@ class InProcess {
 
   /** A restart, or another gateway. */
   forget(): void {
-    this.#orders = new SentOrders(1_000_000);
+    this.#memory = new ConversationMemory(new MemoryConversationStore({}), 1_000_000);
   }
 }
 

@@ -3,10 +3,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
 import { chatApi } from '../src/apis/prompt-apis.js';
+import { ConversationMemory } from '../src/conversation/conversation-memory.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { arrangeInPlace, permuted, rememberOrders } from '../src/prompt/arrange-in-place.js';
 import { recogniseRequest } from '../src/prompt/find-documents.js';
-import { SentOrders } from '../src/prompt/sent-orders.js';
 import { type Message, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
 import { type StandConfig, send, stand, told } from './harness.js';
@@ -68,7 +69,7 @@ const said = (turn: number): Message => ({
 
 class InProcess {
   readonly #history = new ServedHistory();
-  readonly #orders = new SentOrders(1_000_000);
+  readonly #memory = new ConversationMemory(new MemoryConversationStore({}), 1_000_000);
   #now = 0;
 
   serve(messages: readonly Message[], { deduplicate, blocks }: Pick<Turn, 'deduplicate' | 'blocks'>) {
@@ -82,12 +83,12 @@ class InProcess {
     if (recognised === undefined) return { sent: messages, references: 0, parts: 0 };
     const placed = arrangeInPlace(recognised, {
       tenant: 't',
-      orders: this.#orders,
+      memory: this.#memory,
       arrange: (block) => arrange({ ...block, hints: false }, this.#history, now),
       deduplicate,
       blocks,
     });
-    rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
+    rememberOrders(recognised, placed.blocks, { tenant: 't', memory: this.#memory });
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }

@@ -44,8 +44,6 @@ interface DispatchedPrompt {
   /** Engines that failed to answer it, and how many of them may have begun. */
   readonly tried: readonly Engine[];
   readonly begun: number;
-  /** The documents whose order is open, for this try; computed when they are first asked for. */
-  readonly openDocuments: () => OpenDocuments | undefined;
 }
 
 /** The engine that a prompt goes to. */
@@ -53,6 +51,8 @@ interface Destination {
   readonly engine: Engine;
   /** Tokens that the prompt adds to the work of the engine until its prefill is over. */
   readonly pendingTokens: number;
+  /** The documents of the prompt whose order is open, if routing needed them. */
+  readonly open: OpenDocuments | undefined | 'unread';
 }
 
 /** Routes prompts to engines, lets them wait there, and tries another engine before the client got a byte. */
@@ -117,9 +117,12 @@ export class PromptDispatcher {
   }
 
   /** What the queue may know of a prompt; `undefined` for one without documents whose order is open. */
-  waitingContext({ call: { tenant }, openDocuments }: DispatchedPrompt, engine: Engine): WaitingContext | undefined {
-    const { histories } = this.parts;
-    const open = openDocuments();
+  waitingContext(
+    { call: { tenant }, prompt }: DispatchedPrompt,
+    { engine, open: known }: Destination,
+  ): WaitingContext | undefined {
+    const { decider, histories } = this.parts;
+    const open = known === 'unread' ? decider.openDocuments(prompt, tenant) : known;
     if (open === undefined) return undefined;
     const { documents, preamble, model, request } = open;
     return {
@@ -134,34 +137,31 @@ export class PromptDispatcher {
     };
   }
 
-  #enter(entering: Omit<DispatchedPrompt, 'openDocuments'>): void {
-    const { call, prompt } = entering;
-    if (call.reply.raw.destroyed) return;
-    const openDocuments = computedOnce(() => this.parts.decider.openDocuments(prompt, call.tenant));
-    const dispatched = { ...entering, openDocuments };
-    new EngineAttempt(this, dispatched, this.#route(dispatched)).enter();
+  #enter(prompt: DispatchedPrompt): void {
+    if (!prompt.call.reply.raw.destroyed) new EngineAttempt(this, prompt, this.#route(prompt)).enter();
   }
 
-  #route({ call, tried, openDocuments }: DispatchedPrompt): Destination {
-    const { engines, sentPrefixes, histories } = this.parts;
+  #route({ call, prompt, tried }: DispatchedPrompt): Destination {
+    const { engines, sentPrefixes, histories, decider } = this.parts;
     const { only } = engines;
     const { tenant, body } = call;
-    if (only !== undefined) return { engine: only, pendingTokens: 0 };
+    if (only !== undefined) return { engine: only, pendingTokens: 0, open: 'unread' };
     const beginnings = sentPrefixes.beginningsOf(tenant, body);
     const sharedBytes = sentPrefixes.sharedBytes(beginnings);
-    const { model, reuse } = this.#reuseOf(openDocuments);
+    const open = decider.openDocuments(prompt, tenant);
+    const reuse = this.#reuseOf(open);
     const promptTokens = estimateTokensOfBytes(body);
     const tokensPerByte = promptTokens / Math.max(1, body.length);
     const documentTokens = (engine: Engine): number => {
-      if (model === undefined) return 0;
+      if (open === undefined || reuse === undefined) return 0;
       try {
-        return reuse(histories.of(engine, tenant, model).history);
+        return reuse(histories.of(engine, tenant, open.model).history);
       } catch {
         return 0;
       }
     };
     const { engine, route } = engines.route({
-      model: () => model ?? modelIn(call),
+      model: () => open?.model ?? modelIn(call),
       promptTokens,
       cachedTokens: (engine) => Math.max(documentTokens(engine), tokensPerByte * sharedBytes(engine.number)),
       tried,
@@ -169,21 +169,17 @@ export class PromptDispatcher {
     sentPrefixes.sent(beginnings, engine.number);
     call.request.report.engine = route;
     engine.pendingTokens += route.newTokens;
-    return { engine, pendingTokens: route.newTokens };
+    return { engine, pendingTokens: route.newTokens, open };
   }
 
-  /** What an engine would reuse of the documents of a prompt; no model for one without any that may be ordered. */
-  #reuseOf(openDocuments: DispatchedPrompt['openDocuments']): {
-    model?: string;
-    reuse: (view: ResidencyView) => number;
-  } {
+  /** What an engine would reuse of the documents of a prompt. */
+  #reuseOf(open: OpenDocuments | undefined): ((view: ResidencyView) => number) | undefined {
     try {
-      const open = openDocuments();
-      if (open !== undefined) return { model: open.model, reuse: expectedCachedTokens(open.request, this.parts.now()) };
+      return open && expectedCachedTokens(open.request, this.parts.now());
     } catch {
       // Bad input is refused, and a defect counted, where the order is decided.
+      return undefined;
     }
-    return { reuse: () => 0 };
   }
 }
 
@@ -198,9 +194,11 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   isAwaited = false;
   readonly #dispatcher: PromptDispatcher;
   readonly #call: Call;
-  readonly #destination: Destination;
+  readonly #destination: Pick<Destination, 'engine' | 'pendingTokens'>;
   /** `undefined` once no other engine can get it any more. */
   #prompt: DispatchedPrompt | undefined;
+  /** `undefined` once no other engine can get it any more. */
+  #open: Destination['open'];
   #context: WaitingContext | undefined | 'unread' = 'unread';
   #beginnings: readonly string[] | undefined;
   #room: EnginePlace | undefined;
@@ -211,10 +209,12 @@ class EngineAttempt implements Dispatch, SentPromptListener {
     this.#dispatcher = dispatcher;
     this.#call = call;
     this.#prompt = prompt;
-    this.#destination = destination;
+    const { engine, pendingTokens, open } = destination;
+    this.#destination = { engine, pendingTokens };
+    this.#open = open;
     this.tenant = call.tenant;
     this.deadline = deadlineOf(call);
-    this.canRetryElsewhere = dispatcher.canRetryElsewhere(prompt, destination.engine);
+    this.canRetryElsewhere = dispatcher.canRetryElsewhere(prompt, engine);
   }
 
   /** Starts it, or lets it wait. Throws: the engine has no room, and no place to wait. */
@@ -240,7 +240,7 @@ class EngineAttempt implements Dispatch, SentPromptListener {
 
   context(): WaitingContext | undefined {
     if (this.#context === 'unread') {
-      this.#context = this.#dispatcher.waitingContext(this.#prompt!, this.#destination.engine);
+      this.#context = this.#dispatcher.waitingContext(this.#prompt!, { ...this.#destination, open: this.#open });
     }
     return this.#context;
   }
@@ -328,17 +328,10 @@ class EngineAttempt implements Dispatch, SentPromptListener {
   /** No other engine can get it any more, so what was read of the prompt is needed no longer. */
   #forget(): void {
     this.#prompt = undefined;
+    this.#open = undefined;
     this.#context = undefined;
     this.#beginnings = undefined;
   }
-}
-
-function computedOnce<Value>(compute: () => Value): () => Value {
-  let computed: { readonly value: Value } | undefined;
-  return () => {
-    computed ??= { value: compute() };
-    return computed.value;
-  };
 }
 
 /** When the client gives up, as far as it says. */

@@ -1,6 +1,6 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
-import type { ConversationStore } from '@warmpath/core/internal';
 import type { RelayResult } from '../answer/relay.js';
+import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
@@ -15,7 +15,6 @@ import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
 import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
-import type { SentOrders } from '../prompt/sent-orders.js';
 import type { Call, Sent } from '../shapes/shapes.js';
 
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
@@ -52,8 +51,7 @@ export interface PromptOutcome {
 }
 
 export interface LearningParts {
-  readonly store: ConversationStore;
-  readonly sentOrders: SentOrders;
+  readonly memory: ConversationMemory;
   readonly cache: DocumentCache;
   readonly prefixes: WarmPrefixes;
   readonly metrics: Metrics;
@@ -83,11 +81,10 @@ export class Learning {
     { state, arrangements }: LearningPrompt,
     tenant: string,
   ): void {
-    const { sentOrders, peers, now } = this.#parts;
+    const { memory, peers, now } = this.#parts;
     this.guarded(() => {
       if (state === undefined) return;
-      if (slots?.kind === 'permute')
-        rememberOrders(slots.found, { tenant, orders: sentOrders, blocks: decision.placed!.blocks });
+      if (slots?.kind === 'permute') rememberOrders(slots.found, decision.placed!.blocks, { tenant, memory });
       for (const arrangement of arrangements) {
         observe({ kind: 'dispatched', arrangement, now: now() }, state.history);
         peers?.dispatched(state, arrangement);
@@ -120,8 +117,8 @@ export class Learning {
   /** The engine has taken the prompt: the turn is remembered, so that the next one of its conversation continues it. */
   accepted({ turn }: LearningPrompt): void {
     if (turn === undefined) return;
-    const { store, now } = this.#parts;
-    this.guarded(() => store.sent(turn.history, turn.sent, now()));
+    const { memory, now } = this.#parts;
+    this.guarded(() => memory.sentTurn(turn, now()));
   }
 
   /** The exchange with the engine is over. */
@@ -203,8 +200,8 @@ export class Learning {
 
   #rememberAnswers({ prompt: { turn }, result }: PromptOutcome): void {
     if (turn === undefined || !result.complete) return;
-    const { store, now } = this.#parts;
-    for (const answer of result.sniffer.answers) store.answered(turn.history, turn.sent, answer, now());
+    const { memory, now } = this.#parts;
+    for (const answer of result.sniffer.answers) memory.answeredTurn(turn, answer, now());
   }
 }
 

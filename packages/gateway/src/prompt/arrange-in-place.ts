@@ -4,6 +4,7 @@ import {
   blockDocuments,
   type Document,
   type DocumentBlock,
+  estimateTokens,
   type Preamble,
   rewriteText,
   SeenDocuments,
@@ -12,11 +13,13 @@ import {
 import {
   type BlockRewrite,
   DEFAULT_HINT_WORDING,
+  fingerprint,
   isCounted,
   type RepeatedDocument,
   textMoves,
 } from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
+import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { applyEdits } from '../json/json-body.js';
 import type {
   DecidedSlot,
@@ -27,7 +30,6 @@ import type {
   SentOrder,
 } from '../shapes/shapes.js';
 import { isOrdered } from './find-documents.js';
-import { PromptSoFar, type SentOrders } from './sent-orders.js';
 
 /** What is told of a block. */
 export function slotOf({ block, decided, sent, references }: PlacedBlock): DecidedSlot {
@@ -57,7 +59,7 @@ type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble' | 'p
 /** What decides about a request beside its own text. */
 export interface InPlaceOptions {
   readonly tenant: string;
-  readonly orders: SentOrders;
+  readonly memory: ConversationMemory;
   readonly arrange: ArrangeBlock;
   /** Whether a document that stands farther up in full is referred to. */
   readonly deduplicate: boolean;
@@ -148,7 +150,7 @@ function changeOf(
  * The body with messages that were sent before as they were sent, and everything else as it came: for a request whose
  * own documents are arranged, so that nothing new is looked for in its prompt. O(body).
  */
-export function replayInPlace(request: RecognisedRequest, options: Pick<InPlaceOptions, 'tenant' | 'orders'>): Buffer {
+export function replayInPlace(request: RecognisedRequest, options: Pick<InPlaceOptions, 'tenant' | 'memory'>): Buffer {
   const messages = request.messages.map((message) => ({ ...message, isNew: false }));
   const arrange = () => {
     throw new Error('Nothing is arranged in history.');
@@ -170,7 +172,7 @@ export function firstOpenDocuments(
   const message = request.messages.find(({ blocks }) => blocks.some(isOrdered));
   const block = message?.blocks.find(isOrdered);
   if (message === undefined || block === undefined || !message.isNew || block.fixed !== undefined) return undefined;
-  const recalled = options.orders.of(options.tenant, message.link, message.blocks);
+  const recalled = options.memory.ordersOf(options.tenant, message);
   if (recalled !== undefined) return undefined;
   const byText = blocksByText(request, options);
   const repeats = new Repeats(byText, options);
@@ -193,18 +195,20 @@ export function firstOpenDocuments(
   return undefined;
 }
 
-/** Remembers how each message of a request goes out; call it when the request does. */
+/** Remembers how the documents of each message are sent. */
 export function rememberOrders(
-  request: RecognisedRequest,
-  {
-    tenant,
-    orders,
-    blocks,
-  }: { readonly tenant: string; readonly orders: SentOrders; readonly blocks: readonly PlacedBlock[] },
+  { messages }: RecognisedRequest,
+  blocks: readonly PlacedBlock[],
+  { tenant, memory }: Pick<InPlaceOptions, 'tenant' | 'memory'>,
 ): void {
   const sentOf = new Map(blocks.map(({ block, sent }) => [block, sent]));
-  for (const { link, blocks: own } of request.messages)
-    orders.sent({ tenant, link, orders: own.map((block) => sentOf.get(block)!) });
+  for (const message of messages) {
+    memory.sentInOrder(
+      tenant,
+      message,
+      message.blocks.map((block) => sentOf.get(block)!),
+    );
+  }
 }
 
 interface OpenBlock {
@@ -216,12 +220,12 @@ interface OpenBlock {
 
 function blocksByText(
   request: RecognisedRequest,
-  { tenant, orders }: Pick<InPlaceOptions, 'tenant' | 'orders'>,
+  { tenant, memory }: Pick<InPlaceOptions, 'tenant' | 'memory'>,
 ): ReadonlyMap<number, readonly OpenBlock[]> {
   const byText = new Map<number, OpenBlock[]>();
   for (const message of request.messages) {
-    const { link, blocks, isNew } = message;
-    const recalled = orders.of(tenant, link, blocks);
+    const { blocks, isNew } = message;
+    const recalled = memory.ordersOf(tenant, message);
     for (const [i, block] of blocks.entries()) {
       const known = byText.get(block.text) ?? [];
       known.push({ block, recalled: recalled?.[i], isNew, message });
@@ -318,4 +322,43 @@ function sentInOrder({ documents }: DocumentBlock, references: readonly Repeated
 /** Whether each reference to a document of the same block stands behind it. */
 function keepsBehind(order: readonly number[], references: readonly RepeatedDocument[]): boolean {
   return references.every(({ rank, behind }) => behind === undefined || order.indexOf(behind) < order.indexOf(rank));
+}
+
+/**
+ * What stands before a point of the prompt, as one key, and its tokens. The hash chain stands for the messages before
+ * as the client wrote them, and the orders of their documents for what became of them: together they say what was sent
+ * without reading it again.
+ */
+class PromptSoFar {
+  readonly #scope: string;
+  readonly #texts: { readonly text: string; readonly rewrites: readonly BlockRewrite[] }[] = [];
+  #orders = '';
+  /** Estimated. */
+  tokens: number;
+
+  constructor(scope: string) {
+    this.#scope = scope;
+    this.tokens = estimateTokens(scope);
+  }
+
+  /** What stands before documents in a text of this message that begins with `before`. */
+  preamble({ linkBefore, firstText }: RecognisedMessage, role: string, before: string): Preamble {
+    const own = this.#texts.slice(firstText).map(({ text, rewrites }) => rewriteText(text, rewrites));
+    const key = fingerprint([this.#scope, linkBefore, this.#orders, role, ...own, before]);
+    return { key: `in-place#${key}`, tokens: this.tokens + (before === '' ? 0 : estimateTokens(before)) };
+  }
+
+  /** A block has its order. */
+  place(block: DocumentBlock, { order, references, shortened }: SentOrder): void {
+    if (!isOrdered(block) && references.length + shortened.length === 0) return;
+    const replaced = references.length > 0 ? `d${references.join()}` : '';
+    const parts = shortened.length > 0 ? `p${shortened.join()}` : '';
+    this.#orders += `${order.join()}${replaced}${parts};`;
+  }
+
+  /** A text goes out with its blocks like this. It is written only for blocks behind it in the same message. */
+  add(text: string, rewrites: readonly BlockRewrite[]): void {
+    this.#texts.push({ text, rewrites });
+    if (text !== '') this.tokens += estimateTokens(text);
+  }
 }

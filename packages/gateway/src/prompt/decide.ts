@@ -1,6 +1,7 @@
 import type { Arrangement, ArrangeRequest, Document, Preamble } from '@warmpath/core';
 import { estimateTokensOfBytes } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
+import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/expected-reuse.js';
 import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
@@ -17,14 +18,13 @@ import {
 import { arrangeInPlace, firstOpenDocuments, type InPlaceOptions, isReported, slotOf } from './arrange-in-place.js';
 import type { InsertedDocuments } from './insert-slot.js';
 import { inRetrievalOrder } from './render.js';
-import type { SentOrders } from './sent-orders.js';
 
 /** What a decision follows from, beside the prompt. */
 export interface PromptDeciderParts {
   readonly config: GatewayConfig;
   readonly documents: InsertedDocuments;
   readonly histories: ServedHistories;
-  readonly sentOrders: SentOrders;
+  readonly memory: ConversationMemory;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
 }
@@ -126,7 +126,7 @@ export class PromptDecider {
   }
 
   #inPlaceOptions({ deduplicate, blocks }: PermuteSlots, tenant: string): Omit<InPlaceOptions, 'arrange'> {
-    return { tenant, deduplicate, blocks, orders: this.#parts.sentOrders };
+    return { tenant, deduplicate, blocks, memory: this.#parts.memory };
   }
 }
 

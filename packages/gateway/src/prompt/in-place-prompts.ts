@@ -1,9 +1,10 @@
 import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../apis/prompt-apis.js';
+import { ConversationMemory } from '../conversation/conversation-memory.js';
+import { MemoryConversationStore } from '../conversation/conversation-store.js';
 import type { PlacedBlock, RecognisedRequest } from '../shapes/shapes.js';
 import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
 import { recogniseRequest } from './find-documents.js';
-import { SentOrders } from './sent-orders.js';
 
 /** A prompt with its documents in their places. */
 export interface PlacedPrompt {
@@ -22,7 +23,7 @@ const REMEMBERED_BYTES = 4_194_304;
  * by what was sent before, with references for those that stand farther up already. Sends nothing.
  */
 export class InPlacePrompts {
-  readonly #orders = new SentOrders(REMEMBERED_BYTES);
+  readonly #memory = new ConversationMemory(new MemoryConversationStore({}), REMEMBERED_BYTES);
   readonly #history = new ServedHistory();
   readonly #switches: InPlaceSwitches;
   /** Prompts so far: the history's clock. */
@@ -48,11 +49,11 @@ export class InPlacePrompts {
     const now = this.#now++;
     const placed = arrangeInPlace(recognised, {
       tenant: '',
-      orders: this.#orders,
+      memory: this.#memory,
       arrange: (block) => this.#arrange(block, now),
       ...refers,
     });
-    rememberOrders(recognised, { tenant: '', orders: this.#orders, blocks: placed.blocks });
+    rememberOrders(recognised, placed.blocks, { tenant: '', memory: this.#memory });
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }

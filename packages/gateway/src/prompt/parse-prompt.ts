@@ -3,7 +3,7 @@ import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
 import { PromptView } from '../apis/prompt-view.js';
 import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
-import type { Conversations } from '../conversation/conversations.js';
+import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
@@ -13,7 +13,6 @@ import type { Call, PermuteSlots, Prompt } from '../shapes/shapes.js';
 import { replayInPlace } from './arrange-in-place.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './find-documents.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
-import type { SentOrders } from './sent-orders.js';
 import type { UnrecognisedPrompts } from './unrecognised-prompts.js';
 
 /** Larger bodies are not searched for documents. */
@@ -25,8 +24,7 @@ const SCANNED_BYTES_PER_STEP = 16;
 export interface PromptParserParts {
   readonly config: GatewayConfig;
   readonly documents: InsertedDocuments;
-  readonly conversations: Conversations;
-  readonly sentOrders: SentOrders;
+  readonly memory: ConversationMemory;
   readonly eventLoopBudget: EventLoopBudget;
   readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
@@ -117,16 +115,16 @@ export class PromptParser {
     { request: { report }, tenant }: Call,
     { parsed, view }: Asked,
   ): RecalledConversation | undefined | Promise<RecalledConversation | undefined> {
-    const { conversations, failOpen, now } = this.#parts;
+    const { memory, failOpen, now } = this.#parts;
     if (parsed?.conversation === undefined || view === undefined) return undefined;
     const { conversation } = parsed;
     if (conversation.lacksUser) {
-      const isForgotten = conversations.withoutEndUser(view, conversation);
+      const isForgotten = memory.withoutEndUser(view, conversation);
       report.conversation = isForgotten ? 'forgotten' : 'ignored';
       return undefined;
     }
     const recalled = traced(this.#parts, report, 'conversation', () =>
-      conversations.recall(view, conversation, {
+      memory.recall(view, conversation, {
         tenant,
         now: now(),
         missed: (failure) => report.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
@@ -207,7 +205,7 @@ export class PromptParser {
   #withSentOrders(call: Call, parsed: ParsedRequest, search: RecogniseRequestOptions): ParsedRequest {
     const recognised = recogniseRequest(call.body, call.api, search);
     if (recognised === undefined) return parsed;
-    const body = replayInPlace(recognised, { tenant: call.tenant, orders: this.#parts.sentOrders });
+    const body = replayInPlace(recognised, { tenant: call.tenant, memory: this.#parts.memory });
     if (body === recognised.view.bytes) return parsed;
     const { headers, report } = call.request;
     const again = parseRequest(body, call.api, { headers, caller: report.caller, all: true })!;

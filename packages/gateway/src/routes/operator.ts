@@ -3,7 +3,7 @@ import { ANONYMOUS_TENANT, type ConversationStore } from '@warmpath/core/interna
 import { loadDashboardPage } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
 import type { ServerConfig } from '../config/schema-server.js';
-import { withoutEndUser } from '../conversation/conversations.js';
+import { withoutEndUser } from '../conversation/conversation-memory.js';
 import type { DashboardFeed } from '../dashboard/feed.js';
 import { canActForTenant, isPrivate } from '../intake/admit.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';

@@ -3,8 +3,10 @@ import { type ConversationName, recallConversation, WarmpathError } from '@warmp
 import type { ConversationStore, RecalledConversation, StoreFailure, TurnLookup } from '@warmpath/core/internal';
 import type { PromptView } from '../apis/prompt-view.js';
 import type { NamedConversation } from '../intake/parse-request.js';
+import { TenantCache } from '../memory/tenant-cache.js';
+import type { RecognisedMessage, Sent, SentOrder } from '../shapes/shapes.js';
 
-/** What a recall needs beside the request. */
+/** Options of `recall`. */
 export interface RecallOptions {
   readonly tenant: string;
   readonly now: number;
@@ -14,23 +16,73 @@ export interface RecallOptions {
   readonly failed: (defect: unknown) => void;
 }
 
-/** Milliseconds in which a turn reaches a shared store from the gateway that has answered it. */
-const REACHES_STORE_MS = 50;
+/** Milliseconds that a turn takes from the gateway that answered it to the shared store. */
+const STORE_DELAY_MS = 50;
+/** Estimated bytes of an order beside its ranks, and of a rank. */
+const ORDER_BYTES = 200;
+const RANK_BYTES = 8;
 
-/** Finds what a named conversation's earlier turns were rendered to. Without a name, nothing is ever recalled. */
-export class Conversations {
-  readonly store: ConversationStore;
+/**
+ * Remembers what was sent, so that a message that comes again is sent with the same bytes.
+ *
+ * Turns of named conversations are in a store, with the texts that were added to them. Documents that stand in a
+ * message have only their order here, by tenant and hash chain, because equal words prove nothing: an order holds no
+ * text, and says something about the documents of that message alone.
+ */
+export class ConversationMemory {
+  readonly #store: ConversationStore;
+  readonly #orders: TenantCache<readonly SentOrder[]>;
 
-  constructor(store: ConversationStore) {
-    this.store = store;
+  /** @param maxOrderBytes The store has a bound of its own. */
+  constructor(store: ConversationStore, maxOrderBytes: number) {
+    this.#store = store;
+    this.#orders = new TenantCache(maxOrderBytes);
+  }
+
+  get bytes(): number {
+    return this.#store.bytes + this.#orders.bytes;
+  }
+
+  /** Messages whose order is remembered. */
+  get orderedMessages(): number {
+    return this.#orders.size;
   }
 
   /**
-   * For a request that lacks an end user: it continues no conversation, and none is remembered.
+   * How the documents of a message were sent; `undefined` if it is new or forgotten, or if other documents were found
+   * in it. Counts as used. O(documents).
+   */
+  ordersOf(tenant: string, { link, blocks }: RecognisedMessage): readonly SentOrder[] | undefined {
+    const orders = this.#orders.get(tenant, link);
+    const fits =
+      orders?.length === blocks.length && orders.every(({ order }, i) => order.length === blocks[i]!.documents.length);
+    return fits ? orders : undefined;
+  }
+
+  /** A message is sent with its documents in these orders. */
+  sentInOrder(tenant: string, { link }: RecognisedMessage, orders: readonly SentOrder[]): void {
+    let bytes = 0;
+    for (const { order, references, shortened } of orders) {
+      bytes += ORDER_BYTES + RANK_BYTES * (order.length + references.length + shortened.length);
+    }
+    this.#orders.set(tenant, link, orders, bytes);
+  }
+
+  /** A turn of a named conversation is sent. */
+  sentTurn({ history, sent }: NonNullable<Sent['turn']>, now: number): void {
+    this.#store.sent(history, sent, now);
+  }
+
+  /** The model answered a turn. `answer`: its hash (`answerHash`). */
+  answeredTurn({ history, sent }: NonNullable<Sent['turn']>, answer: string, now: number): void {
+    this.#store.answered(history, sent, answer, now);
+  }
+
+  /**
+   * A request without an end user continues no conversation, and none is remembered.
    *
-   * @returns whether documents of earlier turns may be missing.
-   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` where they may, and the request does not ask for a marked
-   * answer.
+   * @returns whether documents of earlier turns may be missing
+   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` if they may, unless the request asks for a marked answer
    */
   withoutEndUser(prompt: PromptView, { session, forgotten }: NamedConversation): boolean {
     const name = { tenant: '', session };
@@ -40,12 +92,11 @@ export class Conversations {
   }
 
   /**
-   * What is known of the conversation that a prompt continues. Cost: O(body), mostly native: 0.3 ms for 400 KB; with a
-   * shared store, one look-up, and a second one 50 ms later before the conversation counts as forgotten.
+   * Finds the conversation that a prompt continues. O(body). Asks a shared store once, and once more 50 ms later
+   * before the conversation counts as forgotten.
    *
-   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` where documents of earlier turns may be missing and the
-   * request does not ask for a marked answer; `WARMPATH_STORE_UNAVAILABLE` where that is because the shared store did
-   * not answer.
+   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` if documents of earlier turns may be missing, unless the
+   * request asks for a marked answer; `WARMPATH_STORE_UNAVAILABLE` if the shared store did not answer
    */
   recall(
     prompt: PromptView,
@@ -61,7 +112,7 @@ export class Conversations {
     };
     const find = () =>
       orInstead<TurnLookup>(
-        () => this.store.find(name, links, now, missedFor),
+        () => this.#store.find(name, links, now, missedFor),
         (defect) => {
           isMissed = true;
           failed(defect);
@@ -78,8 +129,8 @@ export class Conversations {
     return found.then(async (turnsAt) => {
       const history = recalled(turnsAt);
       if (!history.isForgotten || isMissed) return unlessRefused(history);
-      // The client is as fast as the gateway that answered it: what that one writes may be on its way.
-      await sleep(REACHES_STORE_MS);
+      // The gateway that answered the last turn may not have written it yet.
+      await sleep(STORE_DELAY_MS);
       return unlessRefused(recalled(await find()));
     });
   }
@@ -95,7 +146,7 @@ export function withoutEndUser(code: 'WARMPATH_CONVERSATION_FORGOTTEN' | 'WARMPA
   return new WarmpathError(code, { detail });
 }
 
-/** What a call answers, now or later, or what stands in for that where it fails. */
+/** The value of a call, or the value of `instead` if the call fails. */
 function orInstead<Value>(
   call: () => Value | Promise<Value>,
   instead: (defect: unknown) => Value,
