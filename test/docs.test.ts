@@ -155,6 +155,15 @@ describe('READMEs of packages are short', () => {
   });
 });
 
+describe('the site', () => {
+  it('has at most 40 links in its sidebar', async () => {
+    const { default: site } = await import(join(root, 'docs/.vitepress/config.js'));
+    const links = site.themeConfig.sidebar.flatMap(({ items }: { readonly items: readonly object[] }) => items);
+    expect(links.length).toBeGreaterThan(30);
+    expect(links.length).toBeLessThanOrEqual(40);
+  });
+});
+
 describe('commands of the packages', () => {
   const manifests = readdirSync(join(root, 'packages')).map(
     (name) =>

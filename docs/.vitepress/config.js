@@ -21,10 +21,11 @@ const SIDEBAR = [
     text: 'Use it from',
     items: list(
       'integrations/',
+      ['My application', ''],
       ['LangChain.js', 'langchain'],
       ['AI SDK', 'ai-sdk'],
-      ['MCP', 'mcp'],
       ['Python and others', 'python'],
+      ['Coding agents', 'claude-code'],
       ['TypeScript client', 'client'],
     ),
   },
@@ -32,7 +33,7 @@ const SIDEBAR = [
     text: 'Requests',
     items: list(
       'guide/',
-      ['Ask your own documents', 'ask-your-documents'],
+      ['Chat with your documents', 'ask-your-documents'],
       ['Send documents', 'requests'],
       ['Conversations', 'conversations'],
       ['Documents in prompts', 'documents-in-prompts'],
@@ -72,11 +73,9 @@ const SIDEBAR = [
     text: 'More',
     items: list(
       '',
-      ['Packages', 'packages'],
       ['Limits', 'limits'],
       ['Benchmarks', 'benchmarks'],
       ['Research', 'research/'],
-      ['Decisions', 'adr/'],
       ['Glossary', 'glossary'],
     ),
   },
