@@ -4,10 +4,7 @@
 FROM node:22-bookworm-slim AS build
 WORKDIR /src
 COPY . .
-# Adapters belong into applications.
-RUN npm ci --ignore-scripts && npm run build && node scripts/pack.js /packages \
-  && rm /packages/warmpath-ai-sdk-* /packages/warmpath-langchain-* /packages/warmpath-llamaindex-* \
-    /packages/warmpath-mastra-* /packages/warmpath-mcp-*
+RUN npm ci --ignore-scripts && npm run build && node scripts/pack.js /packages packages/cli
 
 FROM node:22-bookworm-slim AS install-engine
 WORKDIR /app

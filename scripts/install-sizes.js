@@ -8,24 +8,18 @@ import { pack } from './pack.js';
 
 const page = join(import.meta.dirname, '../docs/install.md');
 
-const GATEWAY = ['gateway', 'core', 'translate', 'dashboard'];
-const COMMAND_LINE = ['', 'client', 'engine', 'lab', 'retrieval', ...GATEWAY];
-
-/** Every way: what the reader types, what it gives, and the packages of ours that it needs. */
+/** Every way: the tarball with npm's flags, and what it gives. */
 const WAYS = [
-  ['@warmpath/core', 'the library', ['core']],
-  ['@warmpath/client', 'client of a gateway', ['client', 'core']],
-  ['@warmpath/gateway --omit=optional', 'the gateway alone', GATEWAY],
-  ['@warmpath/gateway', 'with conversations in Redis', [...GATEWAY, 'redis']],
-  ['warmpath --omit=optional', 'the command line without the embedded engine', COMMAND_LINE],
-  ['warmpath', 'the command line, with gateway, lab, embedded engine and demo model', [...COMMAND_LINE, 'redis']],
+  ['core', '@warmpath/core', 'the library'],
+  ['', 'warmpath --omit=optional', 'everything but the embedded engine and shared conversations in Redis'],
+  ['', 'warmpath', 'gateway, command line, lab, embedded engine and demo model'],
 ];
 
 const folder = mkdtempSync(join(tmpdir(), 'warmpath-sizes-'));
 try {
-  const tarballs = pack(join(folder, 'tarballs'));
-  const rows = WAYS.map(([words, what, parts], place) => {
-    const { packages, megabytes } = measure(join(folder, String(place)), words, tarballs, parts);
+  const tarballs = pack(join(folder, 'tarballs'), ['packages/core', 'packages/cli']);
+  const rows = WAYS.map(([part, words, what], place) => {
+    const { packages, megabytes } = measure(join(folder, String(place)), words, tarballs, part);
     return `| \`${words}\` | ${what} | ${packages} | ${megabytes} |`;
   });
   const table = ['| package | what you get | packages | MB |', '| --- | --- | --: | --: |', ...rows].join('\n');
@@ -38,19 +32,17 @@ try {
 }
 
 /** Packages and megabytes of `node_modules` after an installation from our tarballs and the registry. */
-function measure(target, words, tarballs, parts) {
-  const files = parts.map((part) => {
-    const prefix = part === '' ? /^warmpath-\d/ : new RegExp(`^warmpath-${part}-\\d`);
-    return join(
-      folder,
-      'tarballs',
-      tarballs.find((tarball) => prefix.test(tarball)),
-    );
-  });
+function measure(target, words, tarballs, part) {
+  const prefix = part === '' ? /^warmpath-\d/ : new RegExp(`^warmpath-${part}-\\d`);
+  const file = join(
+    folder,
+    'tarballs',
+    tarballs.find((tarball) => prefix.test(tarball)),
+  );
   const flags = words.split(' ').slice(1);
   mkdirSync(target, { recursive: true });
   writeFileSync(join(target, 'package.json'), '{"private":true}');
-  execFileSync('npm', ['install', '--silent', '--ignore-scripts', '--no-audit', '--no-fund', ...flags, ...files], {
+  execFileSync('npm', ['install', '--silent', '--ignore-scripts', '--no-audit', '--no-fund', ...flags, file], {
     cwd: target,
   });
   const modules = join(target, 'node_modules');

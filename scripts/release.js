@@ -24,7 +24,7 @@ if (problems.length > 0) {
   process.exit(1);
 }
 
-const tarballs = pack(folder);
+const tarballs = pack(folder, publishedPackages());
 process.stdout.write(`${version}: ${tarballs.length} packages and ${CHECKSUMS} in ${folder}\n`);
 for (const { name } of manifests) {
   const tarball = `${name.replace('@', '').replace('/', '-')}-${version}.tgz`;

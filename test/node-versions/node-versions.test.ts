@@ -12,8 +12,8 @@ const START_TIMEOUT_MS = 120_000;
 
 /** What is published, but for the adapters, whose frameworks decide themselves which versions they run on. */
 const PACKAGES = [
-  'warmpath',
-  ...['client', 'core', 'dashboard', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'retrieval', 'translate'],
+  ...['cli', 'client', 'core', 'dashboard', 'engine', 'gateway', 'lab'],
+  ...['mcp', 'redis', 'retrieval', 'translate'],
 ];
 
 /** A gateway in front of an engine of one answer; prints what the engine got. */
@@ -64,12 +64,9 @@ describe('the packed packages', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'warmpath-node-'));
     const tarballs = join(folder, 'tarballs');
-    await run(process.execPath, ['scripts/pack.js', tarballs], { cwd: root });
-    const files = (await readdir(tarballs)).filter((file) => {
-      const [, name] = /^(warmpath(?:-[a-z-]+)?)-\d/.exec(file) ?? [];
-      return PACKAGES.some((part) => name === part || name === `warmpath-${part}`);
-    });
-    expect(files).toHaveLength(PACKAGES.length);
+    const paths = PACKAGES.map((name) => `packages/${name}`);
+    await run(process.execPath, ['scripts/pack.js', tarballs, ...paths], { cwd: root });
+    const files = (await readdir(tarballs)).filter((file) => file.endsWith('.tgz'));
     await writeFile(join(folder, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
     await install(
       folder,
