@@ -51,6 +51,7 @@ import { healthRoutes } from './routes/health.js';
 import { observeRoute } from './routes/observe.js';
 import { dashboardRoutes, metricsRoute, requestsRoute, sessionsRoute } from './routes/operator.js';
 import { passthroughRoute } from './routes/passthrough.js';
+import { promptKindsRoutes } from './routes/prompt-kinds.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 import { buildServer } from './server.js';
 import type { Report } from './shapes/shapes.js';
@@ -289,6 +290,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   warmupRoute(app, { ...warming, rateLimits });
   planRoute(app, { plans, metrics, now });
   requestsRoute(app, { server, requests });
+  promptKindsRoutes(app, { server, kinds, consents, log });
   sessionsRoute(app, { server, store: sessions });
   if (collections !== undefined) collectionsRoutes(app, { config, collections, now });
   healthRoutes(app, { engines, store: sessions, lifecycle });

@@ -77,6 +77,7 @@ const EXAMPLES: Readonly<Record<string, object>> = {
   'post /v1/collections/{name}/documents': {
     documents: [{ id: 'b', title: 'B', content: 'B.', metadata: { page: 1 }, format: 'markdown' }],
   },
+  'get /v1/prompts': {},
   'get /v1/collections': {},
   'get /v1/collections/{name}/documents': {},
   'delete /v1/collections/{name}': {},

@@ -179,7 +179,7 @@ export class LearnedKind {
     return {
       id: program.id,
       role: program.role,
-      parts: partsOf(program),
+      parts: programParts(program),
       prompts,
       withDocuments: this.#withDocuments,
       notices,
@@ -187,7 +187,8 @@ export class LearnedKind {
   }
 }
 
-function partsOf({ segments, opens, closes, documents }: ProgramText): readonly KindPart[] {
+/** A program's text and the places for what changes, in the order of the prompt. */
+export function programParts({ segments, opens, closes, documents }: ProgramText): readonly KindPart[] {
   const parts: KindPart[] = [];
   for (let gap = 0; gap <= segments.length; gap++) {
     const isEmpty = (gap === 0 && opens) || (gap === segments.length && closes);

@@ -105,6 +105,11 @@ export class PromptKinds {
     this.#textsOf(roles, program.role).add(program);
   }
 
+  /** The tenants of which something is known. */
+  tenants(): Iterable<string> {
+    return this.#tenants.keys();
+  }
+
   /** The kinds of a tenant, most prompts first. */
   list(tenant: string): readonly PromptKind[] {
     const kinds = [...(this.#tenants.get(tenant)?.values() ?? [])].flatMap((texts) => texts.list(this.#blockTokens));

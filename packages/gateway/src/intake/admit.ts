@@ -14,11 +14,17 @@ const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '
 /** The dashboard's page, without data. */
 const PAGE_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/ui']);
 
-/** The dashboard's data: for the operator, and for no other web page. */
-const DASHBOARD_DATA: ReadonlySet<string | undefined> = new Set(['/ui/events', '/ui/tree', '/ui/requests/:id']);
+/** The dashboard's data: for the operator. */
+const DASHBOARD_DATA: readonly (string | undefined)[] = ['/ui/events', '/ui/tree', '/ui/requests/:id'];
 
-/** Answers a tenant about its own requests, and the operator about all. */
-const REQUESTS_ROUTE = '/v1/requests/:id';
+/** Show texts of prompts, and change what happens to prompts. */
+const PROMPT_KINDS: readonly (string | undefined)[] = ['/v1/prompts', '/v1/prompts/:id'];
+
+/** For the gateway's own page, and for no other web page. */
+const OWN_PAGE_ONLY: ReadonlySet<string | undefined> = new Set([...DASHBOARD_DATA, ...PROMPT_KINDS]);
+
+/** Answer a tenant about what is its own, and the operator about everything. */
+const SHARED_WITH_OPERATOR: ReadonlySet<string | undefined> = new Set(['/v1/requests/:id', ...PROMPT_KINDS]);
 
 /** Who may send requests. A reload of the configuration replaces both. */
 export interface Access {
@@ -48,13 +54,16 @@ export function admit(
   const { url: route, config } = request.routeOptions;
   const { server } = parts.config;
   const { authenticator, cors } = parts.access;
-  const isDashboard = DASHBOARD_DATA.has(route);
-  const foreign = checkHost(server, request.raw) ?? checkOrigin(server, request.raw, PAGE_ROUTES.has(route));
+  const isDashboard = DASHBOARD_DATA.includes(route);
+  const isOwnPageOnly = OWN_PAGE_ONLY.has(route);
+  // `server.cors` lets no page choose what happens to prompts.
+  const origins = PROMPT_KINDS.includes(route) ? { ...server, cors: [] } : server;
+  const foreign = checkHost(server, request.raw) ?? checkOrigin(origins, request.raw, PAGE_ROUTES.has(route));
   if (foreign !== undefined) {
     done(foreign);
     return;
   }
-  if (!isDashboard && cors.answer(request, reply)) return;
+  if (!isOwnPageOnly && cors.answer(request, reply)) return;
   const unread =
     checkCodings(request.headers) ??
     (route === undefined ? undefined : checkMediaType(request.headers, config.mediaTypes));
@@ -73,8 +82,8 @@ export function admit(
       return;
     }
     if (authenticator.isOperator(request.headers)) {
-      if (route !== REQUESTS_ROUTE)
-        throw forbidden("The operator's key is for /metrics, /ui and /v1/requests/{id} alone.");
+      if (!SHARED_WITH_OPERATOR.has(route))
+        throw forbidden("The operator's key is for /metrics, /ui, /v1/requests/{id} and /v1/prompts alone.");
       request.report.caller = OPERATOR;
       done();
       return;

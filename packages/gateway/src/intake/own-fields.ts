@@ -139,6 +139,18 @@ export const observation = z.strictObject({
   cachedTokens: count.nullish().meta({ description: "The engine's count." }),
 });
 
+/** `POST /v1/prompts/{id}`. */
+export const consentRequest = z.strictObject({
+  state: oneOf(['allowed', 'refused', 'asking']).meta({
+    description:
+      '`allowed`: documents of this kind may move, from the next request on. `refused`: they never do. `asking`: forgets the earlier choice.',
+  }),
+  labels: oneOf(['kept', 'mapped']).optional().meta({
+    description:
+      '`mapped`: documents get stable labels in the prompt, and labels in the answer are mapped back. Default: `kept`.',
+  }),
+});
+
 const plannedDocument = z.union([name, z.strictObject({ id: name, tokens: count.optional() })]);
 const plannedContext = z.array(plannedDocument);
 

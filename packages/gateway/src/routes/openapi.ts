@@ -3,6 +3,7 @@ import { JSON_LINES } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import {
   arrangeRequest,
+  consentRequest,
   count,
   DOCUMENT_ID_MAX_LENGTH,
   documents,
@@ -144,6 +145,33 @@ const requestRecord = z.strictObject({
   prefix: z.nullable(z.looseObject({})).meta({ description: 'Only with `explain.prompts: all`.' }),
 });
 
+const promptKind = z.strictObject({
+  object: z.literal('prompt_kind'),
+  id: name,
+  tenant: z.string(),
+  role: z.enum(['system', 'user', 'tool', 'assistant']),
+  parts: z
+    .array(
+      z.union([
+        z.strictObject({ kind: z.literal('text'), text: z.string() }),
+        z.strictObject({ kind: z.enum(['documents', 'changing']) }),
+      ]),
+    )
+    .meta({ description: "The program's text, and the places of the documents and of other text that changes." }),
+  prompts: count,
+  withDocuments: count.meta({ description: 'Prompts with two documents or more that can be told apart.' }),
+  notices: z.array(z.string()).meta({ description: 'Why the kind gains nothing, or what a person must look at.' }),
+  state: z.enum(['asking', 'allowed', 'automatic', 'refused']),
+  labels: z.enum(['kept', 'mapped']),
+  gain: z
+    .nullable(z.strictObject({ tokens: z.number(), share: z.number() }))
+    .meta({ description: 'Tokens, and share of the prompt, that would be cached more. `null`: not known yet.' }),
+});
+
+const tenantQuery = {
+  tenant: z.string().optional().meta({ description: 'For the operator: one tenant. Default: all.' }),
+};
+
 const error = z.strictObject({
   error: z.strictObject({
     message: z.string(),
@@ -241,6 +269,29 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       summary: 'Counts and times of a request just served, by its `x-request-id`.',
       parameters: ['id'],
       answers: { 200: requestRecord },
+    },
+  },
+  '/v1/prompts': {
+    get: {
+      summary: "The prompt kinds that were learned from the caller's prompts; for the operator, those of all tenants.",
+      query: tenantQuery,
+      answers: {
+        200: z.strictObject({
+          object: z.literal('list'),
+          data: z.array(promptKind),
+          mayChange: z.boolean().meta({ description: 'Whether the caller may allow and refuse kinds.' }),
+          survivesRestart: z.boolean().meta({ description: 'Whether consents are stored outside of the process.' }),
+        }),
+      },
+    },
+  },
+  '/v1/prompts/{id}': {
+    post: {
+      summary: 'Allows or refuses a prompt kind. For the operator.',
+      body: consentRequest,
+      query: tenantQuery,
+      parameters: ['id'],
+      answers: { 200: promptKind },
     },
   },
   '/v1/sessions/{name}': {
@@ -388,7 +439,7 @@ function describe(path: string, operation: Operation): object {
   });
   return {
     summary,
-    ...(parameters.length > 0 && {
+    ...((parameters.length > 0 || Object.keys(query).length > 0) && {
       parameters: [
         ...parameters.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
         ...Object.entries(query).map(([name, schema]) => ({ name, in: 'query', schema: schemaOf(schema) })),

@@ -1,0 +1,121 @@
+import { WarmpathError } from '@warmpath/core';
+import { type ProgramText, type PromptKind, type PromptKinds, programParts } from '@warmpath/core/internal';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
+import { canActForTenant } from '../intake/admit.js';
+import type { Caller } from '../intake/authenticate.js';
+import { RESPONSE_HEADERS } from '../intake/headers.js';
+import { consentRequest, readFields } from '../intake/own-fields.js';
+import { bodyOf } from '../intake/request-body.js';
+import { invalid, readObject } from '../json/json-body.js';
+import type { PromptConsents } from '../memory/prompt-consents.js';
+import type { Log } from '../observe/log.js';
+
+export interface PromptKindsParts {
+  readonly server: ServerConfig;
+  readonly kinds: PromptKinds;
+  readonly consents: PromptConsents;
+  readonly log: Log;
+}
+
+/** A kind in an answer. */
+type ListedKind = ReturnType<typeof listed>;
+
+/**
+ * `GET /v1/prompts`: the prompt kinds of the caller's tenant; for the operator, of all tenants or the one in
+ * `?tenant=`. `POST /v1/prompts/{id}`: allows or refuses a kind, or asks again, for the operator only.
+ *
+ * `WARMPATH_FORBIDDEN` for everybody else. Where no keys are configured and this machine alone can ask, every caller
+ * is the operator.
+ */
+export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts): void {
+  const { server, kinds, consents, log } = parts;
+
+  app.get<{ Querystring: { tenant?: unknown } }>('/v1/prompts', (request, reply) => {
+    const { caller } = request.report;
+    const mayChange = isOperator(server, caller);
+    const data = tenantsOf(parts, request).flatMap((tenant) => kindsOf(parts, tenant));
+    return reply
+      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
+      .header('cache-control', 'no-store')
+      .send({ object: 'list', data, mayChange, survivesRestart: consents.isStored });
+  });
+
+  app.post<{ Params: { id: string }; Querystring: { tenant?: unknown } }>('/v1/prompts/:id', async (request, reply) => {
+    if (!isOperator(server, request.report.caller)) throw forOperator(server);
+    const { state, labels = 'kept' } = readFields(consentRequest, readObject(bodyOf(request)), '');
+    const { id } = request.params;
+    const found = tenantsOf(parts, request).flatMap((tenant) => {
+      const program = programOf(parts, tenant, id);
+      return program === undefined ? [] : [{ tenant, program }];
+    });
+    const [one, ...others] = found;
+    if (one === undefined) {
+      const detail = 'There is no prompt kind of this id. GET /v1/prompts lists them.';
+      throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id', detail });
+    }
+    if (others.length > 0) throw invalid('tenant', 'several tenants have this kind: name one, as in ?tenant=acme');
+    if (state === 'asking') await consents.forget(one.tenant, id);
+    else await consents.set({ ...one, state, labels });
+    log.info({ kind: id, state, labels }, 'consent to a prompt kind');
+    const kind = kinds.list(one.tenant).find((each) => each.id === id) ?? unseen(one.program);
+    return reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(listed(parts, one.tenant, kind));
+  });
+}
+
+function isOperator(server: ServerConfig, caller: Caller): boolean {
+  const isOwnMachine = isLoopback(server.host) && !identifiesTenants(server) && server.operatorKey === undefined;
+  return caller.isOperator || isOwnMachine;
+}
+
+function forOperator({ operatorKey }: ServerConfig): WarmpathError {
+  const detail =
+    operatorKey === undefined
+      ? 'A consent changes the bytes of prompts, so it is for the operator: configure `server.operatorKey`.'
+      : "A consent changes the bytes of prompts, so it needs the operator's key (`server.operatorKey`).";
+  return new WarmpathError('WARMPATH_FORBIDDEN', { detail });
+}
+
+/** The tenants whose kinds a caller may see, or the one of them that it named. */
+function tenantsOf(
+  { server, kinds, consents }: PromptKindsParts,
+  { report, query }: FastifyRequest<{ Querystring: { tenant?: unknown } }>,
+): readonly string[] {
+  const { caller } = report;
+  const { tenant } = query;
+  if (tenant !== undefined && typeof tenant !== 'string') throw invalid('tenant', 'one name was expected');
+  if (isOperator(server, caller)) {
+    if (tenant !== undefined) return [tenant];
+    return [...new Set([...kinds.tenants(), ...Array.from(consents.all(), (consent) => consent.tenant)])];
+  }
+  if (!canActForTenant(server, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
+  if (tenant !== undefined && tenant !== caller.tenant) {
+    throw new WarmpathError('WARMPATH_FORBIDDEN', { detail: "This key may see its own tenant's prompts only." });
+  }
+  return [caller.tenant];
+}
+
+/** Kinds of a tenant: those that were learned, then those that only a consent names. */
+function kindsOf(parts: PromptKindsParts, tenant: string): readonly ListedKind[] {
+  const learned = parts.kinds.list(tenant);
+  const known = new Set(learned.map(({ id }) => id));
+  const others = Array.from(parts.consents.all()).filter(
+    (consent) => consent.tenant === tenant && !known.has(consent.program.id),
+  );
+  return [...learned, ...others.map(({ program }) => unseen(program))].map((kind) => listed(parts, tenant, kind));
+}
+
+function programOf({ kinds, consents }: PromptKindsParts, tenant: string, id: string): ProgramText | undefined {
+  return kinds.programTexts(tenant).find((program) => program.id === id) ?? consents.of(tenant, id)?.program;
+}
+
+/** A kind of which this gateway saw no prompt yet. */
+function unseen(program: ProgramText): PromptKind {
+  const { id, role } = program;
+  return { id, role, parts: programParts(program), prompts: 0, withDocuments: 0, notices: [] };
+}
+
+function listed({ consents }: PromptKindsParts, tenant: string, kind: PromptKind) {
+  const { state = 'asking', labels = 'kept' } = consents.of(tenant, kind.id) ?? {};
+  return { object: 'prompt_kind', tenant, ...kind, state, labels, gain: null } as const;
+}
