@@ -123,9 +123,10 @@ function objectsIn({ requestBody, responses }) {
 
 function* nestedObjects({ properties = {} }) {
   for (const [name, schema] of Object.entries(properties)) {
-    const inner = schema.items ?? schema.anyOf?.find(({ type }) => type === 'object') ?? schema;
-    if (Object.keys(inner.properties ?? {}).length > 0) yield [name, inner];
-    yield* nestedObjects(inner);
+    const value = schema.items ?? schema;
+    const object = value.anyOf?.find(({ type }) => type === 'object') ?? value;
+    if (Object.keys(object.properties ?? {}).length > 0) yield [name, object];
+    yield* nestedObjects(object);
   }
 }
 

@@ -59,7 +59,7 @@ const document = z
   .meta({ description: 'One retrieved passage.' });
 
 export const documents = z.array(z.union([text(), document])).meta({
-  description: `Retrieved documents, the most relevant first. Each is a text or an object. Its text stands ${TEXT_PLACES}. \`id\` is a string or a number; without one, it is a hash of the text. \`title\` is written into the prompt. Other fields are not read.`,
+  description: 'Retrieved documents, the most relevant first: texts, or objects.',
 });
 
 /** How documents are ordered. Core checks the values: its errors have codes of their own. */
