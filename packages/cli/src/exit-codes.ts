@@ -23,7 +23,7 @@ Exit codes:
   2    the command line is not understood
   78   the configuration, a model or the machine's set-up is wrong
   130  interrupted (Ctrl-C) before it was done
-  141  nobody reads its output any more
+  141  the reader of its output is gone
   143  terminated (SIGTERM) before it was done
 `;
 

@@ -45,7 +45,7 @@ export interface Waiting {
   stop(): void;
 }
 
-/** Says on standard error what is waited for: once where nobody watches, and every second on a terminal. */
+/** Says on standard error what is waited for: once without a terminal, and every second on one. */
 export function startWaiting(terminal: Terminal, text: string): Waiting {
   if (!terminal.showsProgress) {
     terminal.note(text);

@@ -89,7 +89,7 @@ describe('warmpath', () => {
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE', param: null } });
   });
 
-  it('ends quietly when nobody reads its output any more', async () => {
+  it('ends quietly when the reader of its output is gone', async () => {
     const cli = startCli(['lab', 'run', '--help']);
     cli.process.stdout!.destroy();
     expect(await cli.ended).toMatchObject({ code: 141, stderr: '' });

@@ -22,7 +22,7 @@ Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets al
   --requests <number>  requests of each run of ragcache, questions to ragboost's agents; default the paper's
   --data <folder>      folder with nq-open/NQ-open.dev.jsonl, for a row of cacheweaver table-6; default none
   --json               print JSON
-  --report <file>      write a page with plots to this file: HTML, complete in itself
+  --report <file>      write a page with plots to this file: one file of HTML
 
 Tables:
 ${PAPERS.map((paper) => `  ${paper}: ${tablesOf(paper).join(', ')}`).join('\n')}

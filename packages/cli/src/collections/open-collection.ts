@@ -15,7 +15,7 @@ export interface CollectionsOptions {
 /** The collection of commands that name none. */
 const DEFAULT_COLLECTION = 'documents';
 
-/** Stands in for an engine that a file leaves to the command line: nobody asks it. */
+/** Address of no engine: a file may leave the engine to the command line, and collections need none. */
 const NO_ENGINE = 'http://127.0.0.1';
 
 /** Adds `--folder`, `--config` and `--tenant`. */
@@ -23,7 +23,7 @@ export function addCollectionsOptions(command: Command): Command {
   return command
     .option('--folder <path>', 'folder of the collections (`collections.folder` of the gateway)')
     .option('--config <file>', 'configuration of the gateway, for its `collections`: folder, embeddings and databases')
-    .option('--tenant <name>', 'whose collections; those of a gateway that asks for no keys are `default`', 'default');
+    .option('--tenant <name>', 'tenant of the collections; `default` for a gateway without keys', 'default');
 }
 
 /** Adds `--collection`. */

@@ -13,7 +13,7 @@ Input:
 
 /** Adds `warmpath arrange`. */
 export function addArrangeCommand(program: Command, { terminal, stdin }: CommandContext): void {
-  addCommand(program, 'arrange', 'order documents: JSON in, JSON out; keeps nothing')
+  addCommand(program, 'arrange', 'order documents: JSON in, JSON out; stores nothing')
     .argument('[file]', 'JSON file; standard input if left out or -')
     .addHelpText('after', INPUT_HELP)
     .action(async (file: string | undefined) => {

@@ -45,7 +45,7 @@ const INDENT = '     ';
 
 /** Adds `warmpath ask`. */
 export function addAskCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'ask', 'ask a question of a collection: the answer, and the passages behind it');
+  const command = addCommand(program, 'ask', 'ask a question of a collection; prints the answer and the passages');
   addKeyOption(addGatewayOption(addCollectionOption(command)))
     .argument('<question>', 'the question')
     .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))

@@ -8,7 +8,7 @@ import { EXIT_CODES } from '../exit-codes.js';
 
 /** Adds `warmpath check-config`. */
 export function addCheckConfigCommand(program: Command, context: CommandContext): void {
-  addCommand(program, 'check-config', 'check a configuration file of the gateway and say all that is wrong with it')
+  addCommand(program, 'check-config', 'check a configuration file of the gateway and print every problem')
     .argument('<file>', 'YAML or JSON file')
     .option('--connect', 'also connect to the store of conversations that the file names')
     .action((file: string, { connect }: { readonly connect?: boolean }) => check(file, connect ?? false, context));

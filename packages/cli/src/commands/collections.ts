@@ -20,27 +20,29 @@ import { writeLines } from '../files/write-lines.js';
 export function addCollectionsCommand(program: Command, context: CommandContext): void {
   const group = program
     .command('collections')
-    .description('list, export, import, shorten and delete collections of documents')
+    .description('list, export, import, shorten and delete collections')
     .addHelpText('after', examplesHelp('collections'))
     .addHelpText('after', EXIT_CODES_HELP);
-  addCollectionsOptions(addCommand(group, 'list', 'the collections, with what they hold')).action(
-    (options: CollectionsOptions) => list(options, context),
+  addCollectionsOptions(addCommand(group, 'list', 'list the collections')).action((options: CollectionsOptions) =>
+    list(options, context),
   );
-  addCollectionsOptions(addCommand(group, 'export', 'write a collection as lines of JSON, a document each'))
+  addCollectionsOptions(addCommand(group, 'export', 'export a collection as JSON lines, one document a line'))
     .argument('<name>', 'the collection')
-    .argument('[file]', 'where it goes; standard output if left out or -')
+    .argument('[file]', 'output file; default or -: standard output')
     .action((name: string, file: string | undefined, options: CollectionsOptions) =>
       exportCollection(name, file, options, context),
     );
-  addCollectionsOptions(addCommand(group, 'import', 'take an export in; documents of the same ids are replaced'))
-    .argument('<name>', 'the collection, made if it is not there')
+  addCollectionsOptions(addCommand(group, 'import', 'import an export; replaces documents of the same ids'))
+    .argument('<name>', 'the collection; created if it does not exist')
     .argument('[file]', 'an export; standard input if left out or -')
     .action((name: string, file: string | undefined, options: CollectionsOptions) =>
       importCollection(name, file, options, context),
     );
-  addCollectionsOptions(addCommand(group, 'remove', 'take documents out; what is still in its file can come back'))
+  addCollectionsOptions(
+    addCommand(group, 'remove', 'remove documents; `ingest` indexes a file again if it still exists'),
+  )
     .argument('<name>', 'the collection')
-    .argument('<sources...>', 'ids of documents; files and folders, also such as are gone')
+    .argument('<sources...>', 'ids of documents, or files and folders, also deleted ones')
     .action((name: string, sources: readonly string[], options: CollectionsOptions) =>
       removeSources(name, sources, options, context),
     );

@@ -30,7 +30,7 @@ export function addDemoCommand(program: Command, context: CommandContext): void 
   const command = addCommand(
     program,
     'demo',
-    'the proof: the same questions in retrieval order and arranged, on a real engine',
+    'ask the same questions in retrieval order and arranged, on a real engine, and compare',
   )
     .option('--questions <number>', 'questions about the documentation of fastify and undici', wholeNumber(1, 60), 60)
     .addOption(

@@ -24,7 +24,7 @@ interface EngineCommandOptions {
 
 /** Adds `warmpath engine`. */
 export function addEngineCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'engine', 'the embedded engine alone, an OpenAI-compatible server');
+  const command = addCommand(program, 'engine', 'start the embedded engine, an OpenAI-compatible server');
   addEngineOptions(command)
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
     .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', tcpPort)

@@ -22,10 +22,10 @@ interface ExplainCommandOptions {
 
 /** Adds `warmpath explain`. */
 export function addExplainCommand(program: Command, { terminal, stdin, environment }: CommandContext): void {
-  addCommand(program, 'explain', 'say what is recognised in a request, what would move, and why a prefix broke')
+  addCommand(program, 'explain', 'show the documents found in a request, their order, and why a prefix broke')
     .argument('[file]', 'JSON file with the body of a request; standard input if left out or -')
     .option('--after <file>', 'the body of a request that was served before')
-    .addOption(new Option('--api <name>', 'which API the request is for (default: found out)').choices(API_NAMES))
+    .addOption(new Option('--api <name>', 'which API the request is for (default: detected)').choices(API_NAMES))
     .option('--config <file>', 'do as the gateway with this configuration does (`recognise`, `arrange`)')
     .addOption(
       new Option(

@@ -34,7 +34,7 @@ const SKIPPED_SHOWN = 5;
 
 /** Adds `warmpath ingest`. */
 export function addIngestCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'ingest', 'bring a collection to what files and folders say, to be asked from');
+  const command = addCommand(program, 'ingest', 'index files and folders into a collection');
   addCollectionsOptions(addCollectionOption(command))
     .argument('<paths...>', 'files and folders: Markdown, text, HTML, PDF, JSON Lines, BEIR')
     .option(

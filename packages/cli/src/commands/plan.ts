@@ -29,7 +29,7 @@ interface PlanCommandOptions {
 
 /** Adds `warmpath plan`. */
 export function addPlanCommand(program: Command, { terminal, stdin }: CommandContext): void {
-  addCommand(program, 'plan', 'order a whole batch: the documents of each request, and the requests')
+  addCommand(program, 'plan', 'order a batch: the documents of each request, and the requests')
     .argument('<file>', 'log of requests, JSON lines; - for standard input')
     .option('-o, --output <file>', 'where the plan goes, JSON lines; standard output if left out or -')
     .option(

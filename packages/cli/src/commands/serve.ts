@@ -28,7 +28,7 @@ interface ServeOptions extends GatewayOptions {
 
 /** Adds `warmpath serve`. */
 export function addServeCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'serve', 'the gateway alone, in front of an engine that runs already');
+  const command = addCommand(program, 'serve', 'start the gateway in front of a running engine');
   addKeyOption(addGatewayOptions(command))
     .option('--engine <url>', "base URL of the engine's OpenAI API; goes before the file's upstream.url", httpUrl)
     .action((options: ServeOptions) => withInterruption((signal) => serve(options, context, signal)));

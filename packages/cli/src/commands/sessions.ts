@@ -27,18 +27,22 @@ interface Which extends AdminAddress {
 export function addSessionsCommand(program: Command, context: CommandContext): void {
   const sessions = program
     .command('sessions')
-    .description('export, import and forget what a running gateway remembers of conversations')
+    .description('export, import and forget conversations of a running gateway')
     .addHelpText('after', examplesHelp('sessions'))
     .addHelpText('after', EXIT_CODES_HELP);
-  addWhich(addAddress(addCommand(sessions, 'export', 'write what is remembered: prompts and documents in the clear')))
-    .argument('[file]', 'where it goes, for this user alone; standard output if left out or -')
+  addWhich(
+    addAddress(
+      addCommand(sessions, 'export', 'export conversations; the file holds prompts and documents in the clear'),
+    ),
+  )
+    .argument('[file]', 'output file, readable by this user only; default or -: standard output')
     .addHelpText('after', WHICH_HELP)
     .action((file: string | undefined, options: Which) => exportSessions(file, options, context));
-  addAddress(addCommand(sessions, 'import', 'take an export in; what is remembered already stays'))
+  addAddress(addCommand(sessions, 'import', 'import an export; conversations that exist already stay'))
     .argument('[file]', 'an export; standard input if left out or -')
     .action((file: string | undefined, options: AdminAddress) => importSessions(file, options, context));
-  addWhich(addAddress(addCommand(sessions, 'forget', 'forget conversations, in every gateway that shares them')))
-    .option('--all', 'everything, of all tenants')
+  addWhich(addAddress(addCommand(sessions, 'forget', 'forget conversations in every gateway that shares the store')))
+    .option('--all', 'everything of all tenants')
     .addHelpText('after', WHICH_HELP)
     .action((options: Which) => forgetSessions(options, context));
 }
@@ -52,14 +56,14 @@ function addAddress(command: Command): Command {
 function addWhich(command: Command): Command {
   return command
     .option('--tenant <name>', 'of one tenant')
-    .option('--key-from <variable>', 'of the tenant whose key stands in this environment variable')
+    .option('--key-from <variable>', 'of the tenant whose key is in this environment variable')
     .addOption(
-      new Option('--key-header <name>', 'in which header that client sends it')
+      new Option('--key-header <name>', 'header in which that client sends its key')
         .choices(KEY_HEADERS)
         .default('authorization'),
     )
     .option('--user <name>', "of one of the tenant's end users; with an empty name, of none")
-    .option('--session <name>', 'the conversation of this name; without --user, that of no end user');
+    .option('--session <name>', 'the conversation of this name; without --user, one without an end user');
 }
 
 async function exportSessions(file: string | undefined, options: Which, context: CommandContext): Promise<void> {

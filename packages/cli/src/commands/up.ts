@@ -21,7 +21,7 @@ interface UpOptions extends GatewayOptions {
 
 /** Adds `warmpath up`. */
 export function addUpCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'up', 'the embedded engine and the gateway in front of it, ready to be asked');
+  const command = addCommand(program, 'up', 'start the embedded engine and the gateway in front of it');
   addEngineOptions(addGatewayOptions(command))
     .option('--engine-port <number>', 'port of the engine; any free one if left out', tcpPort)
     .action((options: UpOptions) => withInterruption((signal) => up(options, context, signal)));

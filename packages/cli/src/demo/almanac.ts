@@ -35,7 +35,7 @@ export interface AlmanacQuestion {
   readonly entry: string;
 }
 
-/** A small book of invented facts: whoever answers from it has read the prompt. In BEIR's layout. */
+/** A small book of invented facts: a right answer can only come from the prompt. In BEIR's layout. */
 export interface Almanac {
   readonly entries: readonly Passage[];
   /** In bursts that share entries. */

@@ -19,7 +19,7 @@ export interface MarkdownSource {
 const MAX_LENGTH = 900;
 /** From here on a passage ends where the next section begins; a shorter one takes the next section in. */
 const ENOUGH_LENGTH = 600;
-/** A rest shorter than this joins the passage before it instead of standing alone. */
+/** A shorter rest joins the passage before it. */
 const SHORT_REST = 200;
 
 interface Section {

@@ -56,7 +56,7 @@ export function embeddedEngine(options: EngineOptions, terminal: Terminal): Engi
 }
 
 /**
- * An engine that somebody else runs. It cannot be restarted, so every start opens the system prompt with a number never
+ * An engine that is already running. It cannot be restarted, so every start opens the system prompt with a number never
  * used before: nothing in the cache begins with it. Both orders share the cache's room, which costs both alike.
  */
 export function remoteEngine(address: EngineAddress, model: string | undefined): EngineSource {

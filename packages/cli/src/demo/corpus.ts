@@ -57,7 +57,7 @@ async function ownFolders(): Promise<readonly DocumentationFolder[]> {
   const root = fileURLToPath(new URL('../../../../', import.meta.url));
   try {
     const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { name?: unknown };
-    // Installed, the same relative path leads into somebody else's project, whose pages are none of ours.
+    // Installed, the same relative path leads into another project, whose pages are not ours.
     return manifest.name === 'warmpath-workspace' ? [{ id: 'warmpath', folder: root, recursive: false }] : [];
   } catch {
     return [];

@@ -2,7 +2,7 @@ import { cpuText } from '@warmpath/engine';
 import { type Dialect, dialectOf, dialectOfOwner } from '@warmpath/gateway';
 import type { EngineFacts } from './examine.js';
 
-/** `unknown`: the engine does not say, and nothing follows from that alone. */
+/** `unknown`: the engine does not say. */
 export type Verdict = 'ok' | 'warning' | 'failed' | 'unknown';
 
 /** One line of the doctor's findings. */
@@ -125,7 +125,7 @@ function libraries({ cpuVariant, buildNote }: EngineFacts): Check[] {
   return [{ name: 'CPU code', verdict: 'ok', finding, ...(buildNote !== undefined && { advice: buildNote }) }];
 }
 
-/** KV events name tokens: without those of chats, nobody can tell which documents they speak of. */
+/** KV events name tokens. Without the tokens of chats, the gateway cannot tell which documents they are. */
 function tokenize(facts: EngineFacts): Check {
   const { tokenizes } = facts;
   const { tokenizer } = dialectOfFacts(facts);

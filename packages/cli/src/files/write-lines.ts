@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises';
 import { WarmpathError } from '@warmpath/core';
 
 /**
- * Writes an export, whole or not at all, and for this user alone: it holds what people wrote.
+ * Writes an export, whole or not at all, readable by this user only: it holds private texts.
  * Error: `WARMPATH_USAGE`, also where another export is being written there.
  */
 export async function writeLines(file: string, lines: Readable): Promise<void> {

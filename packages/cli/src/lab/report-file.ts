@@ -10,7 +10,7 @@ export interface ReportOption {
 
 /** Adds `--report`. */
 export function addReportOption(command: Command): Command {
-  return command.option('--report <file>', 'write a page with plots to this file: HTML, complete in itself');
+  return command.option('--report <file>', 'write a page with plots to this file: one file of HTML');
 }
 
 /**

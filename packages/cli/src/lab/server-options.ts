@@ -38,15 +38,18 @@ export function addServerOptions(command: Command): Command {
       'requests come at random, at this multiple of what the server can just serve in retrieval order',
       load,
     )
-    .option('--clients <number>', 'so many clients, each with one request at a time', wholeNumber(1, MAX_CLIENTS))
-    .option('--turn-by-turn', 'a session goes on after its last answer; --load says how often one begins (all at once)')
-    .option('--recorded', 'requests come at the times that the data tell')
+    .option('--clients <number>', 'number of clients, each with one request at a time', wholeNumber(1, MAX_CLIENTS))
+    .option(
+      '--turn-by-turn',
+      'a session continues after its last answer; --load says how often one begins (all at once)',
+    )
+    .option('--recorded', 'requests come at the times in the data')
     .option('--think-ms <ms>', 'mean time between an answer and the next request (0)', wholeNumber(0, MAX_MS))
     .optionsGroup('Server (goes with one of the clients):')
     .option('--replicas <number>', 'engines, each with a cache of its own (1)', wholeNumber(1, MAX_REPLICAS))
     .addOption(new Option('--router <name>', 'which replica a request goes to (round-robin)').choices(ROUTER_NAMES))
     .addOption(new Option('--scheduler <name>', 'which request goes next (fifo)').choices(SCHEDULER_NAMES))
-    .option('--max-batch <number>', 'requests that an engine runs at a time (1)', wholeNumber(1, MAX_BATCH))
+    .option('--max-batch <number>', 'requests that an engine runs at the same time (1)', wholeNumber(1, MAX_BATCH))
     .option(
       '--chunk-tokens <number>',
       'tokens that a step computes at most, prompts in chunks (no limit)',

@@ -44,7 +44,7 @@ const MAX_SESSIONS = 10_000;
 export function addWorkloadOptions(command: Command): Command {
   return command
     .option('--trace <file>', 'a trace: JSON, {"requests": [[document id, …], …], "tokens"?: {id: number}}')
-    .option('--data <path>', 'a data set: folder or file; its layout is found out')
+    .option('--data <path>', 'a data set: folder or file; its layout is detected')
     .addOption(new Option('--format <layout>', 'the layout of --data').choices(DATA_FORMATS))
     .option(
       '--top-k <number>',
@@ -52,7 +52,11 @@ export function addWorkloadOptions(command: Command): Command {
       wholeNumber(1, MAX_TOP_K),
     )
     .option('--corpus <folder>', 'BEIR folder to search for the questions of NQ-open (its own records)')
-    .option('--sessions <number>', 'conversations of --data that go on at a time (1)', wholeNumber(1, MAX_SESSIONS));
+    .option(
+      '--sessions <number>',
+      'conversations of --data that run at the same time (1)',
+      wholeNumber(1, MAX_SESSIONS),
+    );
 }
 
 /**

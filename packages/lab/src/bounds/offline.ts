@@ -122,7 +122,7 @@ export interface OfflineLimits {
  */
 export type OfflineSolver = (workload: Workload, limits?: OfflineLimits) => OfflineBound;
 
-/** Groups of more sets than this are bounded by what was seen before alone: pairs are too many. */
+/** Groups of more sets are bounded by what was seen before: they have too many pairs. */
 const MAX_PAIRED_SETS = 10_000;
 
 /** Slack for a sum of shares that is a whole number. */

@@ -15,7 +15,7 @@ export class LlamaSlots implements PrefixCacheModel {
   // A slot that was overwritten says nothing about the others.
   readonly evictsLeastRecent = false;
   readonly capacityTokens = Number.POSITIVE_INFINITY;
-  /** What the residency of whoever orders for this cache goes by. */
+  /** What a residency for this cache follows. */
   readonly slots: PromptSlotsOptions;
   readonly #slots: PromptSlots;
 

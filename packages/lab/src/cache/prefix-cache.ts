@@ -65,7 +65,7 @@ export interface PrefixCacheModel {
   readonly granularity: number;
   /** Whether what was used least recently goes first, so that one miss tells of others (see `ServedHistory`). */
   readonly evictsLeastRecent: boolean;
-  /** Present where whole prompts are kept in slots: whoever orders for this cache follows them. */
+  /** Present where whole prompts are kept in slots: an order for this cache follows them. */
   readonly slots?: PromptSlotsOptions;
   /** Tokens of room in use, by prompts under way too. */
   readonly usedTokens: number;

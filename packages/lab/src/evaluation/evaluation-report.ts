@@ -17,7 +17,7 @@ import {
   shiftPriceOf,
 } from './shift-price.js';
 
-/** What questions that stand alone are asked with; the first is what the others are compared with. */
+/** Strategies for questions outside of conversations; the others are compared with the first. */
 export const EVALUATION_STRATEGIES = ['retrieval', 'arranged', 'arranged-hints'] as const;
 /**
  * The same for the turns of conversations. Arranging alone is none: behind a history of its own, no order is in the

@@ -20,7 +20,7 @@ export type HostCopyCost = (hostTokens: number) => number;
 
 /** What makes up the time of an engine's steps. */
 export interface StepCostOptions {
-  /** Time to the first token of a prompt alone. */
+  /** Time to the first token of a single prompt. */
   readonly latency: CostModel;
   readonly decode: DecodeCost;
   readonly hostCopy: HostCopyCost;

@@ -42,13 +42,13 @@ export function addCalibrateCommand(lab: Command, context: CommandContext): void
   const command = addCommand(
     lab,
     'calibrate',
-    "play the same requests on an engine and on the lab's model of its cache",
+    "send the same requests to an engine and to the lab's model of its cache",
   )
     .requiredOption('--data <path>', 'questions with answers: a BEIR folder, or a file of MTRAG tasks')
     .option('--cache <cache>', `the model, one of ${CACHE_SPECIFICATIONS} (default: by the kind of engine)`)
     .addOption(policiesOption('retrieval,exact,foresight'))
     .option('--top-k <number>', 'passages a question (5)', wholeNumber(1, 1_000))
-    .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1));
+    .option('--limit <number>', 'number of questions, from the first (default: all)', wholeNumber(1));
   addEngineUrlOptions(command, 'engine to play on, any OpenAI-compatible one that reports cached tokens')
     .option('--model <name>', 'one of its models (default: its first)')
     .action((options: CalibrateOptions) => withInterruption((signal) => calibrate(options, { ...context, signal })));

@@ -58,14 +58,14 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
   const command = addCommand(
     lab,
     'eval',
-    'does the order of documents change the answers? on your engine, with your data',
+    'measure whether the order of documents changes the answers of your engine',
   ).requiredOption(
     '--data <path>',
     `questions with their answers, and the passages to retrieve from; a file of conversations; or ${ALMANAC}`,
   );
   addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one; an embedded one is started if left out')
     .option('--top-k <number>', `passages a question, found by BM25 (default: 5; ${ALMANAC}: 3)`, wholeNumber(1, 1_000))
-    .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1))
+    .option('--limit <number>', 'number of questions, from the first (default: all)', wholeNumber(1))
     .option(
       '--policy <name>',
       'ordering policy of the strategies but the first',

@@ -33,7 +33,7 @@ export function addProfileCommand(lab: Command, context: CommandContext): void {
   addEngineUrlOptions(command, 'engine to measure, any OpenAI-compatible one; an embedded one is started if left out')
     .option('--cached <tokens>', 'cached tokens, separated by commas', cachedAxis, [0, 256, 512, 1_024, 2_048])
     .option('--new <tokens>', 'new tokens, separated by commas', axis, [32, 128, 512, 1_024])
-    .option('--repeats <number>', 'rounds over all of them; medians are written', wholeNumber(1, MAX_REPEATS), 3);
+    .option('--repeats <number>', 'rounds over all of them; the medians are written', wholeNumber(1, MAX_REPEATS), 3);
   addEngineOptions(command).action((options: ProfileOptions) =>
     withInterruption((signal) => profile(options, { ...context, signal })),
   );

@@ -116,7 +116,7 @@ interface SkippedLines {
 
 /** Adds `warmpath lab replay`. */
 export function addReplayCommand(lab: Command, context: CommandContext): void {
-  const command = addCommand(lab, 'replay', 'what would I save? your own log of requests, on any engine')
+  const command = addCommand(lab, 'replay', 'replay your own log of requests and print what you would save')
     .argument('<log>', 'log of requests, JSON lines; - for standard input')
     .addOption(policiesOption('retrieval,exact,foresight'))
     .option(
@@ -133,7 +133,7 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--preamble <tokens>', 'tokens in front of the documents, the same for all', wholeNumber(0, 1_000_000), 28)
     .addOption(latencyOption())
-    .option('--sequential', 'one request after another, whatever the timestamps')
+    .option('--sequential', 'one request after another; ignores timestamps')
     .option('--replicas <number>', 'engines that take requests with timestamps in turn (1)', wholeNumber(1, 1_024))
     .addOption(
       new Option(
@@ -144,7 +144,7 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
         .preset('10')
         .conflicts('warmUp'),
     )
-    .option('--skip-invalid', 'leave out lines that cannot be read, and say how many');
+    .option('--skip-invalid', 'leave out unreadable lines, and print how many');
   addReportOption(command)
     .addHelpText('after', FORMAT_HELP)
     .action((file: string, options: ReplayOptions) =>

@@ -81,7 +81,7 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
       wholeNumber(1),
     )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
-    .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds')
+    .option('--resume <file>', 'write every finished seed to this file, and continue from the seeds in it')
     .addOption(
       new Option(
         '--offline [seconds]',

@@ -31,7 +31,7 @@ export interface PromptSettings {
   readonly system: string;
 }
 
-/** The messages of a question as somebody writes them who puts no documents into them. */
+/** The messages of a question without documents. */
 export function plainMessages({ text, conversation }: EvaluationQuestion, system: string): readonly ChatMessage[] {
   const before = (conversation?.before ?? []).flatMap(({ question, answer }) => [
     { role: 'user', content: question },

@@ -67,7 +67,7 @@ export async function readQuestionSource(data: string, options: QuestionOptions)
   if (found === 'file' && options.shiftPrices !== undefined) {
     throw new WarmpathError('WARMPATH_USAGE', {
       path: '--shift-prices',
-      detail: 'questions that stand alone were expected: behind a conversation of its own, no order is in the cache',
+      detail: 'questions outside of conversations were expected: behind its own conversation, no order is in the cache',
     });
   }
   const topK = options.topK ?? TOP_K;
@@ -84,7 +84,7 @@ export async function readQuestionSource(data: string, options: QuestionOptions)
   return { ...read, strategies: strategiesFor(read, options), systemPrompt: systemPromptOf(read), topK, prints };
 }
 
-/** Those of questions that stand alone. */
+/** Those of questions outside of conversations. */
 function strategiesFor(
   { questions }: Pick<EvaluationQuestions, 'questions'>,
   { shiftPrices }: QuestionOptions,
