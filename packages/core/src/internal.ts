@@ -62,7 +62,7 @@ export type { KvEvent } from './residency/block-index.js';
 export type { PromptTokens } from './residency/event-residency.js';
 export { EventResidency } from './residency/event-residency.js';
 export type { ServedRequest } from './residency/history.js';
-export type { HeldPrompt, PromptSlotsOptions } from './residency/prompt-slots.js';
+export type { HeldPrompt, HeldSpan, PromptSlotsOptions } from './residency/prompt-slots.js';
 export { leadingSpans, PromptSlots } from './residency/prompt-slots.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { RequestScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
@@ -85,6 +85,6 @@ export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant } from './session/
 export type { SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
 export { SpeculationGate } from './speculation/speculation-gate.js';
-export { estimateTokensOfBytes } from './token-estimate.js';
+export { costOfBytes, estimateTokensOfBytes } from './token-estimate.js';
 export type { KnowledgeTreeView, TreeNode } from './tree/view.js';
 export type { WorkSteps } from './work-steps.js';

@@ -48,7 +48,12 @@ export function tokensOfCost(cost: number): number {
 
 /** The same as `estimateTokens`, for a text in UTF-8. O(bytes). */
 export function estimateTokensOfBytes(text: Uint8Array): number {
+  return tokensOfCost(costOfBytes(text, 0, text.length));
+}
+
+/** The same as `costOfText`, for a range of bytes in UTF-8. O(range). */
+export function costOfBytes(text: Uint8Array, start: number, end: number): number {
   let cost = 0;
-  for (const byte of text) cost += COST_OF_BYTE[byte]!;
-  return tokensOfCost(cost);
+  for (let at = start; at < end; at++) cost += COST_OF_BYTE[text[at]!]!;
+  return cost;
 }

@@ -94,6 +94,9 @@ export interface RequestSummary {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly predictedTokens: number | null;
+  /** Tokens that would have been cached without the gateway, and those that were cached beside them. */
+  readonly baselineTokens: number | null;
+  readonly gainTokens: number | null;
   /** Documents referred to and not repeated. */
   readonly references: number;
   /** Why its prefix broke (`BREAK_CAUSES`), where prompts are compared. */

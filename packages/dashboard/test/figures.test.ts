@@ -46,6 +46,8 @@ const request = (fields: Partial<RequestSummary> = {}): RequestSummary => ({
   promptTokens: 100,
   cachedTokens: 60,
   predictedTokens: 60,
+  baselineTokens: null,
+  gainTokens: null,
   references: 0,
   broke: null,
   error: null,

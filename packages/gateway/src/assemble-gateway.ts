@@ -24,6 +24,7 @@ import { BodyMemory } from './intake/request-body.js';
 import { EventLoopBudget } from './limits/event-loop-budget.js';
 import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
 import { Overload } from './limits/overload.js';
+import { Baselines } from './memory/baselines.js';
 import { ConsentFile } from './memory/consent-file.js';
 import { OpenArrangements } from './memory/open-arrangements.js';
 import { PromptConsents } from './memory/prompt-consents.js';
@@ -111,6 +112,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
   const histories = new ServedHistories(bytesOf('histories'));
+  const baselines = new Baselines(bytesOf('baselines'));
   const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { stateFolder } = parts;
@@ -155,6 +157,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       prefixes: () => prefixes.bytes,
       beginnings: () => sentPrefixes.bytes,
       prompts: () => kinds.bytes + consents.bytes,
+      baselines: () => baselines.bytes,
     },
   });
   const searched = (ms: number) => metrics.searched(ms);
@@ -181,6 +184,10 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   };
   // Simulated time says nothing about the load of the process.
   const eventLoopBudget = new EventLoopBudget(() => performance.now());
+  const forget = (engine: Engine): void => {
+    histories.forget(engine);
+    baselines.forget(engine);
+  };
   const engines = await Engines.open(
     listed,
     {
@@ -196,9 +203,9 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
         logChange(log, engine, change);
         if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
       },
-      cachesOtherwise: (engine) => histories.forget(engine),
+      cachesOtherwise: forget,
     },
-    (engine) => histories.forget(engine),
+    forget,
   );
   const rateLimits = new RateLimits(now);
   const exchange = sessions.exchange?.bind(sessions);
@@ -219,7 +226,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const lifecycle = { leaving: false, draining: false };
   const failOpen = failOpenTo({ metrics, log });
   const decider = new PromptDecider({ config, documents, histories, memory, now });
-  const learning = new Learning({ memory, cache: documents.cache, prefixes, metrics, peers, now });
+  const learning = new Learning({ memory, histories, cache: documents.cache, prefixes, metrics, peers, now });
   const unrecognised = parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now);
   const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
   const dispatcher = new PromptDispatcher({
@@ -230,6 +237,9 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     arranger: new PromptArranger({ decider, renderer, failOpen, now }),
     sender: new PromptSender({
       learning,
+      baselines,
+      decider,
+      renderer,
       cacheSalts,
       compared: config.explain.prompts === 'off' ? undefined : requests,
       rateLimits,

@@ -10,7 +10,7 @@ import {
   dialectOfOwner,
   reusable,
 } from '../src/dialects/dialects.js';
-import { EngineCounts } from '../src/memory/engine-counts.js';
+import { ReportedCounts } from '../src/memory/engine-counts.js';
 import { ServedHistories } from '../src/memory/served-histories.js';
 import { breakpointRule } from '../src/prompt/cache-breakpoints.js';
 import { startGateway } from '../src/start-gateway.js';
@@ -18,52 +18,46 @@ import { FakeEngine } from './fake-engine.js';
 import { closing, DOCUMENTS, labelsIn, send, told } from './harness.js';
 
 /** What engines say of a prompt of 100 tokens of which 64 were cached, and what they say when none were. */
-const USAGES: readonly [name: DialectName, some: object, none: object, unsaid: boolean][] = [
+const USAGES: readonly [name: DialectName, some: object, none: object][] = [
   [
     'vllm',
     { prompt_tokens: 100, total_tokens: 101, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 64 } },
     { prompt_tokens: 100, total_tokens: 101, completion_tokens: 1, prompt_tokens_details: null },
-    true,
   ],
   [
     'sglang',
     { prompt_tokens: 100, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 64 }, reasoning_tokens: 0 },
     { prompt_tokens: 100, completion_tokens: 1, prompt_tokens_details: null, reasoning_tokens: 0 },
-    true,
   ],
   [
     'llama-server',
     { completion_tokens: 1, prompt_tokens: 100, total_tokens: 101, prompt_tokens_details: { cached_tokens: 64 } },
     { completion_tokens: 1, prompt_tokens: 100, total_tokens: 101, prompt_tokens_details: { cached_tokens: 0 } },
-    false,
   ],
   [
     'openai',
     { input_tokens: 100, input_tokens_details: { cached_tokens: 64 }, output_tokens: 1 },
     { input_tokens: 100, input_tokens_details: { cached_tokens: 0 }, output_tokens: 1 },
-    false,
   ],
   [
     'anthropic',
     { input_tokens: 30, cache_creation_input_tokens: 6, cache_read_input_tokens: 64, output_tokens: 1 },
     { input_tokens: 30, cache_creation_input_tokens: 70, cache_read_input_tokens: 0, output_tokens: 1 },
-    false,
   ],
   [
     'deepseek',
     { prompt_tokens: 100, completion_tokens: 1, prompt_cache_hit_tokens: 64, prompt_cache_miss_tokens: 36 },
     { prompt_tokens: 100, completion_tokens: 1, prompt_cache_hit_tokens: 0, prompt_cache_miss_tokens: 100 },
-    false,
   ],
 ];
 
 describe('the table of dialects', () => {
-  it.each(USAGES)('reads the counts of %s; what is never said is unknown', (_, some, none, unsaid) => {
+  it.each(USAGES)('reads the counts of %s; a count that is left out is 0', (name, some, none) => {
     expect(readUsage(some)).toEqual({ promptTokens: 100, cachedTokens: 64 });
-    const counts = new EngineCounts();
-    expect(counts.cachedTokens(readUsage(none)!)).toBe(unsaid ? undefined : 0);
-    counts.observe(100, readUsage(some)!);
-    expect(counts.cachedTokens(readUsage(none)!)).toBe(0);
+    const counts = new ReportedCounts(dialectOf(name).leavesOutZero === true);
+    expect(counts.cachedTokens(readUsage(none)!, 0)).toBe(0);
+    expect(counts.cachedTokens(readUsage(some)!, 64)).toBe(64);
+    expect(counts.cachedTokens(readUsage(none)!, 64)).toBe(0);
   });
 
   it('knows hosted APIs by their address alone, and engines of one’s own by what they say', () => {

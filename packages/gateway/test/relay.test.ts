@@ -77,10 +77,11 @@ describe('relay', () => {
       response.end(compressed);
     });
     const options = { headers: { 'accept-encoding': 'gzip' } };
-    const passed = await send(gateway.url + PATH, { model: 'm', messages: [] }, options);
+    const passed = await send(`${gateway.url}/v1/embeddings`, { model: 'm', input: 'x' }, options);
     expect(passed.body.equals(compressed)).toBe(true);
     expect(passed.headers['content-encoding']).toBe('gzip');
     expect(engine.last.headers['accept-encoding']).toBe('gzip');
+    // The counts of prompts are read.
     const arranged = await send(gateway.url + PATH, chat(), options);
     expect(arranged.body.equals(compressed)).toBe(true);
     expect(engine.last.headers['accept-encoding']).toBe('identity');

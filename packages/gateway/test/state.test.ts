@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull, runs } from '../../../test/suite.js';
 import { dialectOf } from '../src/dialects/dialects.js';
-import { EngineCounts } from '../src/memory/engine-counts.js';
+import { EngineCounts, ReportedCounts } from '../src/memory/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/memory/served-histories.js';
 import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/memory/warm-prefixes.js';
 
@@ -133,13 +133,26 @@ describe('EngineCounts', () => {
       { seed: 13 },
     );
   });
+});
 
-  it('take a missing cached count for 0 only from an engine that has sent one', () => {
-    const counts = new EngineCounts();
-    const silent = { promptTokens: 10, cachedTokens: undefined };
-    expect(counts.cachedTokens(silent)).toBeUndefined();
-    counts.observe(10, { promptTokens: 10, cachedTokens: 4 });
-    expect(counts.cachedTokens(silent)).toBe(0);
-    expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 })).toBe(4);
+describe('ReportedCounts', () => {
+  const silent = { promptTokens: 1_000, cachedTokens: undefined };
+
+  it('take a missing count for 0 only from an engine that has sent one, where nothing is known of its kind', () => {
+    const counts = new ReportedCounts(false);
+    expect(counts.cachedTokens(silent, 0)).toBeUndefined();
+    expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 }, 0)).toBe(4);
+    expect(counts.cachedTokens(silent, 900)).toBe(0);
+  });
+
+  it('take it for 0 at once from a kind that leaves out 0, until counts are missing that should be there', () => {
+    const counts = new ReportedCounts(true);
+    for (let i = 0; i < 100; i++) expect(counts.cachedTokens(silent, 0)).toBe(0);
+    expect(counts.cachedTokens(silent, 900)).toBe(0);
+    expect(counts.cachedTokens(silent, 900)).toBe(0);
+    expect(counts.cachedTokens(silent, 900)).toBeUndefined();
+    expect(counts.cachedTokens(silent, 0)).toBeUndefined();
+    expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 }, 0)).toBe(4);
+    expect(counts.cachedTokens(silent, 900)).toBe(0);
   });
 });

@@ -42,8 +42,10 @@ export interface Dialect {
   readonly reuse: ReuseModel;
   /** The header of the API's key; `authorization` if left out. */
   readonly keyHeader?: 'x-api-key';
-  /** Where `usage` states cached tokens. Left out at 0 by some, so a field never seen says nothing. */
+  /** Where `usage` states cached tokens. */
   readonly cachedTokens: string;
+  /** Whether it leaves that field out when it is 0. */
+  readonly leavesOutZero?: true;
   /** Field of a request that keeps tenants apart in the cache. */
   readonly salt?: 'cache_salt';
   /** Which `priority` goes first, where requests may have one. */
@@ -52,6 +54,8 @@ export interface Dialect {
   readonly tokenizer?: string;
   /** Its metric, at `GET /metrics`, of requests that wait inside of it. */
   readonly waiting?: string;
+  /** Its metric, at `GET /metrics`, whose labels `num_gpu_blocks` and `block_size` say how much its cache holds. */
+  readonly cacheSize?: string;
   /** Path whose answer states as `total_slots` how many slots it has. */
   readonly slotCount?: string;
   readonly breakpoints?: BreakpointRule;
@@ -92,10 +96,12 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'prefix', unit: 16 },
     cachedTokens: DETAILS,
+    leavesOutZero: true,
     salt: 'cache_salt',
     priority: 'lower',
     tokenizer: '/tokenize',
     waiting: 'vllm:num_requests_waiting',
+    cacheSize: 'vllm:cache_config_info',
     needsLeader: false,
     advice: {
       report: 'start vLLM with --enable-prompt-tokens-details',
@@ -109,6 +115,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'prefix', unit: 1 },
     cachedTokens: DETAILS,
+    leavesOutZero: true,
     salt: 'cache_salt',
     priority: 'higher',
     tokenizer: '/tokenize',
@@ -209,6 +216,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['generativelanguage.googleapis.com'],
     reuse: { kind: 'hosted', unit: 1, least: 1_024, keptMs: HOUR_MS },
     cachedTokens: DETAILS,
+    leavesOutZero: true,
     needsLeader: false,
     advice: {},
   },
@@ -237,6 +245,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.groq.com'],
     reuse: { kind: 'hosted', unit: 1, least: 1, keptMs: 2 * HOUR_MS },
     cachedTokens: DETAILS,
+    leavesOutZero: true,
     needsLeader: false,
     advice: {},
   },
@@ -292,6 +301,11 @@ export function dialectOfOwner(owner: string | undefined): Dialect | undefined {
 /** A dialect with as many slots as one engine says it has, where its kind has slots. */
 export function withSlots(dialect: Dialect, slots: number): Dialect {
   return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
+}
+
+/** A dialect with the size of the blocks that one engine says it has, where its kind has blocks. */
+export function withBlocks(dialect: Dialect, unit: number): Dialect {
+  return dialect.reuse.kind === 'prefix' ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
 }
 
 /** Tokens below which a model caches no prompt that is marked. */

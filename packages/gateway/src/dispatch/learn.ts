@@ -7,9 +7,10 @@ import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { UpstreamRequest } from '../engines/upstream.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { BodyView } from '../json/json-body.js';
+import type { PromptBaseline } from '../memory/baselines.js';
 import type { DocumentCache } from '../memory/document-cache.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
-import type { TenantModel } from '../memory/served-histories.js';
+import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
 import { type PromptPrefix, prefixOf, type WarmPrefixes } from '../memory/warm-prefixes.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
@@ -44,6 +45,8 @@ export interface PromptOutcome {
   readonly sent: Buffer;
   /** Milliseconds of the gateway's clock. */
   readonly dispatchedAt: number;
+  /** What the engine would have had cached; `undefined` where that is not known. */
+  readonly baseline: PromptBaseline | undefined;
   /** Whether the engine had no other prompt from then until the answer began, as far as this gateway knows. */
   readonly isAlone: boolean;
   /** How the exchange with the engine ended. */
@@ -52,6 +55,7 @@ export interface PromptOutcome {
 
 export interface LearningParts {
   readonly memory: ConversationMemory;
+  readonly histories: ServedHistories;
   readonly cache: DocumentCache;
   readonly prefixes: WarmPrefixes;
   readonly metrics: Metrics;
@@ -123,6 +127,7 @@ export class Learning {
 
   /** The exchange with the engine is over. */
   ended(outcome: PromptOutcome): void {
+    this.guarded(() => this.#count(outcome));
     this.guarded(() => this.#learnAnswer(outcome));
     this.guarded(() => this.#rememberAnswers(outcome));
   }
@@ -136,8 +141,29 @@ export class Learning {
     }
   }
 
+  /** What the engine counted enters the report, beside what it would have counted without the gateway. */
+  #count({ engine, call, prompt, dispatchedAt, baseline, result }: PromptOutcome): void {
+    const { usage, firstContentAt, completionTokens } = result.sniffer;
+    if (!isPrefilled(result)) {
+      baseline?.ended({ promptTokens: undefined, answerTokens: undefined });
+      return;
+    }
+    const { report } = call.request;
+    if (firstContentAt !== undefined) report.ttftMs = firstContentAt - dispatchedAt;
+    baseline?.ended({
+      promptTokens: usage?.promptTokens,
+      answerTokens: result.complete ? completionTokens : undefined,
+    });
+    if (usage === undefined) return;
+    report.promptTokens = usage.promptTokens;
+    report.baselineTokens = baseline?.tokens(usage.promptTokens);
+    const model = prompt.state?.model ?? baseline?.model ?? '';
+    const expected = Math.max(report.baselineTokens ?? 0, report.decision.predictedCachedTokens ?? 0);
+    report.cachedTokens = this.#parts.histories.reportedCounts(engine, model).cachedTokens(usage, expected);
+  }
+
   #learnAnswer(outcome: PromptOutcome): void {
-    const { engine, call, prompt, dispatchedAt, isAlone, result } = outcome;
+    const { engine, call, prompt, isAlone, result } = outcome;
     const { state, arrangements, prefix } = prompt;
     if (state === undefined) return;
     const now = this.#parts.now();
@@ -147,13 +173,8 @@ export class Learning {
       for (const arrangement of arrangements) observe({ kind: 'failed', arrangement, now }, history);
       return;
     }
-    const { firstContentAt, usage, completionTokens } = result.sniffer;
-    if (firstContentAt !== undefined) report.ttftMs = firstContentAt - dispatchedAt;
-    if (usage !== undefined) {
-      counts.observe(prompt.estimatedTokens, usage);
-      report.promptTokens = usage.promptTokens;
-      report.cachedTokens = counts.cachedTokens(usage);
-    }
+    const { usage, completionTokens } = result.sniffer;
+    if (usage !== undefined) counts.observe(prompt.estimatedTokens, usage);
     // The counts are of the whole prompt: they belong to the path that goes farthest into it.
     const { promptTokens, cachedTokens, answerTokens } = counts.outcome({
       promptTokens: report.promptTokens,

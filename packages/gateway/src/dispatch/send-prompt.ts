@@ -4,12 +4,15 @@ import { errorShapeOf } from '../apis/error-shape.js';
 import { chatApi } from '../apis/prompt-apis.js';
 import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import { type Engine, IDENTITY, promptHeaders } from '../engines/engine.js';
+import type { Baselines, PromptBaseline } from '../memory/baselines.js';
 import type { ReportBuilder } from '../observe/report.js';
 import type { RequestLog } from '../observe/request-log.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
 import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
 import type { CacheSalts } from '../prompt/cache-salts.js';
+import type { PromptDecider } from '../prompt/decide.js';
 import { modelIn } from '../prompt/parse-prompt.js';
+import type { PromptRenderer } from '../prompt/render.js';
 import type { Call } from '../shapes/shapes.js';
 import { type ForwardParts, forward } from './forward.js';
 import type { Learning, LearningPrompt } from './learn.js';
@@ -34,6 +37,9 @@ export interface SentPromptListener {
 
 export interface PromptSenderParts extends ForwardParts {
   readonly learning: Learning;
+  readonly baselines: Baselines;
+  readonly decider: PromptDecider;
+  readonly renderer: PromptRenderer;
   /** Only where a key is configured. */
   readonly cacheSalts: CacheSalts | undefined;
   /** Where prompts are compared with earlier ones; `undefined` where they are not. */
@@ -60,24 +66,21 @@ export class PromptSender {
       dispatchedAt,
     );
     const number = ++engine.sentPrompts;
+    let baseline: PromptBaseline | undefined;
     let isAlone = engine.queue.underWay <= 1;
     const prompt = learning.keep(arranged, call.tenant, engine);
     const readsAnswer = mustReadAnswer(prompt);
-    const isRead = prompt.state !== undefined || readsAnswer || listener.isAwaited;
     learning.dispatched(arranged, prompt, call.tenant);
     const body = cacheSalts?.salted(arranged.sent.body, call.tenant) ?? arranged.sent.body;
     forward(this.#parts, engine, call, body, {
       path: call.translation && chatApi.path,
       body: wayBack(call, prompt),
-      requestHeaders: [
-        promptHeaders(engine, call),
-        isRead || call.sources !== undefined ? IDENTITY : undefined,
-        trace?.headers,
-      ],
-      reads: readsAnswer ? 'answer' : isRead || trace !== undefined ? 'usage' : 'nothing',
+      requestHeaders: [promptHeaders(engine, call), IDENTITY, trace?.headers],
+      reads: readsAnswer ? 'answer' : 'usage',
       onAccepted: () => learning.accepted(prompt),
       onFirstData: () => {
         isAlone &&= engine.sentPrompts === number;
+        baseline?.prefilled();
         listener.computed();
       },
       onFirstContent: () => listener.began(),
@@ -90,7 +93,7 @@ export class PromptSender {
       onSettled: (result) => {
         const isOver = now();
         traced(this.#parts, report, 'observe', () =>
-          learning.ended({ engine, call, prompt, sent: body, dispatchedAt, isAlone, result }),
+          learning.ended({ engine, call, prompt, sent: body, dispatchedAt, baseline, isAlone, result }),
         );
         trace?.ended(tracedAnswer(report, result), isOver);
         // The next prompt is arranged with what was learned.
@@ -98,7 +101,43 @@ export class PromptSender {
         if (result.isRetriedElsewhere) listener.retryElsewhere(failure!);
       },
     });
+    baseline = this.#baseline(engine, call, arranged);
     this.#compare(call, body);
+  }
+
+  /** Behind the dispatch: the client does not wait for it. */
+  #baseline(engine: Engine, call: Call, arranged: ArrangedPrompt): PromptBaseline | undefined {
+    const { baselines, cacheSalts, learning, now } = this.#parts;
+    const { report } = call.request;
+    let baseline: PromptBaseline | undefined;
+    report.isUnchanged = false;
+    learning.guarded(() => {
+      const body = this.#asWritten(engine, call, arranged);
+      const { history, slots } = arranged.prompt;
+      report.isUnchanged = body.equals(arranged.sent.body);
+      baseline = baselines.begin({
+        engine,
+        api: call.api,
+        body,
+        tenant: call.tenant,
+        isSalted: cacheSalts !== undefined,
+        turn: slots?.kind === 'insert' ? arranged.sent.turn?.sent.id : undefined,
+        turnBefore: history?.turns.at(-1)?.id,
+        now: now(),
+      });
+      report.predictedBaselineTokens = baseline?.predictedTokens;
+    });
+    return baseline;
+  }
+
+  /** The body as its client wrote it: documents of a field in retrieval order, without references or a hint. */
+  #asWritten(engine: Engine, { tenant }: Call, { prompt, sent, decision }: ArrangedPrompt): Buffer {
+    const { decider, renderer } = this.#parts;
+    const { slots } = prompt;
+    if (decision.state === undefined) return sent.body;
+    if (slots?.kind !== 'insert') return prompt.body;
+    const slot = { ...slots, repeated: undefined };
+    return renderer.render({ ...prompt, slots: slot }, decider.inRetrievalOrder(slot, tenant, engine)).body;
   }
 
   /** Says where this prompt parts from an earlier one. Behind the dispatch: the client does not wait for it. */

@@ -26,12 +26,22 @@ export interface EngineReport {
   readonly dialect: Dialect | undefined;
   /** How many slots it has, where its kind has slots and it says so. */
   readonly slots: number | undefined;
+  /** Blocks of its prefix cache, and tokens of one, where its kind has blocks and it says so. */
+  readonly cacheSize: CacheSize | undefined;
   /** What is wrong, in a sentence; `undefined` if nothing is. */
   readonly problem: string | undefined;
   /** What to do about it. */
   readonly remedy: string | undefined;
 }
 
+/** How much a prefix cache holds. */
+interface CacheSize {
+  readonly blocks: number;
+  readonly blockTokens: number;
+}
+
+/** Bytes of metrics that are read. */
+const METRICS_BYTES = 4_194_304;
 /** Bytes of a list of models that are read. */
 const LIST_BYTES = 1_048_576;
 /** Models that are named. */
@@ -72,6 +82,7 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
     models: [],
     dialect: undefined,
     slots: undefined,
+    cacheSize: undefined,
     problem,
     remedy,
   });
@@ -103,9 +114,14 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
   if (models === undefined) {
     return report('not-an-engine', `What it answers is no list of models (status ${status}).`, BASE_URL);
   }
-  const { slotCount } = models.dialect ?? question.dialect;
-  if (slotCount === undefined) return { ...report('up'), ...models };
-  return { ...report('up'), ...models, slots: await askSlots(upstream, slotCount, { ...question, headers }) };
+  const { slotCount, cacheSize } = models.dialect ?? question.dialect;
+  const asked = { ...question, headers };
+  return {
+    ...report('up'),
+    ...models,
+    slots: slotCount === undefined ? undefined : await askSlots(upstream, slotCount, asked),
+    cacheSize: cacheSize === undefined ? undefined : await askCacheSize(upstream, cacheSize, asked),
+  };
 }
 
 const BASE_URL =
@@ -143,6 +159,19 @@ async function askSlots(
   } catch {
     return undefined;
   }
+}
+
+async function askCacheSize(
+  upstream: Upstream,
+  metric: string,
+  { headers, totalMs }: EngineQuestion,
+): Promise<CacheSize | undefined> {
+  const answer = await askText(upstream, { path: '/metrics', headers }, { totalMs, limitBytes: METRICS_BYTES });
+  if ('code' in answer || answer.status !== 200) return undefined;
+  const labels = new RegExp(`^${metric}\\{(.*)\\}`, 'm').exec(answer.text)?.[1] ?? '';
+  const count = (label: string) => Number(new RegExp(`(?:^|,)${label}="(\\d+)"`).exec(labels)?.[1]);
+  const [blocks, blockTokens] = [count('num_gpu_blocks'), count('block_size')];
+  return blocks > 0 && blockTokens > 0 ? { blocks, blockTokens } : undefined;
 }
 
 /** The models of a list as `GET /v1/models` answers it; `undefined` for what is none. */

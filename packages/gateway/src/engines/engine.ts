@@ -2,7 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { ServedRequest } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
-import { beliefOf, configuredDialect, type Dialect, withSlots } from '../dialects/dialects.js';
+import { beliefOf, configuredDialect, type Dialect, withBlocks, withSlots } from '../dialects/dialects.js';
 import {
   engineCredentials,
   forwardsClientKey,
@@ -191,6 +191,7 @@ export class Engine {
   #settings: EngineSettings;
   #dialect: Dialect;
   #models: ReadonlySet<string> | undefined;
+  #capacityTokens: number | undefined;
   #kvResidency: KvResidency | undefined;
   #watch: EngineWatch | undefined;
   readonly #queueReports: QueueReports;
@@ -263,6 +264,11 @@ export class Engine {
     return this.#dialect;
   }
 
+  /** Tokens that it holds; `undefined` where it does not say. */
+  get capacityTokens(): number | undefined {
+    return this.#capacityTokens;
+  }
+
   get weight(): number {
     return this.#settings.weight;
   }
@@ -333,11 +339,15 @@ export class Engine {
   }
 
   /** What is configured, or known by its address, is not asked for; what is not said stays as it was known. */
-  #learnDialect({ dialect, slots }: EngineReport): void {
+  #learnDialect({ dialect, slots, cacheSize }: EngineReport): void {
     const { upstream } = this.#parts.config;
     const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
     let found = isOpen && dialect !== undefined ? dialect : this.#dialect;
     if (slots !== undefined) found = withSlots(found, slots);
+    if (cacheSize !== undefined) {
+      found = withBlocks(found, cacheSize.blockTokens);
+      this.#capacityTokens = cacheSize.blocks * cacheSize.blockTokens;
+    }
     const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
     if (now !== before) this.#parts.cachesOtherwise(this);

@@ -13,9 +13,9 @@ const SHARES = {
   /** Prompts of programs, learned from traffic, and the consents to them. */
   prompts: 2,
   /** Passages that came more than once. */
-  documents: 7,
+  documents: 6,
   /** Served prompts to plan prefills by. */
-  prewarm: 2,
+  prewarm: 1,
   /** Orders given alone whose outcome is not known. */
   arrangements: 1,
   /** What became of requests just served. */
@@ -24,6 +24,8 @@ const SHARES = {
   prefixes: 1,
   /** Which of several engines got which beginnings of bodies. */
   beginnings: 2,
+  /** What engines would have cached of prompts as clients wrote them. */
+  baselines: 2,
 } as const;
 
 /** A part of the gateway that keeps what clients send. */

@@ -1,7 +1,7 @@
 import { ServedHistory } from '@warmpath/core';
 import { type EventResidency, PromptSlots } from '@warmpath/core/internal';
 import { beliefOf, type Dialect } from '../dialects/dialects.js';
-import { EngineCounts, type ShownCounts } from './engine-counts.js';
+import { EngineCounts, ReportedCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 
 /** What an engine's own events tell. */
@@ -30,6 +30,7 @@ export interface TenantModel {
   /** What the engine is believed to hold. */
   readonly history: ServedHistory;
   readonly counts: EngineCounts;
+  readonly reported: ReportedCounts;
 }
 
 /** Part of the memory that one history may take: its tree, and its statistics. */
@@ -55,7 +56,7 @@ export class ServedHistories {
   /** Of each engine and model: its requests push each other's prompts out, whoever sent them. */
   readonly #slots = new Map<string, PromptSlots>();
   /** Of the same: what it reports, it reports to all tenants. */
-  readonly #shown = new Map<string, ShownCounts>();
+  readonly #reported = new Map<string, ReportedCounts>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -94,12 +95,19 @@ export class ServedHistories {
     return state;
   }
 
+  /** How a model of an engine reports cached tokens. */
+  reportedCounts(engine: HistoryEngine, model: string): ReportedCounts {
+    return ofModel(this.#reported, keyOf(engine, model), () => {
+      return new ReportedCounts(engine.dialect.leavesOutZero === true);
+    });
+  }
+
   /** The engine is gone, or of another kind than was believed, and what it held. O(histories). */
   forget(engine: HistoryEngine): void {
     for (const state of [...this.#histories.values()]) {
       if (state.engine === engine) this.#histories.take(state.tenant, keyOf(engine, state.model));
     }
-    for (const models of [this.#slots, this.#shown]) {
+    for (const models of [this.#slots, this.#reported]) {
       for (const key of models.keys()) if (key.startsWith(keyOf(engine, ''))) models.delete(key);
     }
   }
@@ -116,7 +124,7 @@ export class ServedHistories {
       ...(slots !== undefined && { slots: { prompts: slots, name: tenant } }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
-    return { tenant, model, engine, history, counts: new EngineCounts(this.#shownBy(engine, model)) };
+    return { tenant, model, engine, history, counts: new EngineCounts(), reported: this.reportedCounts(engine, model) };
   }
 
   #slotsOf(engine: HistoryEngine, model: string): PromptSlots | undefined {
@@ -125,10 +133,6 @@ export class ServedHistories {
     return ofModel(this.#slots, keyOf(engine, model), () => {
       return new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS, maxSavedSpans: MAX_SAVED_SPANS });
     });
-  }
-
-  #shownBy(engine: HistoryEngine, model: string): ShownCounts {
-    return ofModel(this.#shown, keyOf(engine, model), () => ({ cachedTokens: false }));
   }
 }
 

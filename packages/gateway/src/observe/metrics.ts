@@ -97,8 +97,22 @@ export class Metrics {
   readonly #forgotten = this.#counter('sessions_forgotten_total', 'Turns whose earlier turns were forgotten.');
   readonly #replayed = this.#counter('replayed_turns_total', 'Earlier turns sent again as they were rendered.');
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
-  readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
+  readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens, as the engine counted them.');
   readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
+  readonly #measured = this.#counter(
+    'measured_prompt_tokens_total',
+    'Prompt tokens of prompts with a cached count and a baseline. `changed`: by whether the gateway changed the prompt.',
+    ['changed'],
+  );
+  readonly #measuredCached = this.#counter('measured_cached_tokens_total', 'Of these, tokens the engine had cached.', [
+    'changed',
+  ]);
+  readonly #baseline = this.#counter(
+    'baseline_tokens_total',
+    'Of these, tokens the engine would have cached of prompts as clients wrote them. The gain is the difference, of changed prompts; of unchanged prompts, the difference is the error of the baseline.',
+    ['changed'],
+  );
+  readonly #noGain = this.#counter('no_gain_total', 'Prompts that gained nothing, by the reason.', ['reason']);
   readonly #storeTime = this.#histogram(
     'session_store_seconds',
     'Time of the shared store of conversations.',
@@ -218,8 +232,18 @@ export class Metrics {
     this.#predicted.inc(report.predictedCachedTokens ?? 0);
     this.#prompt.inc(report.promptTokens ?? 0);
     this.#cached.inc(report.cachedTokens ?? 0);
+    this.#gained(report);
     if (report.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
     else if (report.errorCode !== undefined) this.error(report.errorCode, report.errorSource ?? 'gateway');
+  }
+
+  #gained({ promptTokens, cachedTokens, baselineTokens, isUnchanged, noGain }: Report): void {
+    if (noGain !== undefined) this.#noGain.inc({ reason: noGain });
+    if (promptTokens === undefined || cachedTokens === undefined || baselineTokens === undefined) return;
+    const labels = { changed: String(isUnchanged === false) };
+    this.#measured.inc(labels, promptTokens);
+    this.#measuredCached.inc(labels, cachedTokens);
+    this.#baseline.inc(labels, baselineTokens);
   }
 
   /**

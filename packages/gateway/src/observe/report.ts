@@ -9,6 +9,7 @@ import {
   type ErrorSource,
   type Fallback,
   NOTHING_DONE,
+  type NoGainReason,
   type RecordedFallback,
   type RecordedPrefix,
   type RecordedRetrieval,
@@ -62,6 +63,12 @@ export class ReportBuilder {
   tenant: string | undefined;
   promptTokens: number | undefined;
   cachedTokens: number | undefined;
+  predictedBaselineTokens: number | undefined;
+  baselineTokens: number | undefined;
+  /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
+  isUnchanged: boolean | undefined;
+  /** Why documents stay where they are, where that was decided before an order was. */
+  unmoved: NoGainReason | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
   ttftMs: number | undefined;
   /** Only where spans are recorded. */
@@ -127,6 +134,11 @@ export class ReportBuilder {
       prefix: this.prefix,
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
+      predictedBaselineTokens: this.predictedBaselineTokens,
+      baselineTokens: this.baselineTokens,
+      gainTokens: gainOf(this),
+      isUnchanged: this.isUnchanged,
+      noGain: noGainOf(this),
       ttftMs: this.ttftMs,
     };
   }
@@ -135,6 +147,31 @@ export class ReportBuilder {
   end({ method, route, status, now }: RequestEnd): Report {
     return { ...this.soFar(), method, route, status, durationMs: Math.round((now - this.arrivedAt) * 1_000) / 1_000 };
   }
+}
+
+type CountedPrompt = Pick<ReportBuilder, 'promptTokens' | 'cachedTokens' | 'baselineTokens' | 'isUnchanged'>;
+
+/** Tokens that were cached, and would not have been without the gateway. Negative where an order cost some. */
+function gainOf({ cachedTokens, baselineTokens, isUnchanged }: CountedPrompt): number | undefined {
+  if (cachedTokens === undefined || baselineTokens === undefined) return undefined;
+  return isUnchanged === true ? 0 : cachedTokens - baselineTokens;
+}
+
+/** Why a prompt gained nothing: the first reason that holds. */
+function noGainOf(report: ReportBuilder): NoGainReason | undefined {
+  const { isUnchanged, decision, errorCode, fallback, unmoved } = report;
+  if (isUnchanged === undefined) return undefined;
+  const gain = gainOf(report);
+  if (gain !== undefined && gain > 0) return undefined;
+  if (errorCode !== undefined || fallback !== undefined) return 'failed';
+  if (gain === undefined) return 'not-counted';
+  if (unmoved !== undefined) return unmoved;
+  const { documents = 0, slots, documentsMoved, predictedCachedTokens } = decision;
+  if (documents === 0) return 'no-documents';
+  if (documents === 1) return 'one-document';
+  if (slots.length > 0 && slots.every(({ decided }) => decided === 'fixed')) return 'fixed-order';
+  if (predictedCachedTokens === 0) return 'first-seen';
+  return documentsMoved === 0 ? 'same-order' : 'not-reused';
 }
 
 /** How a request ended. */
@@ -165,6 +202,10 @@ export const SUMMARY_FIELDS = {
   ],
   moved: ['arranged requests', 'Documents that do not stand at their retrieval rank.'],
   predicted: ['arranged requests', 'Prompt tokens that the engine is believed to have cached.'],
+  baseline: [
+    'prompts',
+    'Prompt tokens that the engine would have cached of the prompt as the client wrote it: a prediction. `GET /v1/requests/{id}` tells the figure in the count of the engine.',
+  ],
   conversation: [
     'named conversations',
     '`new`, `known`, `forgotten` (earlier turns are not known any more), or `ignored` (the request lacks an end user, where the operator configured where end users come from: it is not remembered).',
@@ -203,6 +244,7 @@ export function summaryHeader(report: ReportSoFar): string {
   if (recognised !== undefined) add('recognised', quoted(recognisedSlots(slots)));
   add('moved', report.documentsMoved);
   add('predicted', report.predictedCachedTokens);
+  add('baseline', report.predictedBaselineTokens);
   add('conversation', report.conversation);
   add('replayed', report.replayedTurns || undefined);
   add('references', report.references || undefined);

@@ -13,6 +13,7 @@ import { TenantCache } from '../memory/tenant-cache.js';
 import type {
   ChosenEngine,
   DecidedSlot,
+  NoGainReason,
   RecordedFallback,
   RecordedPrefix,
   RecordedRetrieval,
@@ -40,6 +41,12 @@ export interface RequestRecord {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly predictedCachedTokens: number | null;
+  /** Tokens that the engine would have had cached of the prompt as the client wrote it. */
+  readonly baselineTokens: number | null;
+  /** Cached tokens without those. */
+  readonly gainTokens: number | null;
+  /** Why nothing was gained; `null` where something was. */
+  readonly noGain: NoGainReason | null;
   /** Documents that it brought, or that stood in its prompt; `null` where nothing was arranged. */
   readonly documents: number | null;
   readonly blocks: readonly DecidedSlot[];
@@ -231,6 +238,9 @@ export function recordOf(report: Report): RequestRecord {
     promptTokens: report.promptTokens ?? null,
     cachedTokens: report.cachedTokens ?? null,
     predictedCachedTokens: report.predictedCachedTokens ?? null,
+    baselineTokens: report.baselineTokens ?? null,
+    gainTokens: report.gainTokens ?? null,
+    noGain: report.noGain ?? null,
     documents: report.documents ?? null,
     blocks: report.slots,
     references: report.references,
@@ -263,6 +273,8 @@ function summaryOf(record: RequestRecord, arrivedAt: number, sequence: number): 
     promptTokens: record.promptTokens,
     cachedTokens: record.cachedTokens,
     predictedTokens: record.predictedCachedTokens,
+    baselineTokens: record.baselineTokens,
+    gainTokens: record.gainTokens,
     references: record.references,
     broke: record.prefix?.break?.cause ?? null,
     error: record.error,

@@ -145,7 +145,10 @@ export class PromptParser {
   ): WorkSteps<Prompt> {
     const { parsed } = asked;
     try {
-      if (parsed?.bypass) return unarranged(call, parsed, history);
+      if (parsed?.bypass) {
+        call.request.report.unmoved = 'bypass';
+        return unarranged(call, parsed, history);
+      }
       const hasDocuments = parsed?.documents !== undefined;
       // A conversation to which something was added goes before documents that stand in its prompt.
       const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;

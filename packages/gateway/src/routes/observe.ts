@@ -58,7 +58,10 @@ function note(
 ): void {
   if (outcome === 'failed' || promptTokens === undefined) return;
   report.promptTokens = promptTokens;
-  report.cachedTokens = state.counts.cachedTokens({ promptTokens, cachedTokens });
+  report.cachedTokens = state.reported.cachedTokens(
+    { promptTokens, cachedTokens },
+    report.decision.predictedCachedTokens ?? 0,
+  );
 }
 
 function readObservation(body: Readonly<Record<string, unknown>>): Observation {

@@ -15,6 +15,7 @@ import {
   search,
   switches,
 } from '../intake/own-fields.js';
+import { NO_GAIN_REASONS, type NoGainReason } from '../shapes/shapes.js';
 import { FILE_FORMATS } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
@@ -136,6 +137,15 @@ const requestRecord = z.strictObject({
   promptTokens: z.nullable(count),
   cachedTokens: z.nullable(count),
   predictedCachedTokens: z.nullable(count),
+  baselineTokens: z.nullable(count).meta({
+    description: 'What the engine would have had cached of the prompt as the client wrote it.',
+  }),
+  gainTokens: z.nullable(z.int()).meta({
+    description: 'Cached tokens without those. 0 for a prompt that went out as the client wrote it.',
+  }),
+  noGain: z
+    .nullable(z.enum(Object.keys(NO_GAIN_REASONS) as [NoGainReason, ...NoGainReason[]]))
+    .meta({ description: 'Why nothing was gained.' }),
   documents: z.nullable(count).meta({ description: 'That it brought, or that stood in its prompt.' }),
   blocks: z.array(z.looseObject({})).meta({ description: 'Each group of documents, and what was decided about it.' }),
   references: count,

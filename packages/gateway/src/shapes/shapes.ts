@@ -304,6 +304,25 @@ export interface ChosenEngine {
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
 export type ErrorSource = 'gateway' | 'upstream';
 
+/** Why a prompt gained nothing. The first reason that holds is told. */
+export const NO_GAIN_REASONS = {
+  failed: 'The request failed, or a defect of the gateway cost it its order.',
+  'not-counted': 'The engine reports no counts of this prompt.',
+  bypass: 'The request asked the gateway to change nothing.',
+  'no-documents': 'No documents were found in the prompt.',
+  'kind-not-allowed': 'Documents were found, and nobody has allowed this kind of prompt yet.',
+  'kind-refused': 'This kind of prompt was refused.',
+  'question-first': 'The question stands before the documents: nothing behind it can be reused.',
+  'fixed-order': 'The documents have an order of their own, or the prompt speaks of it.',
+  'one-document': 'There is only one document: it has no order.',
+  'too-short': 'The prompt is shorter than what the engine caches.',
+  'first-seen': 'None of the documents was cached yet.',
+  'same-order': 'Retrieval order was the best order already.',
+  'not-reused': 'The documents were arranged, and the engine reused no more than it would have.',
+} as const satisfies Readonly<Record<string, string>>;
+
+export type NoGainReason = keyof typeof NO_GAIN_REASONS;
+
 /** What is told of a request while it is under way. */
 export interface ReportSoFar extends DecisionSummary {
   readonly requestId: string;
@@ -330,6 +349,16 @@ export interface ReportSoFar extends DecisionSummary {
   /** As the engine counted them; `undefined` where it does not say. */
   readonly promptTokens: number | undefined;
   readonly cachedTokens: number | undefined;
+  /** Prompt tokens that would be cached without the gateway, as predicted before the engine counted the prompt. */
+  readonly predictedBaselineTokens: number | undefined;
+  /** The same in the engine's count of the prompt; `undefined` where it counted nothing. */
+  readonly baselineTokens: number | undefined;
+  /** Cached tokens without those of the baseline; 0 for a prompt that went out as its client wrote it. */
+  readonly gainTokens: number | undefined;
+  /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
+  readonly isUnchanged: boolean | undefined;
+  /** Why nothing was gained; `undefined` where something was, and for what is no prompt. */
+  readonly noGain: NoGainReason | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
   readonly ttftMs: number | undefined;
 }
