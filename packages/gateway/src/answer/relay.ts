@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
-import type { ErrorShape } from '../apis/error-shape.js';
-import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
+import type { ErrorShape, ResponseBody, ResponseHead } from '../apis/response-body.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
 import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
 import type { ClientResponse } from '../shapes/shapes.js';

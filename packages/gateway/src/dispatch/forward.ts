@@ -1,8 +1,7 @@
 import { estimateTokens } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
-import { errorShapeOf } from '../apis/error-shape.js';
-import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
+import { errorShapeOf, type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import { type Engine, engineHeaders, IDENTITY } from '../engines/engine.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { type HeaderOverrides, RESPONSE_HEADERS } from '../intake/headers.js';

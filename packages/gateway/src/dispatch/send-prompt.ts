@@ -1,8 +1,7 @@
 import type { EngineFailure, RelayResult } from '../answer/relay.js';
 import { SourcedAnswer } from '../answer/sourced-answer.js';
-import { errorShapeOf } from '../apis/error-shape.js';
 import { chatApi } from '../apis/prompt-apis.js';
-import { type ResponseBody, UntouchedBody } from '../apis/response-body.js';
+import { errorShapeOf, type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import { type Engine, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { Baselines, PromptBaseline } from '../memory/baselines.js';
 import type { ReportBuilder } from '../observe/report.js';

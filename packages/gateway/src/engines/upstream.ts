@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
-import { type Timeouts, timeoutsOf } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { type Timeouts, timeoutsOf } from '../config/schema-server.js';
 
 /** One request for the engine. */
 export interface UpstreamRequest {

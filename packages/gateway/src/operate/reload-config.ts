@@ -8,8 +8,8 @@ import type { DashboardFeed } from '../dashboard/feed.js';
 import type { Lifecycle } from '../dispatch/forward.js';
 import type { Engines } from '../engines/engines.js';
 import type { Access } from '../intake/admit.js';
+import { Cors } from '../intake/admit.js';
 import { Authenticator } from '../intake/authenticate.js';
-import { Cors } from '../intake/browser-requests.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import type { Log } from '../observe/log.js';
 

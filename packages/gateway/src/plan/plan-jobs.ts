@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import { WarmpathError } from '@warmpath/core';
 import { RequestScheduler } from '@warmpath/core/internal';
-import { documentLimits, timeoutsOf } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { documentLimits, timeoutsOf } from '../config/schema-server.js';
 import type { PlanOutcome, PlanTask } from './plan-worker.js';
 
 /** The built file, also when the sources run: a thread cannot start from TypeScript. */

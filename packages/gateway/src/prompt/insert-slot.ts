@@ -27,8 +27,8 @@ import {
   toolTokens,
   type ViewedMessages,
 } from '../apis/prompt-view.js';
-import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { documentLimits } from '../config/schema-server.js';
 import { mayBeReused } from '../engines/expected-reuse.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { invalid } from '../json/json-body.js';

@@ -1,8 +1,8 @@
 import type { ArrangeRequest } from '@warmpath/core';
 import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
 import { PromptView } from '../apis/prompt-view.js';
-import { documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { documentLimits } from '../config/schema-server.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js';

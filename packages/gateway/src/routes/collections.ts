@@ -2,14 +2,13 @@ import { WarmpathError, type Warning } from '@warmpath/core';
 import { isBlank, isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
 import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { clientError, errorShapeOf } from '../apis/error-shape.js';
+import { clientError, errorShapeOf } from '../apis/response-body.js';
 import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
-import { type DocumentLimits, documentLimits } from '../config/derived.js';
 import type { GatewayConfig } from '../config/schema.js';
-import { JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/body-type.js';
+import { type DocumentLimits, documentLimits } from '../config/schema-server.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { DOCUMENT_FORMATS, DOCUMENT_ID_MAX_LENGTH, readFields, search as searchFields } from '../intake/own-fields.js';
-import { bodyOf } from '../intake/request-body.js';
+import { bodyOf, JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/request-body.js';
 import { invalid, readLines, readObject } from '../json/json-body.js';
 
 /** Documents of one page of a list. */

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { JSON_LINES } from '../intake/body-type.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import {
   arrangeRequest,
@@ -15,6 +14,7 @@ import {
   search,
   switches,
 } from '../intake/own-fields.js';
+import { JSON_LINES } from '../intake/request-body.js';
 import { NO_GAIN_REASONS, type NoGainReason } from '../shapes/shapes.js';
 import { FILE_FORMATS } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
