@@ -35,7 +35,7 @@ interface Transcript {
 
 const NOTHING: Transcript = { spans: [], documents: new Set() };
 
-/** Puts the turns of conversations together. A request without `session` or `answer` belongs to no conversation. Bounded. */
+/** Puts the turns of conversations together. A request without `session` or `answer` belongs to none. Bounded. */
 export class Conversations {
   readonly #layout: ConversationLayout;
   /** In order of last use, the oldest first. */
