@@ -1,18 +1,23 @@
 import { createProgram } from '../../packages/cli/dist/program.js';
 import { code, page, table } from './markdown.js';
 
+/** Of every command, and explained once. */
+const COMMON = new Set(['--json', '--help']);
+/** Its options stand under `engine`; other commands take some of them. */
+const ENGINE_GROUP = 'The embedded engine:';
+
 /** Every command with its own help text, from the program itself. */
 export async function cliPage() {
   const program = await createProgram({ argv: [] });
   return page(
     'Command line',
-    '`npx warmpath <command>`. Every command has `--json`: standard output then has JSON and nothing else, errors too.',
+    '`npx warmpath <command>`. Every command has `--help`, and `--json`: standard output then has JSON and nothing else, errors too.',
     [
       table(
         ['command', 'what it does'],
         leavesOf(program, '').map(({ name, command }) => [code(`warmpath ${name}`), command.description()]),
       ),
-      ...leavesOf(program, '').map(({ name, command }) => `## ${name}\n\n\`\`\`text\n${helpOf(command)}\n\`\`\``),
+      ...leavesOf(program, '').map(({ name, command }) => sectionOf(name, command)),
     ],
   );
 }
@@ -25,8 +30,18 @@ function leavesOf(command, prefix) {
   });
 }
 
-/** The help as a terminal of 100 columns shows it, whatever terminal this runs in. */
-function helpOf(command) {
-  command.configureHelp({ helpWidth: 100 });
-  return command.helpInformation().trim();
+/** The help as a terminal of 100 columns shows it, without the options that stand elsewhere on the page. */
+function sectionOf(name, command) {
+  const elsewhere =
+    name === 'engine' ? [] : command.options.filter((option) => option.helpGroupHeading === ENGINE_GROUP);
+  command.configureHelp({
+    helpWidth: 100,
+    visibleOptions: ({ options }) =>
+      options.filter((option) => !COMMON.has(option.long) && !elsewhere.includes(option)),
+  });
+  const [usage, , , ...rest] = command.helpInformation().trim().split('\n');
+  const text = [usage, ...rest].join('\n').trim();
+  const flags = elsewhere.map(({ long }) => code(long)).join(', ');
+  const note = elsewhere.length === 0 ? '' : `\n\nAs [engine](#engine): ${flags}.`;
+  return `## ${name}\n\n\`\`\`text\n${text}\n\`\`\`${note}`;
 }

@@ -17,15 +17,27 @@ import { startWaiting } from './progress.js';
 import type { Terminal } from './terminal.js';
 
 const ENGINE_HEADING = 'The embedded engine:';
-/** Every option but the address, where the command itself decides. Read from the schema once for all commands. */
+/** Every flag but the address, where the command itself decides. Read from the schema once for all commands. */
 const FLAGS = engineFlags().filter(({ name }) => name !== 'host' && name !== 'port');
+/** The flags of commands that start an engine beside other work. */
+const MAIN_FLAGS: ReadonlySet<string> = new Set(['model', 'contextTokens', 'threads', 'gpuLayers']);
+const MORE_FLAGS = '\nAn engine with other settings: `warmpath engine --help`, and `warmpath serve` in front of it.';
 
-/**
- * Adds every option of the embedded engine but its address, under the names and with the words that `warmpath-engine`
- * has.
- */
+/** Adds the main options of the embedded engine, and where the others are. */
 export function addEngineOptions(command: Command): Command {
-  for (const flag of FLAGS) command.addOption(engineOption(flag));
+  return addFlags(
+    command,
+    FLAGS.filter(({ name }) => MAIN_FLAGS.has(name)),
+  ).addHelpText('after', MORE_FLAGS);
+}
+
+/** Adds every option of the embedded engine but its address. */
+export function addAllEngineOptions(command: Command): Command {
+  return addFlags(command, FLAGS);
+}
+
+function addFlags(command: Command, flags: readonly EngineFlag[]): Command {
+  for (const flag of flags) command.addOption(engineOption(flag));
   return command;
 }
 

@@ -92,7 +92,7 @@ export function addGatewayOptions(command: Command): Command {
       `port to listen on; 0 for any free one (default: ${DEFAULT_PORT}, or what the file says)`,
       tcpPort,
     )
-    .option('--live', 'print a line for each request also where standard output is no terminal');
+    .option('--live', 'print a line for each request, even if standard output is no terminal');
 }
 
 /** What a command would have where neither the file nor the command line says anything. */

@@ -6,7 +6,7 @@ import { WarmpathError } from '@warmpath/core';
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
-  readonly option: '--port' | '--engine-port';
+  readonly option: '--port';
 }
 
 /**

@@ -12,6 +12,8 @@ import { startFakeEngine } from './fake-engine.js';
 import { MAIN, runCli, startCli } from './run-cli.js';
 
 const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config'];
+/** Those of commands that start an engine beside other work. */
+const MAIN_FLAGS = ['--model', '--context-tokens', '--threads', '--gpu-layers'];
 const ESCAPE = '\u001b';
 
 describe('warmpath', () => {
@@ -57,10 +59,28 @@ describe('warmpath', () => {
     expect(stderr).not.toContain(ESCAPE);
   });
 
-  it.each(['up', 'engine', 'demo', 'doctor'])('%s takes every option of the embedded engine', async (command) => {
-    const { stdout } = await runCli([command, '--help']);
-    const own = engineFlags().filter(({ name }) => name !== 'host' && name !== 'port');
-    expect(own.map(({ flag }) => flag).filter((flag) => !stdout.includes(`  ${flag}`))).toEqual([]);
+  it.each<readonly [string, readonly string[]]>([
+    ['engine', engineFlags().map(({ flag }) => flag)],
+    ...['up', 'demo', 'doctor', 'lab profile'].map((command) => [command, MAIN_FLAGS] as const),
+  ])('%s takes these options of the embedded engine', async (command, expected) => {
+    const { stdout } = await runCli([...command.split(' '), '--help']);
+    // The address of `engine` stands above its other options.
+    const own = command === 'engine' ? stdout : stdout.split('The embedded engine:')[1]!;
+    const taken = engineFlags().filter(({ flag }) => own.includes(`  ${flag} `));
+    expect(taken.map(({ flag }) => flag)).toEqual(expected);
+    if (command !== 'engine') expect(stdout).toContain('`warmpath engine --help`');
+  });
+
+  it('has few options where a person starts', async () => {
+    for (const [command, most] of [
+      ['up', 10],
+      ['serve', 8],
+      ['lab profile', 13],
+    ] as const) {
+      const { stdout } = await runCli([...command.split(' '), '--help']);
+      const options = stdout.match(/^ {2}(?:-\w, )?--[\w-]+/gm)!;
+      expect([command, options.length <= most, options.length]).toEqual([command, true, options.length]);
+    }
   });
 
   it.each(['up', 'serve', 'engine', 'ask'])('%s has the one default port', async (command) => {

@@ -34,9 +34,12 @@ const TASKS = {
 } as const;
 const TASK_NAMES = Object.keys(TASKS) as (keyof typeof TASKS)[];
 
-/** Every option of the schema as a flag, in the schema's order. */
+/** The options of the schema that have a flag, in the schema's order. */
 export function engineFlags(): readonly EngineFlag[] {
-  return (Object.keys(engineOptionsSchema.shape) as OptionName[]).map((name) => {
+  const names = (Object.keys(engineOptionsSchema.shape) as OptionName[]).filter(
+    (name) => engineOptionsSchema.shape[name].meta()?.['hasFlag'] !== false,
+  );
+  return names.map((name) => {
     const schema = engineOptionsSchema.shape[name];
     const kind = kindOf(name);
     return {
@@ -109,7 +112,7 @@ export function parseCommandLine(args: string[]): CommandLine {
   return { help: false, task, options: Object.fromEntries(given) as EngineOptions };
 }
 
-/** @returns What `warmpath-engine --help` prints: every option with its meaning and default. */
+/** @returns What `warmpath-engine --help` prints: every flag with its meaning and default. */
 export function helpText(): string {
   const rows = engineFlags().map(({ flag, kind, description, fallback }) => {
     const suffix = fallback === undefined ? '' : ` (default: ${fallback})`;

@@ -35,6 +35,9 @@ const DEFAULT_BATCH_TOKENS = 512;
 
 const KV_TYPE_NAMES = Object.keys(KV_TYPES) as [KvType, ...KvType[]];
 
+/** Set by programs that start an engine; no flag of a command line. */
+const PROGRAMS_ONLY = { hasFlag: false } as const;
+
 /** A number that a command line takes with a unit, too. */
 const IN_BYTES = { unit: 'bytes' } as const;
 
@@ -95,24 +98,32 @@ export const engineOptionsSchema = z.strictObject({
   kvEventsReplay: zmqEndpoint().describe(
     'Where subscribers ask again for events they missed, for instance tcp://*:5558',
   ),
-  kvEventsTopic: z.string().max(1024).default('').describe('First frame of every message of events'),
+  kvEventsTopic: z
+    .string()
+    .max(1024)
+    .default('')
+    .describe('First frame of every message of events')
+    .meta(PROGRAMS_ONLY),
   kvEventsEncoding: z
     .enum(KV_EVENT_ENCODINGS)
     .default('tagged')
-    .describe('How events are written: tagged maps, or positional as vLLM did before June 2026'),
+    .describe('How events are written: tagged maps, or positional as vLLM did before June 2026')
+    .meta(PROGRAMS_ONLY),
   kvEventsBlock: z.int().min(1).max(4096).default(16).describe('Tokens of a block in events'),
   kvEventsBuffer: z
     .int()
     .min(1)
     .max(1_000_000)
     .default(10_000)
-    .describe('Most batches of events kept for replay, 64 MiB in all at most'),
+    .describe('Most batches of events kept for replay, 64 MiB in all at most')
+    .meta(PROGRAMS_ONLY),
   kvEventsHighWaterMark: z
     .int()
     .min(1)
     .max(10_000_000)
     .default(100_000)
-    .describe('Most messages that wait for one slow subscriber'),
+    .describe('Most messages that wait for one slow subscriber')
+    .meta(PROGRAMS_ONLY),
   cachedDocuments: z
     .int()
     .min(0)
@@ -127,7 +138,8 @@ export const engineOptionsSchema = z.strictObject({
   verifyCache: z
     .boolean()
     .default(false)
-    .describe('Check every invariant of the cache after every step; slow, for tests and for hunting a defect'),
+    .describe('Check every invariant of the cache after every step; slow, for tests and for hunting a defect')
+    .meta(PROGRAMS_ONLY),
   threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
   gpuLayers: z
     .int()
@@ -167,14 +179,16 @@ export const engineOptionsSchema = z.strictObject({
     .min(1)
     .max(100_000)
     .default(32)
-    .describe('How often cache-aware may let others overtake a waiting request'),
+    .describe('How often cache-aware may let others overtake a waiting request')
+    .meta(PROGRAMS_ONLY),
   defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
   bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body').meta(IN_BYTES),
   shutdownGraceMs: z
     .int()
     .min(0)
     .default(10_000)
-    .describe('How long running requests may take to finish at shutdown, in milliseconds'),
+    .describe('How long running requests may take to finish at shutdown, in milliseconds')
+    .meta(PROGRAMS_ONLY),
   warmRestartBytes: z
     .int()
     .min(0)

@@ -9,7 +9,7 @@ import {
 import { timeLeft } from '@warmpath/lab';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { addEngineOptions, announceStart, engineNotes, engineSettings } from '../engine-settings.js';
+import { addAllEngineOptions, announceStart, engineNotes, engineSettings } from '../engine-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
@@ -25,7 +25,7 @@ interface EngineCommandOptions {
 /** Adds `warmpath engine`. */
 export function addEngineCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'engine', 'start the embedded engine, an OpenAI-compatible server');
-  addEngineOptions(command)
+  addAllEngineOptions(command)
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
     .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', tcpPort)
     .option('--profile', 'measure prefill and copies on this machine, keep the figures for later starts, and end')

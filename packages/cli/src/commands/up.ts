@@ -12,22 +12,17 @@ import { addEngineOptions, announceStart, engineNotes, engineSettings } from '..
 import { addGatewayOptions, type GatewayOptions, gatewayParts, gatewaySettings } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError, requireFreePort } from '../listen-address.js';
-import { tcpPort } from '../options.js';
 import type { Terminal } from '../terminal.js';
-
-interface UpOptions extends GatewayOptions {
-  readonly enginePort?: number;
-}
 
 /** Adds `warmpath up`. */
 export function addUpCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'up', 'start the embedded engine and the gateway in front of it');
-  addEngineOptions(addGatewayOptions(command))
-    .option('--engine-port <number>', 'port of the engine; any free one if left out', tcpPort)
-    .action((options: UpOptions) => withInterruption((signal) => up(options, context, signal)));
+  addEngineOptions(addGatewayOptions(command)).action((options: GatewayOptions) =>
+    withInterruption((signal) => up(options, context, signal)),
+  );
 }
 
-async function up(options: UpOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
+async function up(options: GatewayOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
   const { terminal, environment } = context;
   // Who starts an engine with Warmpath wants to see what it does, also to prompts of clients that know nothing of it.
   const defaults = { logLevel: 'warn', recognise: 'conservative' } as const;
@@ -35,14 +30,12 @@ async function up(options: UpOptions, context: CommandContext, signal: AbortSign
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
   const address = { host: server.host, port: server.port, option: '--port' } as const;
   await requireFreePort(address);
-  const enginePort = options.enginePort ?? 0;
-  await requireFreePort({ host: '127.0.0.1', port: enginePort, option: '--engine-port' });
   const settings = engineSettings(options);
-  const events = settings.kvEvents === undefined ? await openPrivateEvents() : undefined;
+  const events = await openPrivateEvents();
   try {
     const published = events && { kvEvents: events.endpoint, kvEventsReplay: events.replayEndpoint };
     const key = randomBytes(32).toString('base64url');
-    const engine = await startEngine({ ...settings, ...published, port: enginePort }, terminal, { key, signal });
+    const engine = await startEngine({ ...settings, ...published, port: 0 }, terminal, { key, signal });
     try {
       const config = await gatewaySettings(options, engine.url, { environment, defaults });
       const collections = config.collections ?? { folder: collectionsFolder(environment) };
