@@ -272,7 +272,7 @@ export const ERROR_TABLE = {
   WARMPATH_STORE_UNAVAILABLE: {
     status: 503,
     type: 'server_error',
-    message: 'The conversation store is not reachable.',
+    message: 'The shared store is not reachable.',
     remedy: 'Check it with `warmpath check-config --connect`, then try again.',
   },
   WARMPATH_STATE_FOLDER: {

@@ -71,6 +71,7 @@ export type {
   ConversationStore,
   ConversationStoreListener,
   PeerNote,
+  SharedRecords,
   StoreFailure,
   StoreOperation,
 } from './session/conversation-store.js';

@@ -26,8 +26,9 @@ import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
 import { Overload } from './limits/overload.js';
 import { Baselines } from './memory/baselines.js';
 import { ConsentFile } from './memory/consent-file.js';
+import { ConsentRecords } from './memory/consent-records.js';
 import { OpenArrangements } from './memory/open-arrangements.js';
-import { PromptConsents } from './memory/prompt-consents.js';
+import { type ConsentStore, PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories } from './memory/served-histories.js';
 import { WarmPrefixes } from './memory/warm-prefixes.js';
@@ -115,10 +116,9 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const baselines = new Baselines(bytesOf('baselines'));
   const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
-  const { stateFolder } = parts;
   const consents = new PromptConsents({
     maxBytes: Math.floor(bytesOf('prompts') / 2),
-    store: stateFolder === undefined ? undefined : new ConsentFile(stateFolder),
+    store: consentStore(sessions, parts.stateFolder),
     failed: ({ code, message }) => log.error({ code, reason: message }, 'consents to prompt kinds cannot be read'),
   });
   // No other process needs these hashes.
@@ -325,4 +325,10 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     store: sessions,
     warmups,
   };
+}
+
+/** The server that the gateways share; without one, the state folder, if there is one. */
+function consentStore({ records }: ConversationStore, stateFolder: string | undefined): ConsentStore | undefined {
+  if (records !== undefined) return new ConsentRecords(records);
+  return stateFolder === undefined ? undefined : new ConsentFile(stateFolder);
 }

@@ -1,10 +1,16 @@
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createClient } from '@redis/client';
 import type { ProgramText } from '@warmpath/core/internal';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { RedisConversationStore } from '@warmpath/redis';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { LIMITS, SILENT } from '../../core/test/conformance/conversation-store.cases.js';
 import { ConsentFile } from '../src/memory/consent-file.js';
+import { ConsentRecords } from '../src/memory/consent-records.js';
 import { type ConsentStore, type PromptConsent, PromptConsents } from '../src/memory/prompt-consents.js';
+import { closing } from './harness.js';
+import { RedisServer } from './redis-server.js';
 
 const FILE = 'prompt-consents.json';
 
@@ -73,6 +79,121 @@ describe('consents', () => {
   });
 });
 
+let server: RedisServer;
+let stores = 0;
+
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+
+afterAll(() => server.close());
+
+/** The store of a gateway that shares it with others of the same prefix. */
+async function openShared(prefix: string, url = server.url): Promise<ConsentStore> {
+  const store = closing(new RedisConversationStore({ url, prefix, timeoutMs: 20_000, memory: LIMITS }));
+  await store.open(SILENT);
+  return new ConsentRecords(store.records);
+}
+
+/** Ways to share consents: each call is another gateway. */
+const SHARED: Readonly<Record<string, () => () => Promise<ConsentStore>>> = {
+  'the state folder': () => async () => new ConsentFile(folder),
+  'the shared server': () => {
+    const prefix = `consents${++stores}:`;
+    return () => openShared(prefix);
+  },
+};
+
+const idsOf = (consents: PromptConsents) => Array.from(consents.all(), ({ program: { id } }) => id).toSorted();
+
+describe.each(Object.entries(SHARED))('gateways that share %s', (_, share) => {
+  it('have the same consents, and after a restart again', async () => {
+    const newStore = share();
+    const [here, there] = [await open(await newStore()), await open(await newStore())];
+    await here.set(consent('acme', 'one'));
+    await here.set(consent('acme', 'one', { labels: 'mapped' }));
+    await here.set(consent('über "acme"\n', 'one', { program: program('one', '文書 "\u2028" \u0000 👩‍🚀') }));
+    await expect.poll(() => new Set(there.all())).toEqual(new Set(here.all()));
+    await there.set(consent('acme', 'two', { state: 'refused' }));
+    await there.forget('acme', 'one');
+    await expect.poll(() => idsOf(here)).toEqual(['one', 'two']);
+    const restarted = await open(await newStore());
+    expect(new Set(restarted.all())).toEqual(new Set(there.all()));
+    expect(failures).toEqual([]);
+  });
+
+  it('lose none that are given at the same time', async () => {
+    const newStore = share();
+    const [here, there] = [await open(await newStore()), await open(await newStore())];
+    const ids = Array.from({ length: 20 }, (_, i) => `kind-${i + 10}`);
+    await Promise.all(ids.slice(0, 10).map((id) => here.set(consent('acme', id))));
+    await Promise.all(ids.slice(10).map((id) => there.set(consent('acme', id))));
+    await expect.poll(() => [idsOf(here), idsOf(there)]).toEqual([ids, ids]);
+  });
+});
+
+describe('consents in the shared server', () => {
+  const records = async (...prefixes: string[]) => {
+    const client = createClient({ url: server.url, RESP: 2 });
+    client.on('error', () => {});
+    await client.connect();
+    onTestFinished(() => client.destroy());
+    return { client, keys: prefixes.map((prefix) => `${prefix}consents`) };
+  };
+
+  it('are none where other programs wrote them', async () => {
+    const prefix = `consents${++stores}:`;
+    const { client, keys } = await records(prefix);
+    const stray = JSON.stringify(consent('acme', 'stray'));
+    for (const [field, value] of [
+      ['a', stray],
+      ['b', 'no JSON'],
+      ['c', '{}'],
+      ['version', '1'],
+    ] as const) {
+      await client.sendCommand(['HSET', keys[0]!, field, value]);
+    }
+    const consents = await open(await openShared(prefix));
+    expect([...consents.all()]).toEqual([]);
+    await consents.set(consent('acme', 'one'));
+    expect(idsOf(await open(await openShared(prefix)))).toEqual(['one']);
+    expect(failures).toEqual([]);
+  });
+
+  it('are written again where the server lost its data', async () => {
+    const prefix = `consents${++stores}:`;
+    const [here, there] = [await open(await openShared(prefix)), await open(await openShared(prefix))];
+    await here.set(consent('acme', 'one'));
+    await expect.poll(() => idsOf(there)).toEqual(['one']);
+    const { client, keys } = await records(prefix);
+    await client.sendCommand(['DEL', keys[0]!]);
+    await expect.poll(() => client.sendCommand(['HLEN', keys[0]!])).toBe(2);
+    expect(idsOf(await open(await openShared(prefix)))).toEqual(['one']);
+    expect([idsOf(here), idsOf(there)]).toEqual([['one'], ['one']]);
+  });
+
+  it('are not given while the server is away; those that there were still count', async () => {
+    const own = closing(await RedisServer.start());
+    const consents = await open(await openShared('consents:', own.url));
+    await consents.set(consent('acme', 'one'));
+    await own.kill();
+    await expect.poll(() => failures).toHaveLength(1);
+    const refused = { code: 'WARMPATH_STORE_UNAVAILABLE' };
+    await expect(consents.set(consent('acme', 'two'))).rejects.toMatchObject(refused);
+    await expect(consents.forget('acme', 'one')).rejects.toMatchObject(refused);
+    expect(idsOf(consents)).toEqual(['one']);
+    await own.restart();
+    await expect
+      .poll(() =>
+        consents.set(consent('acme', 'three')).then(
+          () => idsOf(consents),
+          () => [],
+        ),
+      )
+      .toEqual(['one', 'three']);
+  });
+});
+
 describe('consents in the state folder', () => {
   it('survive a restart, in a file of this user alone', async () => {
     const state = join(folder, 'made', 'when needed');
@@ -87,24 +208,6 @@ describe('consents in the state folder', () => {
     expect((await stat(state)).mode & 0o777).toBe(0o700);
     expect(await readdir(state)).toEqual([FILE]);
     expect(failures).toEqual([]);
-  });
-
-  it('reach other gateways that use the folder', async () => {
-    const [here, there] = [await open(new ConsentFile(folder)), await open(new ConsentFile(folder))];
-    await here.set(consent('acme', 'one'));
-    await expect.poll(() => there.of('acme', 'one')?.state).toBe('allowed');
-    await there.set(consent('acme', 'two'));
-    await there.forget('acme', 'one');
-    await expect.poll(() => [...here.all()].map(({ program: { id } }) => id)).toEqual(['two']);
-    expect(failures).toEqual([]);
-  });
-
-  it('that are set at the same time are all stored', async () => {
-    const consents = await open(new ConsentFile(folder));
-    const ids = Array.from({ length: 20 }, (_, i) => `kind-${i}`);
-    await Promise.all(ids.map((id) => consents.set(consent('acme', id))));
-    const again = await open(new ConsentFile(folder));
-    expect([...again.all()].map(({ program: { id } }) => id)).toEqual(ids);
   });
 
   const whole = { format: 'warmpath-prompt-consents', version: 1, consents: [consent('acme', 'one')] };

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { GatewayParts } from '../src/assemble-gateway.js';
 import { OPERATIONS } from '../src/routes/openapi.js';
-import { errorOf, OPERATOR_KEY, type Reply, type StandConfig, send, stand } from './harness.js';
+import { closing, errorOf, OPERATOR_KEY, type Reply, type StandConfig, send, stand } from './harness.js';
 import { learnedKinds, numbered, passagesOf, questionFirst, questionLast } from './learned-kinds.js';
+import { RedisServer } from './redis-server.js';
 
 interface Kind {
   readonly id: string;
@@ -137,6 +138,24 @@ describe('a choice', () => {
     expect(data).toMatchObject([{ id, state: 'allowed', labels: 'mapped', prompts: 0 }]);
     await decide(first, id, { state: 'asking' });
     await expect.poll(async () => (await list(second)).data[0]?.state ?? 'asking').toBe('asking');
+  });
+});
+
+describe('gateways that share a server', () => {
+  it('follow a choice that one of them was told', async () => {
+    const server = closing(await RedisServer.start());
+    const config = { session: { store: { url: server.url } } };
+    const sharedStore = { prefix: 'kinds:', timeoutMs: 20_000 };
+    const learned = () => learnedKinds(['anonymous', questionLast]);
+    const here = await gatewayWith(config, { sharedStore, promptKinds: learned() });
+    const there = await gatewayWith(config, { sharedStore });
+    const { id } = (await list(here)).data[0]!;
+    expect((await list(there)).data).toEqual([]);
+    await decide(here, id, { state: 'allowed', labels: 'mapped' });
+    const choices = async () => (await list(there)).data.map(({ state, labels }) => [state, labels]);
+    await expect.poll(choices).toEqual([['allowed', 'mapped']]);
+    await decide(there, id, { state: 'refused' });
+    await expect.poll(async () => (await list(here)).data[0]!.state).toBe('refused');
   });
 });
 

@@ -20,6 +20,7 @@ import {
 import type { ServerAddress } from './client.js';
 import { Connection } from './connection.js';
 import { PeerNotes } from './peer-notes.js';
+import { RedisRecords } from './shared-records.js';
 import { StoredConversations } from './stored-conversations.js';
 import { readRecord, renderingsOf, StoredTurns, scopeOf, writeRecord } from './stored-turns.js';
 
@@ -55,6 +56,7 @@ export class RedisConversationStore implements ConversationStore {
   readonly #log: ConversationLog;
   readonly #stored: StoredTurns;
   readonly #notes: PeerNotes;
+  readonly records: RedisRecords;
   #listener: ConversationStoreListener | undefined;
   #connection: Connection | undefined;
   #conversations: StoredConversations | undefined;
@@ -65,6 +67,7 @@ export class RedisConversationStore implements ConversationStore {
     this.#log = new ConversationLog(options.memory);
     this.#stored = new StoredTurns(options.prefix);
     this.#notes = new PeerNotes(options.prefix);
+    this.records = new RedisRecords(`${options.prefix}consents`, () => this.#connection);
   }
 
   get conversations(): number {

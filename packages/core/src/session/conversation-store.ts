@@ -50,6 +50,8 @@ export interface ConversationStore {
    * @param note an empty one is not sent
    */
   exchange?(note: string): Promise<readonly PeerNote[] | undefined>;
+  /** Records that all gateways of the server share. Absent without a server. */
+  readonly records?: SharedRecords;
   /** Conversations in this process. */
   readonly conversations: number;
   /** Turns in this process. */
@@ -66,6 +68,23 @@ export interface ConversationStore {
   open(listener: ConversationStoreListener): Promise<void>;
   /** Called once, last. Pending writes are done or given up. */
   close(): Promise<void>;
+}
+
+/** Few, small records in the server. They do not expire. */
+export interface SharedRecords {
+  /**
+   * All records by key; `undefined` if none changed since the last call, or the server is too slow.
+   *
+   * @throws `WARMPATH_STORE_UNAVAILABLE`
+   */
+  read(): Promise<ReadonlyMap<string, string> | undefined>;
+  /**
+   * Writes a record, or removes it if it is `undefined`.
+   *
+   * @param key not `version`
+   * @throws `WARMPATH_STORE_UNAVAILABLE`
+   */
+  write(key: string, record: string | undefined): Promise<void>;
 }
 
 /** A note from another gateway. */
