@@ -1,8 +1,7 @@
 // Order and prompt without a gateway: the second request has the same documents in another order.
-import { arrange, chatPreamble, observe, prepareRequest, renderChat, ServedHistory } from '@warmpath/core';
+import { Warmpath } from '@warmpath/core';
 
-const history = new ServedHistory(); // one per engine replica and tenant
-const style = { template: 'xml', layout: 'question' };
+const order = new Warmpath(); // one per engine replica and tenant
 const clock = { id: 'clock', content: 'The clock was made by Ada.' };
 const tower = { id: 'tower', content: 'The tower is 40 m high.' };
 
@@ -10,12 +9,9 @@ for (const documents of [
   [clock, tower],
   [tower, clock],
 ]) {
-  const messages = [{ role: 'user', content: 'Who made the clock?' }];
-  const preamble = chatPreamble(messages, 'my-model', style);
-  const arrangement = arrange({ ...prepareRequest({ documents }), preamble }, history, performance.now());
-  const [message] = renderChat(messages, arrangement, style); // send this to the engine
-  observe({ kind: 'dispatched', arrangement, now: performance.now() }, history);
-  process.stdout.write(`${message.content}\n\n`);
+  const { messages } = order.arrange({ documents, messages: [{ role: 'user', content: 'Who made the clock?' }] });
+  process.stdout.write(`${messages[0].content}\n\n`); // send `messages` to the engine
+  order.report(); // with the usage of its answer
 }
 
 // Prints:

@@ -1,4 +1,5 @@
 import { type ArrangedChat, type EngineUsage, type LocalChatRequest, LocalWarmpath } from '@warmpath/client';
+import { readUsage } from '@warmpath/core/internal';
 
 /** Keeps what it is told first of each chat that it arranged; only that counts. */
 export class ListeningWarmpath extends LocalWarmpath {
@@ -13,8 +14,8 @@ export class ListeningWarmpath extends LocalWarmpath {
     };
     return {
       ...chat,
-      completed: async (usage: EngineUsage = {}) => {
-        note(usage);
+      completed: async (usage: unknown) => {
+        note(readUsage(usage));
         await chat.completed(usage);
       },
       failed: async () => {

@@ -1,5 +1,5 @@
-import { arrange, ConversationLog, prepareRequest, renderHint, ServedHistory } from '@warmpath/core';
-import { SeenSegments } from '@warmpath/core/internal';
+import { arrange, prepareRequest, renderHint, ServedHistory } from '@warmpath/core';
+import { ConversationLog, SeenSegments } from '@warmpath/core/internal';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
 import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/memory/warm-prefixes.js';

@@ -12,11 +12,6 @@ export interface CallParams {
   readonly providerOptions?: Readonly<Record<string, unknown>>;
 }
 
-/** What a model reports of a prompt. */
-export interface CallUsage {
-  readonly inputTokens: { readonly total: number | undefined; readonly cacheRead: number | undefined };
-}
-
 /** What users write under `providerOptions.warmpath`. */
 export interface CallDocuments extends OrderSwitches {
   /** In retrieval order. */

@@ -1,7 +1,7 @@
 import type { ArrangedChat, LocalWarmpath } from '@warmpath/client';
 import { arrangePrompt, type PromptMessage, type PromptOptions } from '@warmpath/client/internal';
 import { canonicalJson } from '@warmpath/core/internal';
-import { type CallParams, type CallUsage, documentsOf, withoutDocuments } from './call.js';
+import { type CallParams, documentsOf, withoutDocuments } from './call.js';
 
 /** Versions of the SDK's contract for language models: `v3` in AI SDK 6, `v4` in AI SDK 7. */
 export type SpecificationVersion = 'v3' | 'v4';
@@ -15,7 +15,7 @@ export interface WarmpathMiddleware<Version extends SpecificationVersion> {
     readonly model: { readonly modelId: string };
   }): Promise<Params>;
   /** Tells what the engine had cached, or that the call failed. */
-  wrapGenerate<Result extends { readonly usage: CallUsage }>(call: {
+  wrapGenerate<Result extends { readonly usage: unknown }>(call: {
     readonly doGenerate: () => PromiseLike<Result>;
     readonly params: CallParams;
   }): Promise<Result>;
@@ -68,7 +68,7 @@ function middleware<Version extends SpecificationVersion>(
       const chat = chats.get(params);
       try {
         const result = await doGenerate();
-        await chat?.completed(usageOf(result.usage));
+        await chat?.completed(result.usage);
         return result;
       } catch (error) {
         await chat?.failed();
@@ -113,7 +113,7 @@ function watched<Part extends StreamPart>(
           controller.close();
           return;
         }
-        if (value.type === 'finish') await chat.completed(usageOf((value as { readonly usage?: CallUsage }).usage));
+        if (value.type === 'finish') await chat.completed(value);
         hasContent ||= value.type.endsWith('-delta');
         controller.enqueue(value);
       } catch (error) {
@@ -126,8 +126,4 @@ function watched<Part extends StreamPart>(
       await reader.cancel(reason);
     },
   });
-}
-
-function usageOf(usage: CallUsage | undefined) {
-  return { promptTokens: usage?.inputTokens.total, cachedTokens: usage?.inputTokens.cacheRead };
 }

@@ -5,21 +5,17 @@
 // `npm run bench:references -w packages/cli -- --data <folder>/mtrag-un/tasks.jsonl [--top-k 5]`
 import { readdirSync, readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { arrange, estimateTokens, observe, prepareRequest, renderHint, ServedHistory } from '@warmpath/core';
 import {
   answerHash,
-  arrange,
   ConversationLog,
-  estimateTokens,
-  observe,
-  prepareRequest,
   recallConversation,
-  renderHint,
   renderTurn,
-  ServedHistory,
+  SeenSegments,
+  shownSegments,
   suppliedHash,
   turnPreamble,
-} from '@warmpath/core';
-import { SeenSegments, shownSegments } from '@warmpath/core/internal';
+} from '@warmpath/core/internal';
 import { mtragDialogues } from '@warmpath/lab';
 
 const { values } = parseArgs({ options: { data: { type: 'string' }, 'top-k': { type: 'string', default: '5' } } });

@@ -1,18 +1,4 @@
-import type { DocumentInput, PolicyName, Warning } from '@warmpath/core';
-
-/** How the documents of one request may be ordered. */
-export interface OrderSwitches {
-  /** Ordering policy; the arranger's own without it. */
-  readonly policy?: PolicyName;
-  /** Places a document may move from its retrieval rank. */
-  readonly maxShift?: number;
-  /** Tokens that each place costs by which a document moves: it moves only where that saves more. Default 0. */
-  readonly shiftPrice?: number;
-  /** Ids of documents that keep their place. */
-  readonly pin?: readonly string[];
-  /** Whether to state the retrieval order when it changed. Default true. */
-  readonly hints?: boolean;
-}
+import type { DocumentInput, OrderSwitches, Warning } from '@warmpath/core';
 
 /** A context to arrange, by callers that write their own prompts. */
 export interface ContextRequest extends OrderSwitches {
@@ -52,8 +38,8 @@ export interface EngineUsage {
 
 /** Takes back to the arranger what became of what it arranged. Only the first report counts. */
 export interface Feedback {
-  /** The engine has prefilled the prompt. */
-  completed(usage?: EngineUsage): Promise<void>;
+  /** The engine has prefilled the prompt. `usage`: as the API or SDK reports it, or its whole answer. */
+  completed(usage?: unknown): Promise<void>;
   /** The prompt never reached the engine's cache. */
   failed(): Promise<void>;
 }

@@ -1,5 +1,6 @@
-import { type DocumentInput, WarmpathError } from '@warmpath/core';
-import type { EngineUsage, OrderSwitches } from './arranger.js';
+import { type DocumentInput, type OrderSwitches, WarmpathError } from '@warmpath/core';
+import { readUsage } from '@warmpath/core/internal';
+import type { EngineUsage } from './arranger.js';
 import { readServerSentEvents } from './server-sent-events.js';
 import { readSummary } from './summary.js';
 import { toError } from './transport.js';
@@ -80,7 +81,7 @@ export function answerOf(body: Readonly<Record<string, unknown>>, response: Resp
   const content = choiceOf(body)?.message?.content;
   return {
     text: typeof content === 'string' ? content : '',
-    usage: readUsage(body['usage']) ?? {},
+    usage: readUsage(body),
     gateway: reportOf(response),
     body,
   };
@@ -119,7 +120,7 @@ export class ChatStream implements AsyncIterable<ChatPiece> {
         }
         const body = JSON.parse(data) as Readonly<Record<string, unknown>>;
         if (body['error'] !== undefined) throw toError(body, path);
-        this.#usage = readUsage(body['usage']) ?? this.#usage;
+        if (body['usage'] != null) this.#usage = readUsage(body);
         const content = choiceOf(body)?.delta?.content;
         yield { text: typeof content === 'string' ? content : '', body };
       }
@@ -150,18 +151,4 @@ async function* chunksOf(response: Response): AsyncGenerator<Uint8Array, void, u
 
 function choiceOf(body: Readonly<Record<string, unknown>>): Choice | undefined {
   return (body['choices'] as readonly Choice[] | undefined)?.[0];
-}
-
-/** OpenAI's `usage`; undefined if there is none. */
-function readUsage(value: unknown): EngineUsage | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const { prompt_tokens: promptTokens, prompt_tokens_details: details } = value as {
-    readonly prompt_tokens?: unknown;
-    readonly prompt_tokens_details?: { readonly cached_tokens?: unknown } | null;
-  };
-  const cachedTokens = details?.cached_tokens;
-  return {
-    ...(typeof promptTokens === 'number' && { promptTokens }),
-    ...(typeof cachedTokens === 'number' && { cachedTokens }),
-  };
 }

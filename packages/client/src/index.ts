@@ -1,3 +1,4 @@
+export type { OrderSwitches } from '@warmpath/core';
 export type {
   ArrangedContext,
   ArrangedDocument,
@@ -7,10 +8,9 @@ export type {
   ContextRequest,
   EngineUsage,
   Feedback,
-  OrderSwitches,
 } from './arranger.js';
 export type { ChatAnswer, ChatPiece, ChatRequest, ChatStream, ChatSwitches, GatewayReport } from './chat.js';
-export type { ArrangedChat, LocalChatRequest, LocalWarmpathOptions } from './local-warmpath.js';
+export type { ArrangedChat, LocalChatRequest } from './local-warmpath.js';
 export { LocalWarmpath } from './local-warmpath.js';
 export { readSummary } from './summary.js';
 export type { Fetch, TransportOptions } from './transport.js';

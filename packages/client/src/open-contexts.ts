@@ -1,6 +1,6 @@
 import { estimateTokens } from '@warmpath/core';
-import { fingerprint } from '@warmpath/core/internal';
-import type { ArrangedContext, EngineUsage } from './arranger.js';
+import { fingerprint, readUsage } from '@warmpath/core/internal';
+import type { ArrangedContext } from './arranger.js';
 
 /** Contexts that wait to be seen in a prompt; the oldest goes first, and then counts as served. */
 const CAPACITY = 256;
@@ -87,7 +87,8 @@ export class SentContexts {
    * when it was arranged is taken off. Behind another text than last time (a conversation went on), nothing of a
    * context could be cached: that says nothing of what the engine holds, and no counts are given.
    */
-  async completed({ promptTokens, cachedTokens }: EngineUsage = {}): Promise<void> {
+  async completed(usage?: unknown): Promise<void> {
+    const { promptTokens, cachedTokens } = readUsage(usage);
     for (const { context, unknownTokens, isComparable } of this.#found) {
       const less = (count: number) => Math.max(0, count - unknownTokens);
       await context.completed({

@@ -1,4 +1,5 @@
 import type { Warning } from '@warmpath/core';
+import { readUsage } from '@warmpath/core/internal';
 import type {
   ArrangedContext,
   ArrangedDocument,
@@ -6,7 +7,6 @@ import type {
   CallOptions,
   ContextHint,
   ContextRequest,
-  EngineUsage,
 } from './arranger.js';
 import { answerOf, type ChatAnswer, type ChatRequest, ChatStream } from './chat.js';
 import { Transport, type TransportOptions } from './transport.js';
@@ -140,7 +140,7 @@ export class Warmpath implements Arranger {
       text,
       predictedCachedTokens,
       warnings: trace.warnings,
-      completed: (usage: EngineUsage = {}) => tell({ outcome: 'completed', ...usage }),
+      completed: (usage) => tell({ outcome: 'completed', ...readUsage(usage) }),
       failed: () => tell({ outcome: 'failed' }),
     };
   }

@@ -3,7 +3,17 @@
  * may change or remove a name.
  */
 
-export { plainTurn, recordTurn, repeatedOrder, repeatedTurn, shownSegments, turnEdits } from './conversation.js';
+export {
+  plainTurn,
+  recordTurn,
+  renderTurn,
+  repeatedOrder,
+  repeatedTurn,
+  shownSegments,
+  suppliedHash,
+  turnEdits,
+  turnPreamble,
+} from './conversation.js';
 export type { CostModel, PrefillProfile } from './cost-model.js';
 export { profiledCost } from './cost-model.js';
 export type { RouteCandidate } from './engine-router.js';
@@ -38,6 +48,7 @@ export {
   readRawDocument,
   TEXT_PLACES,
 } from './read-document.js';
+export { readUsage } from './read-usage.js';
 export { type RecencyLinks, RecencyList } from './recency-list.js';
 export type { BlockFormat, FixedReason, FormatName } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';
@@ -50,7 +61,7 @@ export { isCounted, type TextMove, textMoves } from './recognise/rewrite.js';
 export { suggestTemplate } from './recognise/suggest-template.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
 export { hintTokens } from './render/hints.js';
-export { canonicalJson, chatEdits, chatTokens, messageSteps } from './render/layout.js';
+export { canonicalJson, chatEdits, chatTokens, completionPreamble, messageSteps } from './render/layout.js';
 export type { ChatEdit, ContentPart } from './render/prompt.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export { renderDocuments } from './render/template.js';
@@ -67,6 +78,8 @@ export { leadingSpans, PromptSlots } from './residency/prompt-slots.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { RequestScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
 export { ByteBuffer, SseReader } from './server-sent-events.js';
+export type { ConversationLogOptions } from './session/conversation-log.js';
+export { ConversationLog } from './session/conversation-log.js';
 export type {
   ConversationStore,
   ConversationStoreListener,
@@ -76,10 +89,11 @@ export type {
   StoreOperation,
 } from './session/conversation-store.js';
 export type { ByteRange } from './session/message-chain.js';
-export { byteChain, messageChain } from './session/message-chain.js';
-export type { MessageSource, RecalledConversation, TurnLookup } from './session/recall.js';
+export { answerHash, byteChain, messageChain } from './session/message-chain.js';
+export type { ConversationName, MessageSource, RecalledConversation, TurnLookup } from './session/recall.js';
+export { recallConversation } from './session/recall.js';
 export { SeenSegments } from './session/segments.js';
-export type { TurnName } from './session/sent-turn.js';
+export type { SentTurn, TurnName } from './session/sent-turn.js';
 export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
 export { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
 export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant } from './session/tenant.js';

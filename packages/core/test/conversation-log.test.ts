@@ -1,14 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
+import { type ChatMessage, WarmpathError } from '../src/index.js';
 import {
-  type ChatMessage,
   ConversationLog,
   type ConversationName,
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
+  readSessionEntry,
   type SentTurn,
-  WarmpathError,
-} from '../src/index.js';
-import { MAX_ANSWERS, MAX_RENDERINGS, readSessionEntry, type SessionFilter } from '../src/internal.js';
+  type SessionFilter,
+} from '../src/internal.js';
 import { Pipeline } from './conversation-model.js';
 import { bytesOf, bytesOfLog, NaiveConversationLog } from './naive-conversation-log.js';
 import './seed.js';

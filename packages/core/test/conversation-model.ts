@@ -1,23 +1,26 @@
 import { conversationEdits } from '../src/conversation.js';
 import {
-  answerHash,
   arrange,
   type ChatMessage,
-  ConversationLog,
-  type ConversationLogOptions,
-  type ConversationName,
   type LayoutName,
   observe,
   prepareRequest,
   type RenderOptions,
+  ServedHistory,
+} from '../src/index.js';
+import {
+  answerHash,
+  ConversationLog,
+  type ConversationLogOptions,
+  type ConversationName,
+  plainTurn,
   recallConversation,
   renderTurn,
   type SentTurn,
-  ServedHistory,
+  shownSegments,
   suppliedHash,
   turnPreamble,
-} from '../src/index.js';
-import { plainTurn, shownSegments } from '../src/internal.js';
+} from '../src/internal.js';
 import { applyEdits } from '../src/render/layout.js';
 
 export interface Passage {

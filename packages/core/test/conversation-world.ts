@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import type { ChatMessage, ConversationName } from '../src/index.js';
+import type { ChatMessage } from '../src/index.js';
+import type { ConversationName } from '../src/internal.js';
 import {
   copies,
   hintedLabels,

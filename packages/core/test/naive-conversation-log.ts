@@ -1,5 +1,5 @@
-import { ConversationLog, type ConversationName, type SentTurn } from '../src/index.js';
 import type { TurnLookup, TurnName } from '../src/internal.js';
+import { ConversationLog, type ConversationName, type SentTurn } from '../src/internal.js';
 
 interface NaiveConversation {
   readonly name: ConversationName;

@@ -4,7 +4,6 @@ import {
   arrange,
   type ChatMessage,
   chatPreamble,
-  completionPreamble,
   estimateTokens,
   prepareDocuments,
   type RenderOptions,
@@ -14,7 +13,7 @@ import {
   renderHint,
   ServedHistory,
 } from '../src/index.js';
-import { canonicalJson, hintTokens, LAYOUT_NAMES, TEMPLATE_NAMES } from '../src/internal.js';
+import { canonicalJson, completionPreamble, hintTokens, LAYOUT_NAMES, TEMPLATE_NAMES } from '../src/internal.js';
 import { movedChains } from '../src/render/hints.js';
 import { documentName } from '../src/render/template.js';
 import { anyText } from './arbitraries.js';

@@ -2,19 +2,19 @@ import fc from 'fast-check';
 import './seed.js';
 import { describe, expect, it } from 'vitest';
 import { contentHash } from '../src/document.js';
+import { arrange, type ChatMessage, prepareRequest, renderHint, ServedHistory, WarmpathError } from '../src/index.js';
 import {
   answerHash,
-  arrange,
-  type ChatMessage,
-  prepareRequest,
+  byteChain,
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
+  messageChain,
+  NOTHING_VISIBLE,
+  plainTurn,
   recallConversation,
-  renderHint,
   renderTurn,
-  ServedHistory,
   turnPreamble,
-  WarmpathError,
-} from '../src/index.js';
-import { byteChain, MAX_ANSWERS, MAX_RENDERINGS, messageChain, NOTHING_VISIBLE, plainTurn } from '../src/internal.js';
+} from '../src/internal.js';
 import { visibleIn } from '../src/session/sent-turn.js';
 import { labelsIn, type Passage, Pipeline } from './conversation-model.js';
 

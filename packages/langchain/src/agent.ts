@@ -5,7 +5,7 @@ import { OpenContexts } from '@warmpath/client/internal';
 import { fingerprint } from '@warmpath/core/internal';
 import { type AgentMiddleware, createMiddleware } from 'langchain';
 import { type ArrangeOptions, arrangeDocuments, formatDocuments } from './arranged-documents.js';
-import { saidIn, usageOfMessage } from './feedback.js';
+import { saidIn } from './feedback.js';
 
 export interface AgentOptions extends ArrangeOptions {
   /**
@@ -42,7 +42,7 @@ export function warmpathMiddleware(arranger: Arranger, options: AgentOptions = {
         const answer = await handler(
           name === undefined ? request : { ...request, modelSettings: named(request.modelSettings, name) },
         );
-        await sent.completed(usageOfMessage(answer));
+        await sent.completed(answer);
         return answer;
       } catch (error) {
         await sent.failed();

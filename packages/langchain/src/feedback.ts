@@ -2,7 +2,6 @@ import { BaseCallbackHandler } from '@langchain/core/callbacks/base';
 import type { Serialized } from '@langchain/core/load/serializable';
 import { AIMessage, type BaseMessage } from '@langchain/core/messages';
 import type { LLMResult } from '@langchain/core/outputs';
-import type { EngineUsage } from '@warmpath/client';
 import type { OpenContexts, SentContexts } from '@warmpath/client/internal';
 import { canonicalJson } from '@warmpath/core/internal';
 
@@ -46,7 +45,8 @@ export class WarmpathFeedback extends BaseCallbackHandler {
   }
 
   override async handleLLMEnd(output: LLMResult, runId: string): Promise<void> {
-    await this.#end(runId)?.sent.completed(usageOf(output));
+    const [generation] = output.generations[0] ?? [];
+    await this.#end(runId)?.sent.completed((generation as { readonly message?: unknown } | undefined)?.message);
   }
 
   /** A prompt whose answer had begun is prefilled, whatever became of the rest. */
@@ -78,21 +78,4 @@ export function saidIn(messages: readonly BaseMessage[]): string {
     return [message.text, ...calls.map(({ name, args }) => `${name} ${canonicalJson(args)}`)].join('\n');
   });
   return said.join('\n');
-}
-
-interface UsageMetadata {
-  readonly input_tokens?: number;
-  readonly input_token_details?: { readonly cache_read?: number };
-}
-
-/** What a message says of its prompt. */
-export function usageOfMessage(message: unknown): EngineUsage {
-  const usage = (message as { readonly usage_metadata?: UsageMetadata } | undefined)?.usage_metadata;
-  // A stream may begin with counts of 0 and have LangChain keep them; no prompt is that short.
-  if (usage?.input_tokens === undefined || usage.input_tokens === 0) return {};
-  return { promptTokens: usage.input_tokens, cachedTokens: usage.input_token_details?.cache_read };
-}
-
-function usageOf({ generations }: LLMResult): EngineUsage {
-  return usageOfMessage((generations[0]?.[0] as { readonly message?: unknown } | undefined)?.message);
 }

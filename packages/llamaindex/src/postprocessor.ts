@@ -1,4 +1,4 @@
-import type { Arranger, EngineUsage, OrderSwitches } from '@warmpath/client';
+import type { Arranger, OrderSwitches } from '@warmpath/client';
 import { arrangeOrKeep, type KeepOptions, OpenContexts, type SentContexts } from '@warmpath/client/internal';
 
 export interface PostprocessorOptions extends Pick<KeepOptions, 'onError'> {
@@ -85,7 +85,7 @@ export class WarmpathPostprocessor {
       // A report that does not arrive leaves the context served, which is what it was.
       calls
         .get(detail.id)
-        ?.completed(usageOf(detail.response.raw))
+        ?.completed(answerOf(detail.response.raw))
         .catch((error: unknown) => this.#options.onError?.(error));
       calls.delete(detail.id);
     };
@@ -103,18 +103,9 @@ function textOf(content: string | readonly object[]): string {
   return content.map((part) => ('text' in part && typeof part.text === 'string' ? part.text : '')).join('');
 }
 
-interface RawAnswer {
-  readonly usage?: {
-    readonly prompt_tokens?: number;
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
-  } | null;
-}
-
-/** A streamed answer is the list of its chunks, of which the last that says anything counts. */
-function usageOf(raw: unknown): EngineUsage {
-  const answers = (
-    Array.isArray(raw) ? raw.map((chunk: { readonly raw?: unknown }) => chunk.raw) : [raw]
-  ) as (RawAnswer | null)[];
-  const usage = answers.findLast((answer) => answer?.usage)?.usage;
-  return { promptTokens: usage?.prompt_tokens, cachedTokens: usage?.prompt_tokens_details?.cached_tokens };
+/** The answer that has the usage. A streamed one is the list of its chunks: the last that has any. */
+function answerOf(raw: unknown): unknown {
+  if (!Array.isArray(raw)) return raw;
+  const answers = raw.map((chunk: { readonly raw?: { readonly usage?: unknown } | null }) => chunk.raw);
+  return answers.findLast((answer) => answer?.usage);
 }

@@ -1,4 +1,4 @@
-import type { EngineUsage, Feedback, LocalWarmpath, OrderSwitches } from '@warmpath/client';
+import type { Feedback, LocalWarmpath, OrderSwitches } from '@warmpath/client';
 import { arrangePrompt, type PromptMessage, type PromptOptions } from '@warmpath/client/internal';
 import type { DocumentInput } from '@warmpath/core';
 
@@ -99,7 +99,10 @@ export function warmpathProcessor(warmpath: LocalWarmpath, options: PromptOption
     async processLLMResponse({ chunks, state, fromCache }) {
       const { chat } = (state[KEY] as RequestState | undefined) ?? {};
       const isPrefilled = !fromCache && chunks.some(({ type }) => type === 'finish' || type.endsWith('-delta'));
-      await (isPrefilled ? chat?.completed(usageOf(chunks)) : chat?.failed());
+      const finish = chunks.findLast(({ type }) => type === 'finish')?.payload as
+        | { readonly output?: unknown }
+        | undefined;
+      await (isPrefilled ? chat?.completed(finish?.output) : chat?.failed());
     },
   };
 }
@@ -113,15 +116,4 @@ function withoutTimes(message: PromptMessage): PromptMessage {
     return Object.keys(others).length === 0 ? rest : { ...rest, providerOptions: others };
   });
   return { ...message, content };
-}
-
-interface FinishPayload {
-  readonly output?: { readonly usage?: { readonly inputTokens?: number; readonly cachedInputTokens?: number } };
-}
-
-function usageOf(chunks: readonly ResponseChunk[]): EngineUsage {
-  const finish = chunks.findLast(({ type }) => type === 'finish')?.payload as FinishPayload | undefined;
-  const { inputTokens = 0, cachedInputTokens } = finish?.output?.usage ?? {};
-  // Mastra writes 0 where the model said nothing.
-  return inputTokens === 0 ? {} : { promptTokens: inputTokens, cachedTokens: cachedInputTokens };
 }

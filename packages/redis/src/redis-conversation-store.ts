@@ -1,16 +1,14 @@
+import { WarmpathError } from '@warmpath/core';
 import {
   ConversationLog,
   type ConversationLogOptions,
   type ConversationName,
-  type SentTurn,
-  WarmpathError,
-} from '@warmpath/core';
-import {
   type ConversationStore,
   type ConversationStoreListener,
   MAX_ANSWERS,
   type PeerNote,
   readSessionEntry,
+  type SentTurn,
   type SessionEntry,
   type SessionFilter,
   type StoreFailure,

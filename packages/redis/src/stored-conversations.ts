@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import { type ConversationName, type SentTurn, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { ConversationName, SentTurn } from '@warmpath/core/internal';
 import { matchesFilter, type SessionEntry, type SessionFilter } from '@warmpath/core/internal';
 import type { Connection } from './connection.js';
 import { readRecord, renderingsOf, type StoredTurns } from './stored-turns.js';

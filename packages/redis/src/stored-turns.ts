@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { ConversationName, SentTurn } from '@warmpath/core';
+import type { ConversationName, SentTurn } from '@warmpath/core/internal';
 import {
   MAX_ANSWERS,
   MAX_RENDERINGS,

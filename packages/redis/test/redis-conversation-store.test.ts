@@ -1,4 +1,4 @@
-import type { ConversationName } from '@warmpath/core';
+import type { ConversationName } from '@warmpath/core/internal';
 import { MAX_ANSWERS, MAX_RENDERINGS } from '@warmpath/core/internal';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {

@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConversationLog, type ConversationName, type SentTurn } from '../../src/index.js';
-import type { ConversationStore, ConversationStoreListener } from '../../src/internal.js';
+import {
+  ConversationLog,
+  type ConversationName,
+  type ConversationStore,
+  type ConversationStoreListener,
+  type SentTurn,
+} from '../../src/internal.js';
 
 export const LIMITS = { maxBytes: 1e8, maxAgeMs: 60_000 };
 

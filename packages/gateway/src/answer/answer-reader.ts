@@ -1,4 +1,4 @@
-import { answerHash } from '@warmpath/core';
+import { answerHash } from '@warmpath/core/internal';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 
 /** Characters of one response; a longer one has no hashes. */

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ConversationName, recallConversation, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { ConversationStore, RecalledConversation, StoreFailure, TurnLookup } from '@warmpath/core/internal';
+import { type ConversationName, recallConversation } from '@warmpath/core/internal';
 import type { PromptView } from '../apis/prompt-view.js';
 import type { NamedConversation } from '../intake/parse-request.js';
 import { TenantCache } from '../memory/tenant-cache.js';

@@ -1,11 +1,11 @@
+import { WarmpathError } from '@warmpath/core';
+import type { ConversationStore, SessionEntry, SessionFilter, TurnLookup, TurnName } from '@warmpath/core/internal';
 import {
   ConversationLog,
   type ConversationLogOptions,
   type ConversationName,
   type SentTurn,
-  WarmpathError,
-} from '@warmpath/core';
-import type { ConversationStore, SessionEntry, SessionFilter, TurnLookup, TurnName } from '@warmpath/core/internal';
+} from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
 import { bytesOfPart } from '../limits/memory-budget.js';
 

@@ -4,19 +4,19 @@ import {
   arrange as arrangeByPolicy,
   type ChatMessage,
   chatPreamble,
-  completionPreamble,
   type Preamble,
-  suppliedHash,
-  turnPreamble,
   WarmpathError,
 } from '@warmpath/core';
 import {
+  completionPreamble,
   DEFAULT_POLICY,
   NOTHING_VISIBLE,
   type RecalledConversation,
   repeatedOrder,
   repeatedTurn,
   shownSegments,
+  suppliedHash,
+  turnPreamble,
   type WorkSteps,
 } from '@warmpath/core/internal';
 import {

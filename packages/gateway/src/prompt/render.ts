@@ -6,8 +6,8 @@ import {
   estimateTokens,
   type LayoutName,
   renderHint,
-  type SentTurn,
 } from '@warmpath/core';
+import type { SentTurn } from '@warmpath/core/internal';
 import {
   type ChatEdit,
   chatEdits,

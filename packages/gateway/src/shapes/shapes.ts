@@ -1,14 +1,12 @@
 import type { OutgoingHttpHeaders } from 'node:http';
+import type { Arrangement, ArrangeRequest, DocumentBlock, ErrorCode, Preamble, Warning } from '@warmpath/core';
 import type {
-  Arrangement,
-  ArrangeRequest,
-  DocumentBlock,
-  ErrorCode,
-  Preamble,
+  BlockFormat,
+  PrefixBreak,
+  RecalledConversation,
+  RepeatedDocument,
   SentTurn,
-  Warning,
-} from '@warmpath/core';
-import type { BlockFormat, PrefixBreak, RecalledConversation, RepeatedDocument } from '@warmpath/core/internal';
+} from '@warmpath/core/internal';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { ApiName, PromptApi } from '../apis/prompt-api.js';

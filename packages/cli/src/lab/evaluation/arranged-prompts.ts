@@ -1,17 +1,13 @@
 import type { PolicyName, RenderOptions } from '@warmpath/core';
+import { arrange, observe, prepareDocuments, ServedHistory, WarmpathError } from '@warmpath/core';
 import {
-  arrange,
   ConversationLog,
-  observe,
-  prepareDocuments,
+  placesMoved,
   recallConversation,
   renderTurn,
-  ServedHistory,
   suppliedHash,
   turnPreamble,
-  WarmpathError,
-} from '@warmpath/core';
-import { placesMoved } from '@warmpath/core/internal';
+} from '@warmpath/core/internal';
 import type { EvaluationQuestion } from '@warmpath/lab';
 import { type PromptSettings, type PromptSource, plainMessages, type SentPrompt } from './prompt-source.js';
 
