@@ -40,7 +40,7 @@ const answerMessage: Answer = (response) => {
  */
 async function withMarks(fields: object, layout: 'question' | 'system' = 'question'): Promise<string> {
   const upstream = { dialect: 'anthropic' } as const;
-  const gateway = await stand(answerMessage, { upstream, arrange: { layout, hints: false } }, { way: 'native' });
+  const gateway = await stand(answerMessage, { upstream, arrange: { layout, hints: false } }, { apiRoute: 'native' });
   const request = {
     model: 'm',
     max_tokens: 9,
@@ -192,7 +192,7 @@ async function longResults(): Promise<void> {
 /** What the client wrote stays, byte for byte, beside what is added. */
 async function inputUnchanged(): Promise<void> {
   const upstream = { dialect: 'anthropic' } as const;
-  const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } }, { way: 'native' });
+  const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } }, { apiRoute: 'native' });
   const question = '{"text" : "DOCS and a qu\\u00e9stion", "type":"text"}';
   const before = '{"max_tokens":9, "messages" :[ {"content":[ ';
   const content = `DOCS${' DOCS'.repeat(1_500)}`;

@@ -207,7 +207,7 @@ function ask({ child }) {
 
 const limit = Number(values['limit-ms']);
 const engine = await start('upstream-process.js');
-const config = { parts: { way: 'translate' } };
+const config = { parts: { apiRoute: 'translate' } };
 try {
   for (const [name, ...bodies] of CASES.filter(([name]) => name.includes(values.only))) {
     const gateway = await start('gateway-process.js', engine.url, JSON.stringify(config));

@@ -12,7 +12,7 @@ import { Learning } from './dispatch/learn.js';
 import { PromptSender } from './dispatch/send-prompt.js';
 import { PromptServer } from './dispatch/serve-prompt.js';
 import type { Engine } from './engines/engine.js';
-import type { Way } from './engines/engine-apis.js';
+import type { ApiRoute } from './engines/engine-apis.js';
 import type { HealthSettings } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { Engines } from './engines/engines.js';
@@ -90,7 +90,7 @@ export interface GatewayParts {
   /** Share of prompt tokens that may be prefilled in vain while a search goes on; by the engines if left out. */
   readonly wastedShare?: number;
   /** How requests of Messages and Responses go to engines, which are asked if left out. */
-  readonly way?: Way;
+  readonly apiRoute?: ApiRoute;
   /** Milliseconds that answers in flight have to finish at shutdown. */
   readonly drainMs?: number;
   /** Bytes of text that one collection may hold through the HTTP API. */
@@ -194,7 +194,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       config,
       hopName,
       health: parts.health,
-      way: parts.way,
+      apiRoute: parts.apiRoute,
       now,
       eventLoopBudget,
       createPrewarmer,

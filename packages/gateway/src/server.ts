@@ -196,7 +196,8 @@ function begin(
     const gone = !reply.raw.writableFinished && builder.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) builder.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
-    if (builder.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of parts.engines.all) engine.look();
+    if (builder.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE')
+      for (const engine of parts.engines.all) engine.watchAgain();
     const now = parts.now();
     const report = builder.end({ method: request.method, route, status, now });
     parts.metrics.ended(report);

@@ -77,12 +77,15 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
 }
 
 /** Probes the engines and logs the results. */
-function watchEngines({ engines, log }: AssembledGateway, tell: ((report: EngineReport) => void) | undefined): void {
+function watchEngines(
+  { engines, log }: AssembledGateway,
+  onReport: ((report: EngineReport) => void) | undefined,
+): void {
   engines.watch(
-    tell &&
+    onReport &&
       ((report) => {
         logReport(log, report);
-        tell(report);
+        onReport(report);
       }),
   );
 }

@@ -152,7 +152,7 @@ describe('the baseline of a prompt', () => {
     await short.ask({ model: 'm', messages: [{ role: 'user', content: 'Hello there, how is it? '.repeat(20) }] });
     const again = { model: 'm', messages: [{ role: 'user', content: 'Hello there, how is it? '.repeat(20) }] };
     expect((await short.ask(again)).report.baselineTokens).toBe(0);
-    const marked = await stand(undefined, { upstream: { dialect: 'anthropic' } }, { way: 'native' });
+    const marked = await stand(undefined, { upstream: { dialect: 'anthropic' } }, { apiRoute: 'native' });
     marked.engine.answer = (response) => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ usage: { input_tokens: 3_000, output_tokens: 3 }, content: [] }));

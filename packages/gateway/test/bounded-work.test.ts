@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type ErrorBody, send, stand } from './harness.js';
 
-const TRANSLATED = { way: 'translate' } as const;
+const TRANSLATED = { apiRoute: 'translate' } as const;
 const DEEP = `${'['.repeat(5_000)}${']'.repeat(5_000)}`;
 const valuesOf = (count: number) => `[${'1,'.repeat(count - 1)}1]`;
 /** More than becomes JavaScript objects, and more than is looked at. */

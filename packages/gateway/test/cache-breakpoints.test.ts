@@ -41,7 +41,7 @@ const answerMessage: Answer = (response) => {
 function messagesStand(config: StandConfig = {}): Promise<Stand> {
   const upstream = { dialect: 'anthropic', ...config.upstream } as const;
   const arrange = { hints: false, ...config.arrange };
-  return stand(answerMessage, { ...config, upstream, arrange }, { way: 'native' });
+  return stand(answerMessage, { ...config, upstream, arrange }, { apiRoute: 'native' });
 }
 
 /** What the engine gets for each request, one after another. */
@@ -169,7 +169,7 @@ describe('cache breakpoints', () => {
   });
 
   it('are not set without being asked for, nor below the least that is cached, nor for chat completions', async () => {
-    const unasked = await stand(undefined, {}, { way: 'native' });
+    const unasked = await stand(undefined, {}, { apiRoute: 'native' });
     await send(`${unasked.gateway.url}/v1/messages`, { ...REQUEST, documents: [VELKA, ORSIN] });
     expect(unasked.engine.last.body).not.toContain('cache_control');
     const marking = await messagesStand();

@@ -19,7 +19,7 @@ const CHAT = '/v1/chat/completions';
 const SALTED: StandConfig = { upstream: { cacheSaltKey: 'a-key-of-16-letters-or-more' } };
 
 async function standing(config: StandConfig = {}) {
-  const { engine, gateway } = await stand(undefined, config, { way: 'native' });
+  const { engine, gateway } = await stand(undefined, config, { apiRoute: 'native' });
   const ask = async (body: string | Buffer | object, headers: Record<string, string>, path = CHAT) => {
     const reply = await send(gateway.url + path, body, { headers });
     return reply.status === 200 ? 200 : `${reply.status} ${errorOf(reply).code}`;

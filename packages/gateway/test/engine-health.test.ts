@@ -7,10 +7,14 @@ const failed = { kind: 'failed', reason: 'status 503', answered: true } as const
 const unreachable = { kind: 'failed', reason: 'WARMPATH_UPSTREAM_UNREACHABLE', answered: false } as const;
 const served = { kind: 'served' } as const;
 
-function stand(isSpare: () => boolean = () => true) {
+function stand(hasReplacement: () => boolean = () => true) {
   const clock = { ms: 0 };
   const changes: string[] = [];
-  const health = new EngineHealth(SETTINGS, { now: () => clock.ms, isSpare, changed: (state) => changes.push(state) });
+  const health = new EngineHealth(SETTINGS, {
+    now: () => clock.ms,
+    hasReplacement,
+    changed: (state) => changes.push(state),
+  });
   return { clock, changes, health };
 }
 

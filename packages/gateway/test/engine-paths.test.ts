@@ -8,7 +8,7 @@ const headers = { authorization: 'Bearer alice-has-this-key', 'x-tenant': 'alice
 const CLOSED = 'WARMPATH_PATH_CLOSED';
 
 async function standing(config: StandConfig = KEYS) {
-  const { engine, gateway } = await stand(undefined, config, { way: 'native' });
+  const { engine, gateway } = await stand(undefined, config, { apiRoute: 'native' });
   const ask = async (method: string, path: string, body?: string | object) => {
     const reply = await send(gateway.url + path, body, { method, headers });
     return reply.status < 400 ? reply.status : errorOf(reply).code;

@@ -50,7 +50,7 @@ describe('prompt_cache_key', () => {
   it.each(kinds)(
     'names no conversation in $api ($way): users of one key get nothing of each other',
     async ({ way, body }) => {
-      const { engine, gateway } = await stand(answerAsAsked, {}, { way });
+      const { engine, gateway } = await stand(answerAsAsked, {}, { apiRoute: way });
       const ask = async (messages: readonly object[], fields: object) => {
         const { path, body: asked } = body(messages, { prompt_cache_key: 'one for all', ...fields });
         const reply = await send(gateway.url + path, asked);
@@ -95,7 +95,7 @@ describe('an end user that the body names', () => {
   );
 
   it.each(everywhere)('is who a number says, in $path of $api ($way)', async ({ write, way, body }) => {
-    const { engine, gateway } = await stand(answerAsAsked, {}, { way });
+    const { engine, gateway } = await stand(answerAsAsked, {}, { apiRoute: way });
     const ask = async (messages: readonly object[], raw: string, more: object = {}) => {
       const { path, body: asked } = body(messages, { ...NAMED, ...more });
       return send(gateway.url + path, write(raw, asked));
@@ -280,7 +280,7 @@ describe('where the operator configured where end users come from', () => {
     ['messages', APIS.messages],
   ] as const)('a request of %s without an end user sends its documents, and is not remembered', async (_, body) => {
     for (const way of ['native', 'translate'] as const) {
-      const { engine, gateway } = await stand(answerAsAsked, byHeader, { way });
+      const { engine, gateway } = await stand(answerAsAsked, byHeader, { apiRoute: way });
       const ask = async (messages: readonly object[], fields: object) => {
         const { path, body: asked } = body(messages, fields);
         return send(gateway.url + path, asked);

@@ -83,7 +83,7 @@ it('a prompt holds the documents that its own user brought in its conversation, 
           if (request.path !== PATHS.completions) says.answer(response, request);
           else response.writeHead(200, { 'content-type': 'application/json' }).end('{"choices":[{"text":"It."}]}');
         });
-        const gateway = await gatewayAt(engine.url, {}, { way });
+        const gateway = await gatewayAt(engine.url, {}, { apiRoute: way });
         const talks = new Map<string, Talk>();
         let markers = 0;
         try {

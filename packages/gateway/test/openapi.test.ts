@@ -36,7 +36,7 @@ beforeEach(async () => {
         stores: { manual: { kind: 'opensearch', url: 'http://127.0.0.1:9', index: 'manual' } },
       },
     },
-    { way: 'translate' },
+    { apiRoute: 'translate' },
   );
   await send(`${here.gateway.url}/v1/collections/handbook/documents`, { documents: [{ id: 'a', text: 'Which, a.' }] });
 });

@@ -120,7 +120,7 @@ describe('close', () => {
         });
       },
       {},
-      { way: 'translate' },
+      { apiRoute: 'translate' },
     );
     const agent = new Agent({ keepAlive: true });
     const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] };

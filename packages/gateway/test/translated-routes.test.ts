@@ -147,7 +147,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
   });
 
   it.each(['native', 'translate'] as const)('asks nothing where it is known: %s', async (way) => {
-    const { engine, gateway } = await stand(chatOnlyEngine(), {}, { way });
+    const { engine, gateway } = await stand(chatOnlyEngine(), {}, { apiRoute: way });
     const reply = await send(gateway.url + path, body(api));
     expect(reply.status).toBe(way === 'native' ? 404 : 200);
     expect(engine.received.map((request) => request.path)).toEqual([way === 'native' ? path : '/v1/chat/completions']);
@@ -231,7 +231,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
   });
 
   it('an engine that is down is told in its own words', async () => {
-    const gateway = closing(await gatewayAt('http://127.0.0.1:1', {}, { way: 'translate' }));
+    const gateway = closing(await gatewayAt('http://127.0.0.1:1', {}, { apiRoute: 'translate' }));
     const reply = await send(gateway.url + path, body(api));
     expect(reply.status).toBe(502);
     expect(JSON.parse(reply.text)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE' } });
@@ -405,7 +405,7 @@ describe('keys', () => {
   ] as const)("the engine's own is sent as %s wants it, the client's is not", async (dialect, expected, absent) => {
     for (const way of ['native', 'translate'] as const) {
       const upstream = { apiKey: 'own', dialect };
-      const { engine, gateway } = await stand(undefined, { upstream }, { way });
+      const { engine, gateway } = await stand(undefined, { upstream }, { apiRoute: way });
       const headers = { 'x-api-key': 'client', authorization: 'Bearer client' };
       await send(gateway.url + PATHS.messages, body('messages'), { headers });
       expect(engine.last.headers).toMatchObject(expected);
@@ -445,7 +445,11 @@ describe('POST /v1/messages/count_tokens', () => {
   });
 
   it("is the engine's where it can", async () => {
-    const { engine, gateway } = await stand((response) => response.end('{"input_tokens":7}'), {}, { way: 'native' });
+    const { engine, gateway } = await stand(
+      (response) => response.end('{"input_tokens":7}'),
+      {},
+      { apiRoute: 'native' },
+    );
     const sent = JSON.stringify(body('messages'));
     expect((await send(gateway.url + path, sent)).text).toBe('{"input_tokens":7}');
     expect(engine.last).toMatchObject({ path, body: sent });

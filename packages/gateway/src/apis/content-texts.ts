@@ -2,10 +2,7 @@ import { recognise } from '@warmpath/core';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 import type { ElementRange, JsonPath, RequestText, TextPlace, TextRole } from './request-texts.js';
 
-/**
- * The texts of a content that is a string or an array of parts; `textOf` says what to read of a part that is no plain
- * text.
- */
+/** The texts of a content: a string or an array of parts. `textOf` reads parts that are not plain text. */
 export function contentTexts(
   content: unknown,
   place: JsonPath,
@@ -29,19 +26,19 @@ export function contentTexts(
   });
 }
 
-/** What Anthropic calls parts that are documents. */
+/** Types of Anthropic's document parts. */
 const DOCUMENT_PARTS: ReadonlySet<string> = new Set(['search_result', 'document']);
-/** Sources of documents that are text. */
+/** Types of text sources of documents. */
 const TEXT_SOURCES: ReadonlySet<unknown> = new Set(['text', 'content']);
 const NO_RANGES: readonly ElementRange[] = [];
 
 /**
- * Parts of one kind that stand side by side and may change places. One that marks documents in its text is read for
- * these instead.
+ * Adjacent parts of one kind, which may change places. A part with marked documents in its text is read for these
+ * instead.
  */
 function elementRanges(content: readonly unknown[], isMarked: (part: JsonObject) => boolean): readonly ElementRange[] {
   const movable = content.map((part) => isMovable(part) && !isMarked(part as JsonObject));
-  // Nearly all contents have none.
+  // Most contents have none.
   if (!movable.includes(true)) return NO_RANGES;
   const ranges: ElementRange[] = [];
   for (let from = 0; from < content.length; from++) {
@@ -57,10 +54,7 @@ function hasMarkedDocuments(text: RequestText): boolean {
   return recognise([text], { mode: 'marked' }).length > 0;
 }
 
-/**
- * A document in text that nothing holds in its place: answers cite by number where citations are on, and a mark of the
- * cache says how far the prompt is to be kept.
- */
+/** Whether a document part may move: it has text, no citations and no cache breakpoint. */
 function isMovable(part: unknown): boolean {
   if (!isObject(part) || !DOCUMENT_PARTS.has(part['type'] as string)) return false;
   if (isCited(part) || isObject(part['cache_control'])) return false;
@@ -68,7 +62,7 @@ function isMovable(part: unknown): boolean {
   return part['type'] === 'search_result' || (isObject(source) && TEXT_SOURCES.has(source['type']));
 }
 
-/** Whether answers cite the part, by its number and by places in its text. */
+/** Whether answers cite the part by its number and by positions in its text. */
 export function isCited({ citations }: JsonObject): boolean {
   return isObject(citations) && citations['enabled'] === true;
 }
@@ -77,14 +71,14 @@ function typeOf(part: unknown): unknown {
   return isObject(part) ? part['type'] : undefined;
 }
 
-/** Elements of an array, which an API calls documents, as one text of JSON. `place` ends in their range. */
+/** Document parts of an array as one JSON text. `place` ends in their range. */
 export function elementsText(elements: readonly unknown[], place: TextPlace, role: TextRole): RequestText {
   const { from, to } = place.at(-1) as ElementRange;
   const written = elements.slice(from, to + 1).map((element) => JSON.stringify(element));
   return { role, text: written.join(','), place, kind: 'elements' };
 }
 
-/** What the APIs call a part that is text. */
+/** Types of text parts. */
 const TEXT_PARTS: ReadonlySet<string> = new Set(['text', 'input_text', 'output_text']);
 
 const ROLES: ReadonlyMap<unknown, TextRole> = new Map([
@@ -96,7 +90,7 @@ const ROLES: ReadonlyMap<unknown, TextRole> = new Map([
   ['function', 'tool'],
 ]);
 
-/** The role under its one name; a role that nobody knows is taken for the user's. */
+/** The normalised role. An unknown role counts as the user's. */
 export function textRole(role: unknown): TextRole {
   return ROLES.get(role) ?? 'user';
 }

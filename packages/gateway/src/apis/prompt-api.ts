@@ -9,59 +9,59 @@ export const API_NAMES = ['chat', 'completions', 'messages', 'responses'] as con
  */
 export type ApiName = (typeof API_NAMES)[number];
 
-/** How an API of conversations writes them. */
+/** How an API with messages writes conversations. */
 export interface ConversationMembers {
-  /** The member that holds what stands before the messages, if the API has one. */
+  /** The member with the system prompt, if the API has one. */
   readonly opening?: string;
-  /** The member that holds the messages. */
+  /** The member with the messages. */
   readonly messages: string;
-  /** Whether that may be one text instead of a list. */
+  /** Whether this member may be one text instead of a list. */
   readonly takesText: boolean;
-  /** Whether a message of the list may be the system's. */
+  /** Whether the list may contain system messages. */
   readonly hasSystemMessages: boolean;
-  /** What the API calls a content part that is text. */
+  /** Type of a text part. */
   readonly partType: string;
   /**
-   * One element of the list as a message of a chat.
+   * Reads an element of the list as a chat message.
    *
-   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path of what is none.
+   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path of an invalid element
    */
   read(value: unknown, place: number): ChatMessage;
-  /** Where one element can be two messages: results of tools, and what the user says behind them. */
+  /** For APIs in which one element may be two messages: results of tools, and words of the user behind them. */
   readonly split?: {
-    /** Stands in the bytes of every such element. */
+    /** Bytes that every such element contains. */
     readonly sign: string;
-    /** The type of the parts that are results. */
+    /** Type of the parts that are results. */
     readonly type: string;
     halves(message: ChatMessage): readonly ChatMessage[];
   };
 }
 
-/** How one API writes a request: what the rest of the gateway need not know. */
+/** How one API writes a request. */
 export interface PromptApi {
   readonly name: ApiName;
-  /** Its path, the same at the gateway and at the engine. */
+  /** Its path, at the gateway and at the engine. */
   readonly path: string;
-  /** Members that chat templates render before the messages: a request that differs in one shares no prefix. */
+  /** Members that chat templates render before the messages. Requests that differ in one share no prefix. */
   readonly promptFields: readonly string[];
-  /** `undefined` for an API of single prompts. */
+  /** `undefined` for an API without messages. */
   readonly conversation: ConversationMembers | undefined;
-  /** The member that bounds the answer, with the fewest tokens that every engine takes. */
+  /** The member that limits the answer, and the smallest limit that all engines accept. */
   readonly answerLimit: { readonly field: string; readonly least: number };
   /**
-   * The request's messages in the order in which the model reads them, with all their texts. What is not as the API
-   * wants it has no texts; it never throws. O(parts), no text is copied.
+   * The messages of a request in the order in which the model reads them, with all their texts. Invalid parts have no
+   * texts. Never throws. O(parts); copies no text.
    */
   messages(body: JsonObject): readonly RequestMessage[];
 }
 
-/** An API of conversations. */
+/** An API with messages. */
 export type MessageApi = PromptApi & { readonly conversation: ConversationMembers };
 
-/** Whether the API's requests have messages that the next request begins with. */
+/** Whether requests of the API have messages, which the next request repeats. */
 export function hasMessages(api: PromptApi): api is MessageApi {
   return api.conversation !== undefined;
 }
 
-/** What engines know beside the fields of their API, and what makes prompts differ from the start. */
+/** Fields of engines beside their API's that change the beginning of a prompt. */
 export const ENGINE_PROMPT_FIELDS = ['chat_template', 'chat_template_kwargs', 'cache_salt'];

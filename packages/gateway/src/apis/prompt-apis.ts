@@ -39,7 +39,7 @@ export const chatApi: PromptApi = {
   },
 };
 
-/** OpenAI's plain completions: one prompt, or several that each are answered for themselves. Token ids are no text. */
+/** OpenAI's plain completions: one prompt, or several independent ones. Token ids are no text. */
 export const completionsApi: PromptApi = {
   name: 'completions',
   path: '/v1/completions',
@@ -85,7 +85,7 @@ export const messagesApi = {
   },
 } as const satisfies PromptApi;
 
-/** Texts inside of blocks: results of tools, documents in plain text, search results. */
+/** Texts inside other parts: results of tools, documents in plain text, search results. */
 function blockTexts(role: TextRole) {
   return (block: JsonObject, place: JsonPath): readonly RequestText[] => {
     const { type, content } = block;
@@ -103,9 +103,8 @@ function documentTexts({ type, content, source }: JsonObject, place: JsonPath, r
 }
 
 /**
- * Anthropic puts results of tools into a user's message, in front of the user's own words, and refuses any other order.
- * For rendering the two stand apart, as they do in OpenAI's chat: documents belong before the user's words, behind the
- * results.
+ * Anthropic puts results of tools into a user's message, before the user's words. For rendering they are two messages,
+ * as in OpenAI's chat: documents go before the user's words, behind the results.
  */
 function splitResults(message: ChatMessage): readonly ChatMessage[] {
   const end = resultsEnd(message);
@@ -115,13 +114,13 @@ function splitResults(message: ChatMessage): readonly ChatMessage[] {
   return end === blocks.length ? [results] : [results, { ...message, content: blocks.slice(end) }];
 }
 
-/** How many blocks of a user's message there are up to its last result of a tool. */
+/** Number of parts of a user's message up to its last tool result. */
 function resultsEnd({ role, content }: ChatMessage): number {
   if (role !== 'user' || !Array.isArray(content)) return 0;
   return (content as readonly ContentPart[]).findLastIndex((block) => block?.type === 'tool_result') + 1;
 }
 
-/** A result as parts whose text can be counted; only ever looked at, never written. */
+/** A tool result as parts whose text can be counted. Only read, never written. */
 function resultParts(block: ContentPart): readonly ContentPart[] {
   const { content, ...rest } = block;
   if (typeof content === 'string') return [{ ...rest, text: content }];
@@ -150,7 +149,7 @@ export const responsesApi = {
     partType: 'input_text',
     read: viewItem,
   },
-  // OpenAI refuses fewer.
+  // OpenAI's minimum.
   answerLimit: { field: 'max_output_tokens', least: 16 },
   messages: ({ instructions, input }) => {
     const read: RequestMessage[] = [];
@@ -176,7 +175,7 @@ function readItem(item: unknown, place: JsonPath): RequestMessage {
   return { role, place, texts: contentTexts(content, [...place, 'content'], role) };
 }
 
-/** What OpenAI's search of files found, where the client sends it again. */
+/** Results of OpenAI's file search that the client sends again. */
 function searchTexts(results: unknown, place: JsonPath): readonly RequestText[] {
   if (!Array.isArray(results) || results.length === 0) return [];
   return [elementsText(results, [...place, { from: 0, to: results.length - 1 }], 'tool')];
@@ -186,7 +185,7 @@ function isResult(type: unknown): boolean {
   return typeof type === 'string' && type.endsWith('_output');
 }
 
-/** An item as a message: a call of a tool is the assistant's, its result a tool's, and a text alone the user's. */
+/** An item as a message: a tool call is the assistant's, its result the tool's, a plain text the user's. */
 function viewItem(value: unknown, place: number): ChatMessage {
   if (typeof value === 'string') return { role: 'user', content: value };
   const path = `input[${place}]`;

@@ -11,40 +11,38 @@ import { type ByteSpan, isObject, parseJson } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import type { ConversationMembers, PromptApi } from './prompt-api.js';
 
-/** Where a message of the rendered prompt comes from. */
+/** The origin of a message of the rendered prompt. */
 export interface MessageOrigin {
-  /** Which of the client's messages it is; `OPENING` for what the API puts before them into a member of its own. */
+  /** Position of the client's message; `OPENING` for the member with the system prompt. */
   readonly place: number;
-  /** `words`: what a user says behind the results of tools in the same message. */
+  /** `words`: the user's text behind tool results in the same message. */
   readonly part: 'whole' | 'results' | 'words';
 }
 
-/** The place of the system prompt where the API has a member for it. */
+/** Position of a system prompt that has its own member. */
 export const OPENING = -1;
 
-/** Messages as core's rendering takes them, and where each comes from. */
+/** Messages for core's rendering, with their origins. */
 export interface ViewedMessages {
   readonly messages: readonly ChatMessage[];
   readonly origins: readonly MessageOrigin[];
-  /** How many of the messages the engine has had before. */
+  /** Number of messages that the engine got before. */
   readonly sentMessages: number;
 }
 
-/** Stands for a message that was sent before, and that nobody reads again. */
+/** Stands for a message that was sent before and is not read again. */
 const SENT_MESSAGE: ChatMessage = { role: 'user' };
 
-/** Bytes from which on looking for the role takes less than reading the message. */
+/** Bytes from which on only the role is parsed, if only the role is needed. */
 const LONG_MESSAGE = 4_096;
 const NOTHING: ByteSpan = { start: 0, end: 0 };
 
-/**
- * The messages of a body, each parsed when it is first read: of a long conversation only the new ones are.
- */
+/** The messages of a body. Each is parsed when it is first read, so only new messages of a long conversation are. */
 export class PromptView implements MessageSource {
   readonly body: BodyView;
   readonly api: PromptApi;
   readonly members: ConversationMembers;
-  /** The client's messages; of a Responses request whose input is one text, that text. */
+  /** The client's messages. For a Responses request with one text: that text. */
   readonly elements: readonly ByteSpan[];
   /** Whether the prompt is one text instead of a list of messages. */
   readonly isText: boolean;
@@ -73,7 +71,7 @@ export class PromptView implements MessageSource {
     return this.elements.length;
   }
 
-  /** Where the opening stands; `undefined` where the API has none, or the body. */
+  /** Position of the system prompt in its own member; `undefined` without one. */
   get opening(): ByteSpan | undefined {
     const { opening } = this.members;
     const span = opening === undefined ? undefined : this.body.value(opening);
@@ -81,7 +79,7 @@ export class PromptView implements MessageSource {
   }
 
   /**
-   * The client's message of that place. Errors: `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_JSON`. O(message), once.
+   * The client's message at a position. Errors: `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_JSON`. O(message), once.
    */
   at(place: number): ChatMessage | undefined {
     const span = this.elements[place];
@@ -90,7 +88,7 @@ export class PromptView implements MessageSource {
     return this.#read[place];
   }
 
-  /** The role of the message of that place; a long one is not read for it. Same errors. O(message), native. */
+  /** The role of a message. Parses only the role of a long message. Errors: as `at`. O(message). */
   roleAt(place: number): string | undefined {
     const span = this.elements[place];
     const { scan } = this.body;
@@ -105,12 +103,12 @@ export class PromptView implements MessageSource {
     return this.members.read(known, place).role;
   }
 
-  /** The hash chain over the messages and what stands before them, byte for byte. O(bytes), 0.5 ns a byte. */
+  /** The hash chain over the bytes of the system prompt and the messages. O(bytes). */
   links(): readonly string[] {
     return byteChain(this.body.bytes, [this.opening ?? NOTHING, ...this.elements]).slice(1);
   }
 
-  /** The messages for rendering; the first `sent` of the client's are not read. O(messages that are read). */
+  /** The messages for rendering, without reading the first `sent` of the client's. O(messages read). */
   view(sent: number): ViewedMessages {
     const messages: ChatMessage[] = [];
     const origins: MessageOrigin[] = [];
@@ -132,10 +130,7 @@ export class PromptView implements MessageSource {
     return { messages, origins, sentMessages };
   }
 
-  /**
-   * Reads and measures what `view` would, message by message, where that is long. Errors: those of
-   * `view`. O(messages that are read).
-   */
+  /** Reads and measures long messages of `view` in steps. Errors: those of `view`. O(messages read). */
   *read(sent: number): WorkSteps<void> {
     const { opening, elements } = this;
     const from = elements[sent]?.start ?? 0;
@@ -147,7 +142,6 @@ export class PromptView implements MessageSource {
     }
     for (let place = sent; place < elements.length; place++) {
       const size = length(elements[place]!);
-      // In two steps: each takes 1 ns a byte and more.
       const text = this.body.scan.text(elements[place]!);
       yield size;
       this.#read[place] ??= this.members.read(parseJson(text), place);
@@ -167,7 +161,7 @@ export class PromptView implements MessageSource {
 
   #halves(place: number, sent: number): readonly ChatMessage[] {
     const { split } = this.members;
-    // Only a message that holds results can be split, and the word for them stands in its bytes.
+    // Only a message with tool results is split, and its bytes contain their type.
     if (place < sent && !(split !== undefined && this.#holds(place, split.sign))) return [SENT_MESSAGE];
     const message = this.at(place)!;
     if (split === undefined) return [message];
@@ -191,7 +185,7 @@ function partOf({ role }: ChatMessage): MessageOrigin['part'] {
   return role === 'tool' ? 'results' : 'whole';
 }
 
-/** Checks a message as far as the gateway reads it. Error: `WARMPATH_INVALID_REQUEST` with the message's path. */
+/** Checks the fields that the gateway reads. Error: `WARMPATH_INVALID_REQUEST` with the message's path. */
 export function readMessage(value: unknown, path: string): ChatMessage {
   const { role, content } = isObject(value) ? value : {};
   if (typeof role !== 'string') throw invalid(`${path}.role`, 'a string was expected');
@@ -205,20 +199,20 @@ export function checkContent(content: unknown, path: string): void {
   throw invalid(path, 'a string or an array of content parts was expected');
 }
 
-/** What of a request decides how its prompt begins, beside the messages. */
+/** The parts of a request that decide how its prompt begins, beside the messages. */
 export interface ScopedRequest {
   readonly api: PromptApi;
   readonly model: string;
   readonly body: BodyView;
 }
 
-/** For as long as the body is held. */
+/** Kept as long as the body. */
 const scopes = new WeakMap<BodyView, string>();
 const tokensOfTools = new WeakMap<BodyView, number>();
 
 /**
- * What decides the prompt's beginning beside the messages: model, and hashes of tools and the like as the client wrote
- * them. O(their length).
+ * A key of all that decides the prompt's beginning beside the messages: the model, and hashes of tools and similar
+ * fields. O(their length).
  */
 export function promptScope({ api, model, body }: ScopedRequest): string {
   const known = scopes.get(body);
@@ -233,12 +227,12 @@ export function promptScope({ api, model, body }: ScopedRequest): string {
   return scope;
 }
 
-/** The scope of a prompt that has nothing else in front of its messages. */
+/** The scope of a prompt with nothing but the model before its messages. */
 export function modelScope(model: string): string {
   return JSON.stringify(model);
 }
 
-/** Tokens of the tools, estimated; none without any. O(their length), once for a body. */
+/** Estimated tokens of the tools; 0 without any. O(their length), once a body. */
 export function toolTokens(body: BodyView): number {
   const tools = body.value('tools');
   if (tools === undefined) return 0;

@@ -2,50 +2,50 @@ import type { TextMove } from '@warmpath/core/internal';
 import type { BodyView, ByteEdit } from '../json/json-body.js';
 import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 
-/** Elements of an array that stand side by side. */
+/** Adjacent elements of an array. */
 export interface ElementRange {
   readonly from: number;
-  /** The last of them. */
+  /** Position of the last one. */
   readonly to: number;
 }
 
-/** Steps from the top of a body to one of its values: keys of objects and places in arrays. */
+/** The path of a value in a body: keys of objects and positions in arrays. */
 export type JsonPath = readonly (string | number)[];
 
-/** The same, to a text: its last step may be several elements. */
+/** The path of a text. Its last step may be a range of elements. */
 export type TextPlace = readonly (string | number | ElementRange)[];
 
-/**
- * Whose words a text is, under one name for all APIs: `developer` is `system`, and a tool's result is `tool` wherever
- * it stands.
- */
+/** The normalised role of a text: `developer` is `system`, and a tool's result is `tool` in every API. */
 export type TextRole = 'system' | 'user' | 'assistant' | 'tool';
 
-/** A text that a request puts before the model, with its place in the body. */
+/** A text that the model reads, with its position in the body. */
 export interface RequestText {
   readonly role: TextRole;
   readonly text: string;
-  /** Leads to the JSON string that holds the text, or to the elements that are the text: what `textEdits` takes. */
+  /** The path of the JSON string, or of the elements, that hold the text (`textEdits`). */
   readonly place: TextPlace;
-  /** `elements`: documents of the API's own, as JSON. `verbatim`: answers refer to places in it, so it must stay. */
+  /**
+   * `elements`: the API's own document parts, as JSON. `verbatim`: answers refer to positions in the text, so it must
+   * not change.
+   */
   readonly kind?: 'elements' | 'verbatim';
 }
 
 /** One message (or item, or prompt) of a request. */
 export interface RequestMessage {
   readonly role: TextRole;
-  /** Leads to the whole message: `['messages', 3]`, `['system']`, `['input', 0]`, `['prompt']`. */
+  /** The path of the whole message: `['messages', 3]`, `['system']`, `['input', 0]`, `['prompt']`. */
   readonly place: JsonPath;
-  /** In their order; empty for a message without text, such as a call of a tool. */
+  /** In their order; none for a message without text, such as a tool call. */
   readonly texts: readonly RequestText[];
 }
 
-/** Another text for one place of a body, or its own parts in another order, each as the client wrote it. */
+/** A change of one text: a new text, or its own parts in another order with their original bytes. */
 export type TextChange = { readonly place: TextPlace } & TextEdit;
 
 type TextEdit = { readonly text: string } | { readonly moves: readonly TextMove[]; readonly length: number };
 
-/** `messages[2].content[0].text`, as errors name it. */
+/** A path as errors write it: `messages[2].content[0].text`. */
 export function pathName(place: TextPlace): string {
   const name = place.map(stepName).join('');
   return name.startsWith('.') ? name.slice(1) : name;
@@ -57,10 +57,9 @@ function stepName(step: TextPlace[number]): string {
 }
 
 /**
- * The edits that make these changes. Of changes to one place the last one counts; a place that does not lead to a
- * string is passed over. Elements in another order keep the bytes that each was written with, and what stands between
- * them its place. Moves need a body of UTF-8, and the `length` of their text in UTF-16 units. O(bytes of the containers
- * on the way).
+ * Turns changes into edits of the body. The last change of a place counts. Places without a string are skipped.
+ * Reordered elements keep their bytes and the text between them. Moves need UTF-8, and the `length` of the text in
+ * UTF-16 units. O(bytes of the containers).
  */
 export function textEdits({ scan }: BodyView, changes: readonly TextChange[]): readonly ByteEdit[] {
   if (changes.length === 0) return [];
@@ -71,7 +70,7 @@ export function textEdits({ scan }: BodyView, changes: readonly TextChange[]): r
   return edits;
 }
 
-/** The parts of one string in their new places. O(string). */
+/** The parts of one string in their new order. O(string). */
 function movedParts(
   scan: JsonScanner,
   start: number,
@@ -91,7 +90,7 @@ function movedParts(
   }));
 }
 
-/** The elements of `text`, each in the place of one that stands there: as the client wrote it, if it did. O(both). */
+/** The elements of `text` in place of the present ones, with their original bytes. O(both). */
 function writtenElements(scan: JsonScanner, slots: readonly ByteSpan[], text: string): readonly ByteEdit[] {
   const written = new Map<string, Buffer>();
   for (const { start, end } of slots) {
@@ -105,7 +104,7 @@ function writtenElements(scan: JsonScanner, slots: readonly ByteSpan[], text: st
   });
 }
 
-/** Changes as a tree, so that the body is walked once for all of them. */
+/** Changes as a tree, so that the body is read once. */
 interface Branch {
   readonly below: Map<TextPlace[number], Branch>;
   edit: TextEdit | undefined;
@@ -132,7 +131,7 @@ function collect(scan: JsonScanner, start: number, branch: Branch, edits: ByteEd
     if ('moves' in edit) edits.push(...movedParts(scan, start, edit));
     else edits.push({ start, end: scan.stringEnd(start), pieces: [JSON.stringify(edit.text)] });
   } else if (scan.isObject(here)) {
-    // Of a key that occurs twice the last one counts, as in `JSON.parse`.
+    // As in `JSON.parse`, the last of equal keys counts.
     const last = new Map(scan.members(start).map((member) => [member.key, member]));
     for (const [step, below] of branch.below) {
       const member = last.get(String(step));

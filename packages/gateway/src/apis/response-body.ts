@@ -3,21 +3,21 @@ import { WarmpathError } from '@warmpath/core';
 import { messagesErrorType } from '@warmpath/translate';
 import { messagesApi, responsesApi } from './prompt-apis.js';
 
-/** The form of errors for the clients of an API. */
+/** The form of errors in an API. */
 export interface ErrorShape {
   /** The body of an answer. */
   body(error: WarmpathError, requestId: string): object;
-  /** The last event of a stream that breaks off, in SSE. Starts with a blank line, which ends a torn event. */
+  /** The last SSE event of a broken stream. Begins with a blank line, which ends an incomplete event. */
   event(error: WarmpathError): string;
 }
 
-/** OpenAI's shape; for streams both `event: error` and an `error` member, as clients look for the one or the other. */
+/** OpenAI's form. Streams get both `event: error` and an `error` member, because clients look for either. */
 const openAIErrors: ErrorShape = {
   body: (error) => error.toOpenAI(),
   event: (error) => sse(error.toOpenAI()),
 };
 
-/** The Responses API has its own event, beside the member that OpenAI's client looks for. */
+/** The event of the Responses API, with the `error` member that OpenAI's client looks for. */
 const responsesErrors: ErrorShape = {
   body: (error) => error.toOpenAI(),
   event: (error) => {
@@ -26,13 +26,13 @@ const responsesErrors: ErrorShape = {
   },
 };
 
-/** Anthropic's shape, with the code, the path and the remedy of the table beside its own members. */
+/** Anthropic's form, with code, path and remedy of the error table. */
 const messagesErrors: ErrorShape = {
   body: (error, requestId) => ({ ...messagesError(error), request_id: requestId }),
   event: (error) => sse(messagesError(error)),
 };
 
-/** The shape for a request to that URL, whatever lies below the API's own path included. */
+/** The form for a URL, also for paths below the API's own. */
 export function errorShapeOf(url: string): ErrorShape {
   if (url.startsWith(messagesApi.path)) return messagesErrors;
   return url.startsWith(responsesApi.path) ? responsesErrors : openAIErrors;
@@ -48,8 +48,8 @@ function sse(data: object): string {
 }
 
 /**
- * The error as clients read it. A configuration error or an error of a collection's files loses its details, which name
- * folders of the server.
+ * The error for clients. Errors of the configuration or of a collection's files lose their details, which name folders
+ * of the server.
  */
 export function clientError(error: WarmpathError): WarmpathError {
   const isOfCollection = error.code.startsWith('WARMPATH_COLLECTION_');
@@ -64,19 +64,19 @@ export interface ResponseHead {
   readonly headers: IncomingHttpHeaders;
 }
 
-/** How an engine's response becomes the one that the client gets. Any of its steps may throw a WarmpathError. */
+/** Converts an engine's response into the client's. Each step may throw a WarmpathError. */
 export interface ResponseBody {
-  /** The head for the client; `undefined` if that is known at the end only. */
+  /** The head for the client; `undefined` if it is known only at the end. */
   head(head: ResponseHead): ResponseHead | undefined;
-  /** What the client gets of a chunk; nothing, if it is empty. */
+  /** Converts a chunk. Empty: the client gets nothing of it. */
   data(chunk: Buffer): Buffer | string;
-  /** What the client gets when the engine is done, and the head, if it was not known before. */
+  /** The rest of the response, and the head if it was not known before. */
   end(): { readonly head?: ResponseHead; readonly rest: string };
-  /** What the client of a stream gets when it breaks off. */
+  /** The end of a broken stream. */
   broken(error: WarmpathError): string;
 }
 
-/** The engine's response as it is. */
+/** The engine's response without changes. */
 export class UntouchedBody implements ResponseBody {
   readonly #errors: ErrorShape;
 

@@ -10,21 +10,21 @@ import {
 import { checkBounds } from '../json/json-body.js';
 import type { ResponseBody, ResponseHead } from './response-body.js';
 
-/** What says how long a body is, or in which form; the translation is another one. */
+/** Headers that describe a body. The translation is another body. */
 const OF_THE_ORIGINAL = ['content-length', 'content-encoding', 'content-type', 'etag', 'content-md5'];
 
-/** A request as chat completions have it, and the way back. */
+/** A request translated into chat completions, and the translation of its response. */
 export interface Translation {
   readonly body: Buffer;
-  /** What was left out. */
+  /** Warnings about fields that were left out. */
   readonly warnings: readonly TranslateWarning[];
   readonly answer: ResponseBody;
 }
 
 /**
- * Translates a request, in steps; `documents` and `warmpath` come along as they are. O(body).
+ * Translates a request in steps. Copies `documents` and `warmpath`. O(body).
  *
- * @throws WarmpathError those of `checkBounds`; `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path.
+ * @throws WarmpathError those of `checkBounds`; `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path
  */
 export function* translateRequest(request: TranslateRequest): WorkSteps<Translation> {
   checkBounds(request.body);
@@ -33,7 +33,7 @@ export function* translateRequest(request: TranslateRequest): WorkSteps<Translat
   return { body: Buffer.from(body), warnings, answer: new TranslatedBody(answer) };
 }
 
-/** The engine's response in the API of the client. */
+/** Translates the engine's response into the client's API. */
 class TranslatedBody implements ResponseBody {
   readonly #answer: TranslatedAnswer;
   #head: ResponseHead = { status: 0, headers: {} };
@@ -69,7 +69,7 @@ class TranslatedBody implements ResponseBody {
   }
 }
 
-/** Codes of the translation are codes of the table. */
+/** Codes of `translate` are codes of the error table. */
 function withTableErrors<Result>(step: () => Result): Result {
   try {
     return step();

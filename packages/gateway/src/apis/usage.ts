@@ -1,22 +1,22 @@
 import { isObject } from '../json/json-scanner.js';
 
-/** What an engine says about a request's prompt. */
+/** An engine's token counts of a prompt. */
 export interface Usage {
   readonly promptTokens: number;
-  /** `undefined` where the engine says nothing: several leave the field out at 0, others never send it. */
+  /** `undefined` if left out: some engines do so at 0, others always. */
   readonly cachedTokens: number | undefined;
 }
 
 /**
- * Reads the `usage` of any of the APIs; `undefined` for anything else. OpenAI's chat counts `prompt_tokens` and, of
- * these, cached ones; so do its Responses, as `input_tokens`. Anthropic's `input_tokens` are those that were neither
- * read from the cache nor written to it: the prompt is the sum of all three.
+ * Reads the `usage` of any API; `undefined` for anything else. OpenAI's `prompt_tokens` and `input_tokens` include
+ * cached tokens. Anthropic's `input_tokens` are those neither read from the cache nor written to it, so the prompt is
+ * the sum of all three.
  */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isObject(value)) return undefined;
   const { prompt_tokens: promptTokens, input_tokens: inputTokens } = value;
   if (isCount(promptTokens)) {
-    // DeepSeek's own name for it; the usual one is not there in all of its versions.
+    // DeepSeek's name. Some versions lack the usual field.
     const hit = value['prompt_cache_hit_tokens'];
     return usage(promptTokens, cachedOf(value['prompt_tokens_details']) ?? (isCount(hit) ? hit : undefined));
   }
@@ -26,7 +26,7 @@ export function readUsage(value: unknown): Usage | undefined {
   return usage(inputTokens + (isCount(read) ? read : 0) + (isCount(written) ? written : 0), isCount(read) ? read : 0);
 }
 
-/** Tokens of the answer, as the `usage` of any of the APIs states them; `undefined` where it does not. */
+/** Tokens of the answer in the `usage` of any API; `undefined` if left out. */
 export function readCompletionTokens(value: unknown): number | undefined {
   if (!isObject(value)) return undefined;
   const { completion_tokens: completionTokens, output_tokens: outputTokens } = value;
@@ -34,15 +34,15 @@ export function readCompletionTokens(value: unknown): number | undefined {
   return isCount(outputTokens) ? outputTokens : undefined;
 }
 
-/** What one SSE event tells. */
+/** The content of one SSE event. */
 export interface StreamEvent {
   readonly usage: Usage | undefined;
   readonly completionTokens: number | undefined;
-  /** Whether it carries generated text (or a tool call), which the opening events do not. */
+  /** Whether it contains generated text or a tool call. */
   readonly content: boolean;
 }
 
-/** Reads the JSON of one `data:` line of a stream, of whichever API; `undefined` is a line that is none. */
+/** Reads one `data:` line of any API; `undefined` if it is no JSON object. */
 export function readStreamEvent(object: Readonly<Record<string, unknown>> | undefined): StreamEvent {
   const stated = usageOfEvent(object);
   return {
@@ -52,7 +52,7 @@ export function readStreamEvent(object: Readonly<Record<string, unknown>> | unde
   };
 }
 
-/** Anthropic states it in the message that starts, and again at the end; the Responses in the response that ends. */
+/** Anthropic sends usage in the first message and at the end, Responses in the last event. */
 function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): unknown {
   const { usage: own, message, response } = event ?? {};
   if (isObject(own)) return own;
@@ -60,7 +60,7 @@ function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): unk
   return isObject(response) ? response['usage'] : undefined;
 }
 
-/** The object that a text is the JSON of, if it is. O(text). */
+/** The JSON object in a text; `undefined` if there is none. O(text). */
 export function asObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);

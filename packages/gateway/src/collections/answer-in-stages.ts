@@ -11,26 +11,25 @@ import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';
 
 /**
- * Prompts of others that an engine computes, from which on nothing is speculated (RAGCache, Algorithm 2). The paper
- * takes the largest prefill batch; an engine that computes prompts in chunks delays every other one by each that is
- * added.
+ * Other prompts that an engine computes, from which on there is no speculation (RAGCache, Algorithm 2). The paper uses
+ * the largest prefill batch; with chunked prefill, each added prompt delays all others.
  */
 const MAX_PREFILLING = 1;
 
-/** Sends a call on its way to an engine. May throw. */
+/** Sends a call to an engine. May throw. */
 export type ServeCall = (call: Call) => void | Promise<void>;
 
 export interface StagedAnswerParts {
   readonly collections: OpenCollections;
   readonly engines: Engines;
   readonly metrics: Metrics;
-  /** Warms the preamble of a call that is still without documents, until `end`. */
+  /** Warms the preamble of a call whose documents are not known yet, until `end`. */
   readonly warm: (coming: () => Call) => { end(): void };
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
 }
 
-/** A generation on the candidates of a stage, whose answer is held. */
+/** A generation on the candidates of a stage. Its answer is held. */
 interface Generation {
   readonly startedAt: number;
   readonly reply: HeldReply;
@@ -38,11 +37,10 @@ interface Generation {
 }
 
 /**
- * Answers from what a search finds. Where the search has stages, generation starts on the candidates of one that is
- * not the last (RAGCache, section 5.3): it goes on while they stay the same set, is ended at the engine when they
- * change, and its answer goes to the client once the search is over and they were right. What is wrong costs the
- * client nothing: then the prompt goes out as it would have without. A load gate, and what the collection's searches
- * were like so far, decide whether that is tried. Until something is sent, a cold system prompt is warmed.
+ * Answers from the results of a search. In a staged search, generation may start on the candidates of an earlier stage
+ * (RAGCache, section 5.3). It is aborted when the candidates change. Its answer is sent if the final stage has the same
+ * candidates. A load gate and the collection's earlier searches decide whether to speculate. Meanwhile a cold system
+ * prompt is warmed.
  *
  * @throws WarmpathError those of the search, and of `serve`
  */
@@ -86,7 +84,7 @@ export async function answerInStages(
         speculation: null,
         aheadMs: 0,
       };
-      // Its own prompt is ended before another one goes out.
+      // Its prompt is aborted before another one is sent.
       const own = live?.reply.sent && !live.reply.isAnswering && !live.reply.hasFailed ? 1 : 0;
       for (const action of pipeline.stage({ documents, isFinal: final }, engines.prefilling - own)) {
         if (action.kind === 'end') end();
@@ -124,12 +122,12 @@ export async function answerInStages(
   }
 }
 
-/** Whether prompts may go out that are perhaps not the final ones: a hosted engine may be paid for by the token. */
+/** Whether speculation is allowed: a hosted engine may charge by the token. */
 function mayWaste(engines: Engines, { wastedShare }: OpenCollections): boolean {
   return wastedShare !== undefined || engines.all.every(({ dialect }) => dialect.owners.length > 0);
 }
 
-/** A generation that cannot start is nobody's loss: the answer is asked for when the search is over. */
+/** If a generation cannot start, the answer is generated after the search. */
 function start(
   retrieval: RetrievalCall,
   candidates: readonly ScoredDocument[],
@@ -141,7 +139,7 @@ function start(
   return { reply, call };
 }
 
-/** What an answer that was nobody's noted of itself. */
+/** The report of a discarded answer. */
 function forget({ request: { report } }: Call): void {
   report.errorCode = undefined;
   report.errorSource = undefined;

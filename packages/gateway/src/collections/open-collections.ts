@@ -31,7 +31,7 @@ const MAX_LISTED = 64;
 const MAX_COLLECTIONS = 100;
 const MAX_COLLECTION_BYTES = 10_737_418_240;
 
-/** Bounds that no key sets. */
+/** Bounds without a configuration key. */
 interface OpenOptions {
   readonly memoryBytes: number;
   readonly wastedShare: number | undefined;
@@ -53,13 +53,13 @@ interface Operation {
 /** The path of a failure that ended the whole operation. */
 const WHOLE = '';
 
-/** The searches of a collection. */
+/** Statistics of a collection's searches. */
 interface Searched {
-  /** By `stages`: which stage agrees with the last one depends on the last one. */
+  /** By number of stages. */
   readonly gates: Map<number | undefined, SpeculationGate>;
   searches: number;
   failed: number;
-  /** Milliseconds of the searches that did not fail. */
+  /** Milliseconds of successful searches. */
   ms: number;
   /** Logged warnings of each kind of operation, by path and code. */
   readonly logged: Map<Operation['kind'], ReadonlyMap<string, ReadonlySet<string>>>;
@@ -77,8 +77,8 @@ interface Observer {
 export class OpenCollections {
   readonly settings: Settings;
   /**
-   * Share of prompt tokens that may be prefilled in vain. Core's default on engines of one's own and 0 on others if
-   * `undefined`.
+   * Share of prompt tokens that speculation may waste. If `undefined`, core's default on local engines and 0 on hosted
+   * ones.
    */
   readonly wastedShare: number | undefined;
   /** Bytes of text that one collection may hold through the HTTP API. */
@@ -213,7 +213,7 @@ export class OpenCollections {
           searched.ms += ms;
           this.#observer.searched(ms);
         }
-        // A search that was cut short has not tried all parts.
+        // An aborted search has not tried all parts.
         if (given.final) this.logWarnings(asker, operation, given.warnings);
         yield stage;
         if (stage.final) return;

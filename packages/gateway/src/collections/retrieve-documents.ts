@@ -10,43 +10,40 @@ import { applyEdits, BodyView, type ByteEdit, invalid, modelOf } from '../json/j
 import type { Call } from '../shapes/shapes.js';
 import { collectionTenant, type OpenCollections } from './open-collections.js';
 
-/** A call whose documents are to be looked for. */
+/** A call that needs a search. */
 export interface RetrievalCall {
-  /** As it came. */
+  /** As received. */
   readonly call: Call;
-  /** What is known of the searches of its collection. */
+  /** Statistics of its collection's searches. */
   readonly gate: SpeculationGate;
-  /**
-   * Whether nothing may be sent before the search is over: what a conversation was sent is remembered for its later
-   * turns.
-   */
+  /** Whether speculation is forbidden: later turns of a conversation depend on what was sent. */
   readonly mayNotSpeculate: boolean;
   search(signal: AbortSignal): AsyncIterable<Stage>;
-  /** The call with these passages as its documents, and the gateway's own words taken out. */
+  /** The call with these passages as its documents, without the gateway's own fields. */
   withDocuments(passages: readonly ScoredDocument[]): Call;
 }
 
-/** What a request, or the model it names, asks for. */
+/** The search that a request or its model name asks for. */
 interface Retrieval {
   readonly tenant: string;
   readonly collection: string;
   readonly k: number;
-  /** The last message of the user if left out. */
+  /** Default: the last message of the user. */
   readonly query: string | undefined;
-  /** With which stage the search ends; with its own last one if left out. */
+  /** The last stage of the search. Default: the collection's last one. */
   readonly stages: number | undefined;
 }
 
-/** Characters of a collection's name. */
+/** Characters of a collection's name, at most. */
 const LONGEST_NAME = 64;
-/** Ids of documents that a prompt takes have this length at most; the end of an id tells it from others. */
+/** Characters of a document's id, at most. The end of an id distinguishes it. */
 const LONGEST_ID = 500;
 
 /**
- * What a call asks to be looked for, by `warmpath.retrieval` or by the name of a model that answers from a collection:
- * the engine's name of the model stands in its place then. Any other call as it is.
+ * Reads the search of a call: `warmpath.retrieval`, or a model name that stands for a collection and is replaced by the
+ * engine's. Returns other calls unchanged.
  *
- * @throws WarmpathError WARMPATH_INVALID_REQUEST with a path; those of collections.
+ * @throws WarmpathError WARMPATH_INVALID_REQUEST with a path; those of collections
  */
 export function readRetrievalCall(
   config: GatewayConfig,
@@ -70,7 +67,7 @@ export function readRetrievalCall(
   if (brings && given !== undefined && given !== null) {
     throw invalid('documents', 'a request brings documents, or has them retrieved, and not both');
   }
-  // Who asks a model of a collection with documents of its own wants an answer from those.
+  // Own documents go before the collection.
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
   const asked = readRetrieval(config, collections, call, { given: given ?? {}, model });
   const query = asked.query ?? lastQuestion(api, body);
@@ -88,7 +85,7 @@ export function readRetrievalCall(
   };
 }
 
-/** Members by which a request goes on with what an engine or the gateway remembers. */
+/** Members that refer to state of an engine or of the gateway. */
 const REMEMBERED = ['previous_response_id', 'conversation'];
 
 function namesConversation({ request }: Call, body: BodyView, { session }: Record<string, unknown>): boolean {
@@ -96,7 +93,7 @@ function namesConversation({ request }: Call, body: BodyView, { session }: Recor
   return REMEMBERED.some((name) => body.has(name));
 }
 
-/** What cannot be read is refused on its way through the gateway, in its own words. */
+/** An unreadable body is refused later, with its own error. */
 function readBody(bytes: Buffer): BodyView | undefined {
   try {
     return new BodyView(bytes);
@@ -126,9 +123,9 @@ function readRetrieval(
   if (k > most) throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
   const own = collection ?? model?.collection;
   if (own === undefined) throw invalid(`${path}.collection`, 'the name of a collection was expected');
-  // What is known of searches is kept by name, whether there is such a collection or not.
+  // Statistics are kept by name, whether the collection exists or not.
   if (own.length > LONGEST_NAME) throw new WarmpathError('WARMPATH_COLLECTION_NAME', { path: `${path}.collection` });
-  // What the operator lends is the collection that he named, and no other of its tenant.
+  // The operator lends only the collection that the configuration names.
   const lender = own === model?.collection ? model.tenant : undefined;
   const tenant = lender ?? collectionTenant(config, request.report.caller);
   return { tenant, collection: own, k, query, stages };

@@ -62,11 +62,11 @@ export class MemoryConversationStore implements ConversationStore {
   async close(): Promise<void> {}
 }
 
-/** What the gateways that share a server agree on, and how long a request waits for it. */
+/** Settings of gateways that share a server. */
 export interface SharedStoreSettings {
-  /** What each key in the server begins with. */
+  /** Prefix of all keys in the server. */
   readonly prefix?: string;
-  /** Milliseconds that a request waits for an answer. */
+  /** Milliseconds that a request waits for the server. */
   readonly timeoutMs?: number;
 }
 
@@ -74,9 +74,9 @@ const KEY_PREFIX = 'warmpath:';
 const STORE_TIMEOUT_MS = 50;
 
 /**
- * The store that a configuration asks for, not yet open.
+ * Creates the configured store, not yet open.
  *
- * @throws WarmpathError `WARMPATH_CONFIG_INVALID` where a store needs a package that is not installed.
+ * @throws WarmpathError `WARMPATH_CONFIG_INVALID` if the store's package is not installed
  */
 export async function createConversationStore(
   { session, limits }: Pick<GatewayConfig, 'session' | 'limits'>,
@@ -102,11 +102,11 @@ async function loadRedis(): Promise<typeof import('@warmpath/redis')> {
   }
 }
 
-/** Whether the store of a configuration can be asked. */
+/** Whether the configured store is reachable. */
 export interface ConversationStoreProbe {
   readonly kind: 'memory' | 'redis';
   readonly isUp: boolean;
-  /** `connected`, or why not: an error code of the system or of the server. Holds no secret. */
+  /** `connected`, or the error code of the system or server. Holds no secret. */
   readonly reason: string;
 }
 

@@ -12,56 +12,56 @@ export type ReuseModel =
   /** Up to marks in the prompt, of which there are at most `marks`. */
   | { readonly kind: 'breakpoints'; readonly marks: number; readonly least: number; readonly keptMs: number };
 
-/** How requests say up to where their prompts are to be cached, in APIs that go by that. */
+/** Explicit cache breakpoints: how requests say up to where a prompt is cached. */
 export interface BreakpointRule {
   readonly apis: readonly ApiName[];
-  /** Names of the models that go by it; all if left out. */
+  /** Models with breakpoints. Default: all. */
   readonly models?: RegExp;
-  /** The member of a content part that is a breakpoint, and the same with its value as JSON. */
+  /** The member of a content part that sets a breakpoint, and the same with its value as JSON. */
   readonly key: string;
   readonly member: string;
-  /** Breakpoints in one request, the client's own among them. */
+  /** Breakpoints in one request, at most, the client's own included. */
   readonly most: number;
-  /** Shorter prompts are not cached, whatever is marked: estimated tokens. */
+  /** Estimated tokens below which no prompt is cached. */
   readonly least: number;
-  /** The same of models that differ. */
+  /** The same for models that differ. */
   readonly leastByModel?: readonly { readonly models: RegExp; readonly least: number }[];
   /** The member of a request whose `mode` is `explicit` where the API sets none by itself; else it sets one. */
   readonly implicit?: string;
 }
 
-/** What one kind of engine can do, and how it says it. */
+/** What one kind of engine can do, and how it reports it. */
 export interface Dialect {
   readonly name: DialectName;
-  /** As people call it. */
+  /** Its usual name. */
   readonly title: string;
-  /** What an engine of one's own writes as `owned_by` of its models; of hosted ones, proxies write anything. */
+  /** `owned_by` of its models. Only for local engines, because hosted proxies write anything. */
   readonly owners: readonly string[];
-  /** Where a hosted API lives. */
+  /** Hosts of a hosted API. */
   readonly hosts: readonly string[];
   readonly reuse: ReuseModel;
-  /** The header of the API's key; `authorization` if left out. */
+  /** The header with the API's key. Default: `authorization`. */
   readonly keyHeader?: 'x-api-key';
-  /** Where `usage` states cached tokens. */
+  /** The field of `usage` with cached tokens. */
   readonly cachedTokens: string;
-  /** Whether it leaves that field out when it is 0. */
+  /** Whether it leaves this field out at 0. */
   readonly leavesOutZero?: true;
-  /** Field of a request that keeps tenants apart in the cache. */
+  /** The field of a request that separates tenants in the cache. */
   readonly salt?: 'cache_salt';
-  /** Which `priority` goes first, where requests may have one. */
+  /** Which `priority` goes first, if requests may have one. */
   readonly priority?: 'lower' | 'higher';
-  /** Path that answers the tokens of a chat without computing it: what KV events name can be found in it. */
+  /** Path that tokenizes a chat without computing it; needed to follow KV events. */
   readonly tokenizer?: string;
-  /** Its metric, at `GET /metrics`, of requests that wait inside of it. */
+  /** Name of its metric of requests that wait inside the engine (`GET /metrics`). */
   readonly waiting?: string;
-  /** Its metric, at `GET /metrics`, whose labels `num_gpu_blocks` and `block_size` say how much its cache holds. */
+  /** Name of its metric whose labels `num_gpu_blocks` and `block_size` give the size of its cache (`GET /metrics`). */
   readonly cacheSize?: string;
-  /** Path whose answer states as `total_slots` how many slots it has. */
+  /** Path whose answer has its number of slots as `total_slots`. */
   readonly slotCount?: string;
   readonly breakpoints?: BreakpointRule;
-  /** Whether requests behind the same cold prefix each compute it unless one goes ahead of the others. */
+  /** Whether concurrent requests each compute a shared cold prefix, unless one of them goes first. */
   readonly needsLeader: boolean;
-  /** What to switch on, in the engine's words: to have cached tokens reported, and to have a cache at all. */
+  /** Engine options to switch on: for the report of cached tokens, and for the cache itself. */
   readonly advice: { readonly report?: string; readonly caching?: string; readonly tuning?: string };
 }
 
@@ -273,14 +273,14 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
   },
 };
 
-/** The table: what each kind of engine can do. */
+/** All dialects. */
 export const DIALECTS: readonly Dialect[] = DIALECT_NAMES.map((name) => ({ name, ...TABLE[name] }));
 
 export function dialectOf(name: DialectName): Dialect {
   return { name, ...TABLE[name] };
 }
 
-/** What is configured; with `auto`, the hosted API at this address, or `generic` for every other host. */
+/** The configured dialect. For `auto`: the hosted API at this address, else `generic`. */
 export function configuredDialect({
   dialect,
   url,
@@ -293,33 +293,33 @@ export function configuredDialect({
   return DIALECTS.find(({ hosts }) => hosts.includes(hostname)) ?? dialectOf('generic');
 }
 
-/** The dialect of an engine by who it says owns its models; `undefined` where that tells nothing. */
+/** The dialect by `owned_by` of an engine's models; `undefined` if unknown. */
 export function dialectOfOwner(owner: string | undefined): Dialect | undefined {
   return owner === undefined ? undefined : DIALECTS.find(({ owners }) => owners.includes(owner));
 }
 
-/** A dialect with as many slots as one engine says it has, where its kind has slots. */
+/** The dialect with an engine's reported slots, if its kind has slots. */
 export function withSlots(dialect: Dialect, slots: number): Dialect {
   return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
 }
 
-/** A dialect with the size of the blocks that one engine says it has, where its kind has blocks. */
+/** The dialect with an engine's reported block size, if its kind has blocks. */
 export function withBlocks(dialect: Dialect, unit: number): Dialect {
   return dialect.reuse.kind === 'prefix' ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
 }
 
-/** Tokens below which a model caches no prompt that is marked. */
+/** Tokens below which a model ignores breakpoints. */
 export function leastMarked({ least, leastByModel = [] }: BreakpointRule, model: string): number {
   return leastByModel.find(({ models }) => models.test(model))?.least ?? least;
 }
 
-/** Tokens below which nothing of a prompt is reused, in the engine's own. */
+/** Engine tokens below which nothing of a prompt is reused. */
 export function leastReused({ reuse, breakpoints }: Dialect, model: string): number {
   if (reuse.kind === 'breakpoints') return breakpoints === undefined ? reuse.least : leastMarked(breakpoints, model);
   return reuse.kind === 'hosted' ? reuse.least : 0;
 }
 
-/** What an engine reuses of so many tokens that it holds of a prompt's start. */
+/** Reusable tokens of a cached prefix. */
 export function reusable(dialect: Dialect, model: string, tokens: number): number {
   if (tokens < leastReused(dialect, model)) return 0;
   const { reuse } = dialect;

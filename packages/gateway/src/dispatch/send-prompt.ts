@@ -73,7 +73,7 @@ export class PromptSender {
     const body = cacheSalts?.salted(arranged.sent.body, call.tenant) ?? arranged.sent.body;
     forward(this.#parts, engine, call, body, {
       path: call.translation && chatApi.path,
-      body: wayBack(call, prompt),
+      body: responseBodyOf(call, prompt),
       requestHeaders: [promptHeaders(engine, call), IDENTITY, trace?.headers],
       reads: readsAnswer ? 'answer' : 'usage',
       onAccepted: () => learning.accepted(prompt),
@@ -166,7 +166,7 @@ function tracedAnswer(
 }
 
 /** The answer to a translation goes back through it; to an answer from retrieved passages, its sources are added. */
-function wayBack(
+function responseBodyOf(
   { request, translation, sources, route }: Call,
   { arrangements }: LearningPrompt,
 ): ResponseBody | undefined {

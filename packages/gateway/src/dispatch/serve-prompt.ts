@@ -6,7 +6,7 @@ import { translateRequest } from '../apis/translate-request.js';
 import { answerInStages, type ServeCall, type StagedAnswerParts } from '../collections/answer-in-stages.js';
 import { readRetrievalCall } from '../collections/retrieve-documents.js';
 import type { GatewayConfig } from '../config/schema.js';
-import type { Way } from '../engines/engine-apis.js';
+import type { ApiRoute } from '../engines/engine-apis.js';
 import type { Engines } from '../engines/engines.js';
 import { checkStoredState } from '../intake/engine-paths.js';
 import { bodyOf } from '../intake/request-body.js';
@@ -58,15 +58,15 @@ export class PromptServer {
   translatingHandler(api: PromptApi & { readonly name: TranslatedApi }): Handler {
     return (request, reply) => {
       const { headers, report } = request;
-      const go = (way: Way): void => {
+      const go = (route: ApiRoute): void => {
         if (reply.raw.destroyed) return;
         this.#received(request);
-        const isTranslated = way !== 'native';
+        const isTranslated = route !== 'native';
         this.#answer(this.#callOf(request, reply, api), isTranslated, (call) =>
           isTranslated ? whenReady(this.#translated(call, api.name), (chat) => this.#serve(chat)) : this.#serve(call),
         );
       };
-      const served = whenReady(this.#parts.engines.way(api.name, report.caller, headers), go);
+      const served = whenReady(this.#parts.engines.apiRoute(api.name, report.caller, headers), go);
       if (served instanceof Promise) served.catch((error: unknown) => refuseLate(reply, error));
     };
   }

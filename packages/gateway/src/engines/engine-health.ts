@@ -1,28 +1,28 @@
 import type { EngineReport } from './engine-probe.js';
 import type { ExchangeEnd } from './upstream.js';
 
-/** Milliseconds until the second question; each further wait is twice as long, up to the longest. */
+/** Milliseconds until the second check. Each further wait doubles, up to the maximum. */
 const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 15_000;
+const MAX_WAIT_MS = 15_000;
 
 export interface EngineWatchOptions {
-  /** Hears of every change. */
-  readonly tell: (report: EngineReport) => void;
-  /** Hears every answer. */
+  /** Called with every change. */
+  readonly changed: (report: EngineReport) => void;
+  /** Called with every report. */
   readonly reported: (report: EngineReport) => void;
-  /** Milliseconds between two questions while the engine is up; none are asked then where it says nothing. */
+  /** Milliseconds between two checks while the engine is up; no checks then if left out. */
   readonly againMs: () => number | undefined;
 }
 
 /**
- * Asks for the engine until it is there, and tells of every change: at the start, and again after a request found it
- * gone. While the engine is up, nothing is asked, unless its health is to be checked.
+ * Checks the engine until it is up, and reports every change. Starts again after a request could not reach it. An
+ * engine that is up is checked only for its health.
  */
 export class EngineWatch {
   readonly #probe: () => Promise<EngineReport>;
   readonly #options: EngineWatchOptions;
   #timer: NodeJS.Timeout | undefined;
-  #isAsking = false;
+  #isChecking = false;
   #closed = false;
   #last: Pick<EngineReport, 'state' | 'problem'> | undefined;
 
@@ -31,11 +31,11 @@ export class EngineWatch {
     this.#options = options;
   }
 
-  /** Begins to ask, if that is not under way. */
-  look(): void {
-    if (this.#isAsking || this.#closed) return;
-    this.#isAsking = true;
-    void this.#ask(FIRST_WAIT_MS);
+  /** Starts checking, unless checks are under way. */
+  start(): void {
+    if (this.#isChecking || this.#closed) return;
+    this.#isChecking = true;
+    void this.#check(FIRST_WAIT_MS);
   }
 
   close(): void {
@@ -43,24 +43,23 @@ export class EngineWatch {
     clearTimeout(this.#timer);
   }
 
-  async #ask(nextWaitMs: number): Promise<void> {
+  async #check(nextWaitMs: number): Promise<void> {
     const report = await this.#probe();
     if (this.#closed) return;
-    const { tell, reported } = this.#options;
+    const { changed, reported } = this.#options;
     const againMs = this.#options.againMs();
     reported(report);
     const { state, problem } = report;
-    if (state !== this.#last?.state || problem !== this.#last.problem) tell(report);
+    if (state !== this.#last?.state || problem !== this.#last.problem) changed(report);
     this.#last = { state, problem };
     const isUp = state === 'up' || state === 'wants-key';
     if (isUp && againMs === undefined) {
-      this.#isAsking = false;
+      this.#isChecking = false;
       return;
     }
     const waitMs = isUp ? againMs! : Math.min(nextWaitMs, againMs ?? nextWaitMs);
-    const laterMs = isUp ? FIRST_WAIT_MS : Math.min(2 * nextWaitMs, LONGEST_WAIT_MS);
-    this.#timer = setTimeout(() => void this.#ask(laterMs), waitMs);
-    // Nobody waits for the answer.
+    const laterMs = isUp ? FIRST_WAIT_MS : Math.min(2 * nextWaitMs, MAX_WAIT_MS);
+    this.#timer = setTimeout(() => void this.#check(laterMs), waitMs);
     this.#timer.unref();
   }
 }
@@ -69,7 +68,7 @@ export class EngineWatch {
 export interface HealthSettings {
   /** Milliseconds between two checks of an engine. */
   readonly checkMs: number;
-  /** Failures in a row that eject an engine. */
+  /** Consecutive failures that eject an engine. */
   readonly failures: number;
   /** Milliseconds of the first ejection. */
   readonly ejectMs: number;
@@ -77,24 +76,24 @@ export interface HealthSettings {
 
 export const HEALTH_SETTINGS: HealthSettings = { checkMs: 5_000, failures: 3, ejectMs: 5_000 };
 
-/** `up`: it gets requests. `ejected`: it gets none for a while. `trial`: that is over, and one request tries it. */
+/** `up`: gets requests. `ejected`: gets none for a while. `trial`: gets one request after an ejection. */
 export type HealthState = 'up' | 'ejected' | 'trial';
 
 export interface EngineHealthParts {
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** Whether another engine is there to do its work: the last one is never ejected. */
-  readonly isSpare: () => boolean;
-  /** Hears of every change. */
+  /** Whether another engine can take over its work. The last one is never ejected. */
+  readonly hasReplacement: () => boolean;
+  /** Called with every change. */
   readonly changed: (state: 'up' | 'ejected', reason: string) => void;
 }
 
 const LONGEST_EJECTION_MS = 300_000;
 
 /**
- * Whether an engine gets requests. Failures in a row eject it, for a time that doubles while it goes on failing. When
- * the time is over one request at a time tries it; the first that is served brings it back, the next failure ejects it
- * again. Where it could not be reached at all, a check that reaches it brings it back, too.
+ * Decides whether an engine gets requests. Consecutive failures eject it, for a time that doubles with each further
+ * failure. Then it gets one request at a time: the first success brings it back, a failure ejects it again. An engine
+ * that was unreachable also comes back when a check reaches it.
  */
 export class EngineHealth {
   readonly #settings: HealthSettings;
@@ -106,7 +105,7 @@ export class EngineHealth {
   #until = 0;
   #trialUntil = 0;
   #returnedAt = Number.NEGATIVE_INFINITY;
-  /** Whether it answered at its last failure: then a check, which asks for little, proves nothing. */
+  /** Whether it answered at its last failure. Then a successful check proves nothing. */
   #answered = false;
   #reason: string | undefined;
 
@@ -125,19 +124,19 @@ export class EngineHealth {
     return this.#ejections;
   }
 
-  /** Why it failed last, as long as it has served nothing since. */
+  /** Reason of the last failure, until it serves a request. */
   get reason(): string | undefined {
     return this.#reason;
   }
 
-  /** Whether a request may go to it now. */
+  /** Whether it may get a request now. */
   get isAvailable(): boolean {
     if (!this.#isEjected) return true;
     const now = this.#parts.now();
     return now >= this.#until && now >= this.#trialUntil;
   }
 
-  /** A request goes to it: on trial, it is the only one for a while. */
+  /** It gets a request. On trial, no other request follows until this one ends. */
   took(): void {
     if (this.#isEjected) this.#trialUntil = this.#parts.now() + this.#settings.ejectMs;
   }
@@ -157,7 +156,6 @@ export class EngineHealth {
       return;
     }
     this.#failed(problem, false);
-    // No request is spent on finding out what is known.
     if (this.#isEjected) this.#until = Math.max(this.#until, this.#parts.now() + this.#settings.ejectMs);
   }
 
@@ -169,7 +167,7 @@ export class EngineHealth {
   }
 
   #eject(reason: string): void {
-    if (!this.#parts.isSpare()) return;
+    if (!this.#parts.hasReplacement()) return;
     const now = this.#parts.now();
     const isAgain = this.#isEjected || now - this.#returnedAt < 2 * this.#lastMs;
     const wasEjected = this.#isEjected;

@@ -2,75 +2,75 @@ import type { WarmpathError } from '@warmpath/core';
 import { type Dialect, dialectOfOwner } from '../dialects/dialects.js';
 import type { Upstream, UpstreamRequest } from './upstream.js';
 
-/** What an engine's address was found to be. */
+/** What is at an engine's address. */
 export type EngineState =
-  /** It lists its models. */
+  /** The engine lists its models. */
   | 'up'
-  /** It is there and wants a key, which clients may have. */
+  /** The engine needs a key. Clients may send theirs. */
   | 'wants-key'
-  /** No answer came, or one that says that the engine is not ready. */
+  /** No answer, or the engine is not ready. */
   | 'down'
-  /** Something answers that is no OpenAI API. */
+  /** The server there does not speak the OpenAI API. */
   | 'not-an-engine'
-  /** It is this gateway, or one whose engine this gateway is. */
+  /** This gateway itself, or a gateway whose engine this gateway is. */
   | 'loop';
 
-/** What is at an engine's address, for the operator. */
+/** The result of a probe, for the operator. */
 export interface EngineReport {
   /** The engine's address, without credentials. */
   readonly url: string;
   readonly state: EngineState;
-  /** Names of the models, as many as it lists; none in other states than `up`. */
+  /** Listed models; none unless `up`. */
   readonly models: readonly string[];
-  /** What kind of engine it says it is; `undefined` where it does not, and in other states than `up`. */
+  /** The kind of engine, as it reports; `undefined` unless `up`, or if it does not report any. */
   readonly dialect: Dialect | undefined;
-  /** How many slots it has, where its kind has slots and it says so. */
+  /** Slots, if its kind has slots and it reports them. */
   readonly slots: number | undefined;
-  /** Blocks of its prefix cache, and tokens of one, where its kind has blocks and it says so. */
+  /** Blocks of its prefix cache and tokens per block, if its kind has blocks and it reports them. */
   readonly cacheSize: CacheSize | undefined;
-  /** What is wrong, in a sentence; `undefined` if nothing is. */
+  /** The problem in one sentence; `undefined` if there is none. */
   readonly problem: string | undefined;
-  /** What to do about it. */
+  /** The remedy. */
   readonly remedy: string | undefined;
 }
 
-/** How much a prefix cache holds. */
+/** Size of a prefix cache. */
 interface CacheSize {
   readonly blocks: number;
   readonly blockTokens: number;
 }
 
-/** Bytes of metrics that are read. */
+/** Bytes of metrics that are read, at most. */
 const METRICS_BYTES = 4_194_304;
-/** Bytes of a list of models that are read. */
+/** Bytes of a list of models that are read, at most. */
 const LIST_BYTES = 1_048_576;
-/** Models that are named. */
+/** Models in a report, at most. */
 const NAMED_MODELS = 8;
 
-/** Bytes of an engine's properties that are read: templates of chats stand in them. */
+/** Bytes of an engine's properties that are read, at most. They contain chat templates. */
 const PROPERTY_BYTES = 1_048_576;
-/** No llama-server has more slots (`LLAMA_MAX_SEQ`). */
+/** Slots that a llama-server may have (`LLAMA_MAX_SEQ`). */
 const MAX_SLOTS = 256;
 
-/** What came of asking for a text. */
+/** The result of a request for a text. */
 interface TextAnswer {
   readonly status: number;
   readonly text: string;
 }
 
-/** What an engine is asked with. */
+/** Options of a probe. */
 export interface EngineQuestion {
-  /** What requests of the gateway's own carry. */
+  /** Headers of the gateway's own requests. */
   readonly headers: Record<string, string | string[]>;
-  /** Bounds each question. */
+  /** Bounds each request. */
   readonly totalMs: number;
-  /** What kind of engine it is where it does not say. */
+  /** The kind of engine if it does not report any. */
   readonly dialect: Dialect;
 }
 
 /**
- * Asks what is at the engine's address for its models, and says what that is; an engine that has slots is asked how
- * many, too. Never rejects.
+ * Requests the models at the engine's address, and reports what is there. Asks an engine with slots for their number.
+ * Never rejects.
  */
 export async function probeEngine(upstream: Upstream, question: EngineQuestion): Promise<EngineReport> {
   const { url } = upstream;
@@ -145,7 +145,7 @@ function modelsIn(text: string): Pick<EngineReport, 'models' | 'dialect'> | unde
   };
 }
 
-/** How many slots an engine says that it has; `undefined` where it does not, or no number that it can have. */
+/** The reported number of slots; `undefined` if it reports none, or an impossible number. */
 async function askSlots(
   upstream: Upstream,
   path: string,
@@ -174,7 +174,7 @@ async function askCacheSize(
   return blocks > 0 && blockTokens > 0 ? { blocks, blockTokens } : undefined;
 }
 
-/** The models of a list as `GET /v1/models` answers it; `undefined` for what is none. */
+/** The models in an answer of `GET /v1/models`; `undefined` if it is no list of models. */
 export function readModels(
   text: string,
 ): readonly { readonly id?: unknown; readonly owned_by?: unknown }[] | undefined {
@@ -187,7 +187,7 @@ export function readModels(
   }
 }
 
-/** `GET /v1/models`, within a time: its answer, or why there is none. Never rejects. */
+/** `GET /v1/models` within a time: its answer, or the reason of the failure. Never rejects. */
 export function askModels(
   upstream: Upstream,
   headers: Record<string, string | string[]>,
@@ -196,10 +196,7 @@ export function askModels(
   return askText(upstream, { path: '/v1/models', headers }, { totalMs, limitBytes: LIST_BYTES });
 }
 
-/**
- * Gets a text, or posts a body and gets one, of which so many bytes are read, within a time; or why there is none.
- * Never rejects.
- */
+/** Requests a text (with a body: by POST) within a time, up to a number of bytes. Never rejects. */
 export function askText(
   upstream: Upstream,
   { path, headers, body = null }: Pick<UpstreamRequest, 'path' | 'headers'> & Partial<Pick<UpstreamRequest, 'body'>>,
@@ -223,7 +220,7 @@ export function askText(
         onEnd: () => resolve({ status, text: Buffer.concat(chunks).toString('utf8') }),
         onError: resolve,
       },
-      // There is no time for a second try.
+      // A retry would exceed the time limit.
       { totalMs, isBackground: true, retries: body === null },
     );
   });

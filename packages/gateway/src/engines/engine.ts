@@ -17,13 +17,12 @@ import type { EventLoopBudget } from '../limits/event-loop-budget.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Call } from '../shapes/shapes.js';
 import { DispatchQueue } from './dispatch-queue.js';
-import { EngineApis, type Way } from './engine-apis.js';
+import { type ApiRoute, EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
 import { askModels, askText, type EngineReport, probeEngine } from './engine-probe.js';
 import type { KvResidency } from './kv-residency.js';
 import { Upstream, type UpstreamRequest } from './upstream.js';
 
-/** The engine that is asked. */
 interface AskedEngine {
   readonly upstream: Upstream;
   readonly dialect: Dialect;
@@ -31,12 +30,12 @@ interface AskedEngine {
   headers(): Record<string, string | string[]>;
 }
 
-/** Milliseconds between two questions, and after one that was not answered. */
+/** Milliseconds between two requests for metrics, and after a failed one. */
 const ASK_INTERVAL_MS = 1_000;
 const UNANSWERED_INTERVAL_MS = 60_000;
-/** Bytes of an engine's metrics that are read. */
+/** Bytes of an engine's metrics that are read, at most. */
 const MAX_METRICS_BYTES = 4_194_304;
-/** Prompts that an engine has, at least, before it is asked: fewer do not wait for each other. */
+/** Prompts under way from which on the metrics are read. Fewer prompts do not wait for each other. */
 const MIN_ASK_PROMPTS = 2;
 
 /**
@@ -62,7 +61,7 @@ export class QueueReports {
     clearInterval(this.#timer);
   }
 
-  /** Asks now, unless the engine is idle or a question is under way. Never rejects. */
+  /** Reads the metrics now, unless the engine is idle or a read is under way. Never rejects. */
   async ask(): Promise<void> {
     const { upstream, queue, dialect } = this.#engine;
     const metric = dialect.waiting;
@@ -86,7 +85,7 @@ export function sumOfMetric(text: string, name: string): number | undefined {
     if (at > 0 && text[at - 1] !== '\n') continue;
     const end = text.indexOf('\n', at);
     const line = text.slice(at + name.length, end < 0 ? text.length : end);
-    // A label's value may hold a brace, and a time may stand behind the value.
+    // A label's value may hold a brace. A timestamp may follow the value.
     const value = /^(?:\{.*\})?\s+(\S+)/.exec(line)?.[1];
     if (value === undefined || !Number.isFinite(Number(value))) continue;
     sum = (sum ?? 0) + Number(value);
@@ -94,7 +93,7 @@ export function sumOfMetric(text: string, name: string): number | undefined {
   return sum;
 }
 
-/** Something about an engine that the operator should read. */
+/** A change of an engine, for the operator's log. */
 export interface EngineChange {
   readonly kind:
     | 'added'
@@ -109,48 +108,48 @@ export interface EngineChange {
   readonly reason?: string;
 }
 
-/** A request that was answered, with what it takes to prefill another prompt behind the same preamble. */
+/** An answered request, with everything that a prefill of another prompt behind the same preamble needs. */
 export interface ServedPrompt {
   readonly parsed: ParsedRequest;
   readonly served: ServedRequest;
   readonly state: TenantModel;
   readonly headers: UpstreamRequest['headers'];
-  /** Bytes that are kept alive with it, roughly. */
+  /** Estimated bytes that it keeps in memory. */
   readonly bytes: number;
 }
 
 /** Prefills prompts ahead while the engine is idle. */
 export interface EnginePrewarmer {
-  /** Bytes of the prompts that it remembers. */
+  /** Bytes of the remembered prompts. */
   readonly bytes: number;
   served(prompt: ServedPrompt): void;
   close(): void;
 }
 
-/** What every engine of a gateway is made with. */
+/** Parts that all engines of a gateway share. */
 export interface EngineParts {
   readonly config: GatewayConfig;
   readonly health?: HealthSettings | undefined;
-  /** How requests of Messages and Responses go to it; it is asked if left out. */
-  readonly way?: Way | undefined;
-  /** What this gateway is called in `x-warmpath-via`. */
+  /** How requests of Messages and Responses reach the engine. The engine is asked if left out. */
+  readonly apiRoute?: ApiRoute | undefined;
+  /** Name of this gateway in `x-warmpath-via`. */
   readonly hopName: string;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
   readonly eventLoopBudget: EventLoopBudget;
   readonly waited: (ms: number) => void;
   readonly changed: (engine: Engine, change: EngineChange) => void;
-  /** Whether another engine is there to do the work of this one. */
-  readonly isSpare: (engine: Engine) => boolean;
-  /** A drained engine has answered everything. */
-  readonly quiet: (engine: Engine) => void;
-  /** It caches otherwise than was believed. */
+  /** Whether another engine can take over the work of this one. */
+  readonly hasReplacement: (engine: Engine) => boolean;
+  /** Called when a drained engine has answered all its requests. */
+  readonly drained: (engine: Engine) => void;
+  /** Called when the engine turns out to cache in another way than was assumed. */
   readonly cachesOtherwise: (engine: Engine) => void;
-  /** Makes what prefills ahead on it, where that is enabled. */
+  /** Creates the part that prefills ahead, if that is enabled. */
   readonly createPrewarmer: (engine: Engine) => EnginePrewarmer | undefined;
 }
 
-/** Requests that an engine was given, by what became of them. */
+/** Requests that an engine got, by outcome. */
 export interface EngineRequests {
   served: number;
   failed: number;
@@ -158,34 +157,34 @@ export interface EngineRequests {
   retriedElsewhere: number;
 }
 
-/** By this vLLM and SGLang send a request to one of their data-parallel ranks. */
+/** vLLM and SGLang send a request with this header to one of their data-parallel ranks. */
 const RANK_HEADER = 'x-data-parallel-rank';
 
 /**
- * One engine behind the gateway: the way to it, what waits for it, how it is, and what is known of its cache. What is
- * remembered of served requests stands in `ServedHistories`, under its number.
+ * One engine behind the gateway: its HTTP client, queue, health, APIs and KV events. `ServedHistories` holds what it
+ * was served, under its number.
  */
 export class Engine {
-  /** Its own, and never another one's. */
+  /** Never used again for another engine. */
   readonly number: number;
   readonly name: string;
   readonly upstream: Upstream;
   readonly queue: DispatchQueue;
   readonly health: EngineHealth;
   readonly apis: EngineApis;
-  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), the hop's name, its rank. */
+  /** Headers of every request to it: keys that are added or removed (`engineCredentials`), the hop's name, the rank. */
   readonly credentials: HeaderOverrides;
-  /** Whether it gets the keys that clients send. */
+  /** Whether clients' own keys are forwarded to it. */
   readonly forwardsClientKey: boolean;
   readonly prewarmer: EnginePrewarmer | undefined;
   readonly requests: EngineRequests = { served: 0, failed: 0, retriedElsewhere: 0 };
-  /** Prompts that were sent to it, since the start. */
+  /** Prompts sent to it since the start. */
   sentPrompts = 0;
-  /** Estimated prompt tokens that it was given and has not computed yet. */
+  /** Estimated prompt tokens that it has got and not computed yet. */
   pendingTokens = 0;
-  /** Prompts that it was given and has not begun to answer. */
+  /** Prompts that it has got and not begun to answer. */
   prefilling = 0;
-  /** Whether it gets no new requests because the operator said so, or because the configuration lists it no more. */
+  /** Whether it gets no new requests: the operator drained it, or the configuration no longer lists it. */
   isDraining = false;
   isRemoved = false;
   #settings: EngineSettings;
@@ -207,7 +206,7 @@ export class Engine {
     this.#dialect = configuredDialect({ dialect: config.upstream.dialect, url: settings.url });
     this.health = new EngineHealth(health, {
       now,
-      isSpare: () => parts.isSpare(this),
+      hasReplacement: () => parts.hasReplacement(this),
       changed: (kind, reason) => parts.changed(this, { kind, reason }),
     });
     this.upstream = new Upstream(settings.url, config.upstream, {
@@ -216,7 +215,7 @@ export class Engine {
         this.health.ended(end);
       },
       isQuiet: () => {
-        if (this.isDraining) parts.quiet(this);
+        if (this.isDraining) parts.drained(this);
       },
     });
     this.queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, {
@@ -233,7 +232,7 @@ export class Engine {
       ...(rank !== undefined && { [RANK_HEADER]: String(rank) }),
     };
     this.forwardsClientKey = forwardsClientKey(settings, config);
-    this.apis = new EngineApis(this, parts.way, now);
+    this.apis = new EngineApis(this, parts.apiRoute, now);
     this.prewarmer = parts.createPrewarmer(this);
   }
 
@@ -244,7 +243,7 @@ export class Engine {
     if (kvEvents === undefined) return engine;
     const changed = (state: 'exact' | 'lost') => parts.changed(engine, { kind: `events-${state}` });
     try {
-      // What reads events takes 2 MB, and few engines publish any.
+      // Loaded on demand: most engines publish no events.
       const { KvResidency } = await import('./kv-residency.js');
       engine.#kvResidency = await KvResidency.open(kvEvents, { upstream: engine.upstream, now: parts.now, changed });
     } catch (error) {
@@ -254,17 +253,17 @@ export class Engine {
     return engine;
   }
 
-  /** Where it is, without credentials. */
+  /** Its address, without credentials. */
   get url(): string {
     return this.upstream.url;
   }
 
-  /** What kind of engine it is, as far as that is configured or was found. */
+  /** The kind of engine, as configured or as found. */
   get dialect(): Dialect {
     return this.#dialect;
   }
 
-  /** Tokens that it holds; `undefined` where it does not say. */
+  /** Tokens that its cache holds; `undefined` if the engine does not report it. */
   get capacityTokens(): number | undefined {
     return this.#capacityTokens;
   }
@@ -273,29 +272,29 @@ export class Engine {
     return this.#settings.weight;
   }
 
-  /** Names of the models that it is configured to serve; `undefined` for any. */
+  /** Models that it is configured to serve; `undefined`: all. */
   get models(): ReadonlySet<string> | undefined {
     return this.#models;
   }
 
-  /** Only where it publishes KV events. */
+  /** Only for engines that publish KV events. */
   get kvResidency(): KvResidency | undefined {
     return this.#kvResidency;
   }
 
-  /** Whether it serves a model; of a request that names none, nothing is known. */
+  /** Whether it serves a model. True for a request that names none. */
   serves(model: string): boolean {
     return this.#models === undefined || model === '' || this.#models.has(model);
   }
 
-  /** Whether it is this engine that the configuration describes now; weight and models may have changed. */
+  /** Whether the configuration still describes this engine. Weight and models may have changed. */
   isOf({ name, url, apiKey, kvEvents }: EngineSettings): boolean {
     const own = this.#settings;
     const isSame = name === own.name && url === own.url && apiKey === own.apiKey;
     return isSame && JSON.stringify(kvEvents) === JSON.stringify(own.kvEvents);
   }
 
-  /** Takes what may change while it runs. Answers whether anything did. */
+  /** Takes over settings that may change while the engine is in use. @returns whether any changed */
   update(settings: EngineSettings): boolean {
     const isChanged = JSON.stringify(settings) !== JSON.stringify(this.#settings);
     this.#settings = settings;
@@ -303,18 +302,18 @@ export class Engine {
     return isChanged;
   }
 
-  /** Headers of a request of the gateway's own. */
+  /** Headers of the gateway's own requests. */
   headers(): Record<string, string | string[]> {
     return requestHeaders({}, this.credentials);
   }
 
-  /** Asks what is at its address. Never rejects. */
+  /** Finds out which engine is at its address. Never rejects. */
   probe(): Promise<EngineReport> {
     const { upstream, dialect } = this;
     return probeEngine(upstream, { headers: this.headers(), totalMs: upstream.connectMs, dialect });
   }
 
-  /** Asks for its models, within `connectMs`. Resolves with the failure. A status below 500 is none. */
+  /** Requests its list of models, within `connectMs`. @returns the failure. A status below 500 is none. */
   async ping(requestId: string): Promise<WarmpathError | undefined> {
     const headers = requestHeaders({}, this.credentials, { [RESPONSE_HEADERS.requestId]: requestId });
     const answer = await askModels(this.upstream, headers, this.upstream.connectMs);
@@ -322,8 +321,8 @@ export class Engine {
     return answer.status < 500 ? undefined : unhealthy(answer.status);
   }
 
-  /** Asks from now on what is there: until it is up, or, where `isChecked`, for ever, and its health hears of it. */
-  watch(tell: (report: EngineReport) => void, isChecked: boolean): void {
+  /** Watches its address from now on: until the engine is up, or always with `isChecked`, for the engine's health. */
+  watch(report: (report: EngineReport) => void, isChecked: boolean): void {
     const { checkMs } = this.#parts.health ?? HEALTH_SETTINGS;
     const reported = (report: EngineReport) => {
       this.#learnDialect(report);
@@ -331,14 +330,14 @@ export class Engine {
         this.health.checked(report.problem !== undefined && report.state !== 'wants-key' ? report.state : undefined);
     };
     this.#watch = new EngineWatch(() => this.probe(), {
-      tell,
+      changed: report,
       reported,
       againMs: () => (isChecked ? checkMs : undefined),
     });
-    this.#watch.look();
+    this.#watch.start();
   }
 
-  /** What is configured, or known by its address, is not asked for; what is not said stays as it was known. */
+  /** Keeps what is configured or known by the address, and what the engine does not report. */
   #learnDialect({ dialect, slots, cacheSize }: EngineReport): void {
     const { upstream } = this.#parts.config;
     const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
@@ -353,12 +352,12 @@ export class Engine {
     if (now !== before) this.#parts.cachesOtherwise(this);
   }
 
-  /** A request found it gone: it is asked for again. */
-  look(): void {
-    this.#watch?.look();
+  /** Watches for it again, after a request could not reach it. */
+  watchAgain(): void {
+    this.#watch?.start();
   }
 
-  /** Cuts what is under way. */
+  /** Aborts all exchanges. */
   async close(): Promise<void> {
     this.#watch?.close();
     this.#queueReports.close();
@@ -367,29 +366,29 @@ export class Engine {
     await this.upstream.destroy();
   }
 
-  /** It stops asking and prefilling ahead, and goes on with the requests that it has. */
+  /** Stops watching and prefilling ahead. Requests under way go on. */
   rest(): void {
     this.#watch?.close();
     this.prewarmer?.close();
   }
 
-  /** Whether it has anything to answer. */
+  /** Whether it has requests to answer. */
   get isQuiet(): boolean {
     return this.upstream.exchanges === 0 && this.queue.depth === 0;
   }
 
-  /** What the log says of a change. */
+  /** A change as the log writes it. */
   changed(change: EngineChange): void {
     this.#parts.changed(this, change);
   }
 }
 
-/** The error for an engine that answers with that status. */
+/** The error for an engine that answers with this status. */
 export function unhealthy(status: number): WarmpathError {
   return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { detail: `The engine answers with status ${status}.` });
 }
 
-/** A client's headers for an engine, with what every request to it carries from the gateway, and `overrides`. */
+/** A client's headers for an engine, with the engine's credentials and `overrides`. */
 export function engineHeaders(
   { credentials }: Engine,
   { headers, report }: Pick<FastifyRequest, 'headers' | 'report'>,
@@ -400,10 +399,10 @@ export function engineHeaders(
   return outgoing;
 }
 
-/** For answers that are read on the way through: a compressed one would hide what the engine counted. */
+/** For answers that the gateway reads: it cannot read compressed ones. */
 export const IDENTITY = { 'accept-encoding': 'identity' };
 
-/** What a prompt's request to the engine carries in place of the client's headers. */
+/** Headers of a prompt that replace the client's. */
 export function promptHeaders(engine: Engine, { request, translation }: Call): HeaderOverrides | undefined {
   return translation && translatedHeaders(request.headers, engine.forwardsClientKey);
 }

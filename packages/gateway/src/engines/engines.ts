@@ -6,16 +6,16 @@ import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
 import type { ChosenEngine } from '../shapes/shapes.js';
 import { Engine, type EngineParts } from './engine.js';
-import type { Way } from './engine-apis.js';
+import type { ApiRoute } from './engine-apis.js';
 import type { EngineReport } from './engine-probe.js';
 
-/** What decides where a request goes. */
+/** What routing knows of a request. */
 export interface RoutedRequest {
-  /** The model that it names; empty where it names none, or nobody has looked. */
+  /** The model that the request names; empty if it names none. */
   readonly model: () => string;
   /** Estimated tokens of its prompt. */
   readonly promptTokens: number;
-  /** Estimated tokens of it that an engine is believed to hold. */
+  /** Estimated tokens of the prompt that an engine should have cached. */
   readonly cachedTokens: (engine: Engine) => number;
   /** Engines that failed to answer it. */
   readonly tried: readonly Engine[];
@@ -24,50 +24,50 @@ export interface RoutedRequest {
 const NONE: readonly never[] = [];
 
 /**
- * The engines behind the gateway: one or several. Each request goes where it will be answered first, by what each
- * engine holds of it and has to do (core's `EngineRouter`), among those that serve its model, are not drained and not
- * ejected. Where all of these are ejected, they get requests all the same. With one engine nothing is weighed.
+ * The engines behind the gateway. Each request goes to the engine that should answer first, by cached tokens and
+ * pending work (core's `EngineRouter`). Engines that do not serve its model, are drained or ejected are left out. If
+ * all others are ejected, they get requests anyway.
  */
 export class Engines {
-  readonly #parts: Omit<EngineParts, 'isSpare' | 'quiet'>;
+  readonly #parts: Omit<EngineParts, 'hasReplacement' | 'drained'>;
   readonly #rule = new EngineRouter();
-  /** In ascending order of their numbers; those that drain among them. */
+  /** In ascending order of their numbers, draining ones included. */
   #all: readonly Engine[] = NONE;
   #opened = 0;
-  #tell: ((report: EngineReport) => void) | undefined;
+  #report: ((report: EngineReport) => void) | undefined;
   #isWatched = false;
-  /** Called for one that is gone, when it has answered everything. */
-  readonly #gone: (engine: Engine) => void;
+  /** Called for a removed engine when it has answered all its requests. */
+  readonly #removed: (engine: Engine) => void;
   #reloading: Promise<void> = Promise.resolve();
 
-  private constructor(parts: Omit<EngineParts, 'isSpare' | 'quiet'>, gone: (engine: Engine) => void) {
+  private constructor(parts: Omit<EngineParts, 'hasReplacement' | 'drained'>, removed: (engine: Engine) => void) {
     this.#parts = parts;
-    this.#gone = gone;
+    this.#removed = removed;
   }
 
   /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `Engine.open`. */
   static async open(
     settings: readonly EngineSettings[],
-    parts: Omit<EngineParts, 'isSpare' | 'quiet'>,
-    gone: (engine: Engine) => void,
+    parts: Omit<EngineParts, 'hasReplacement' | 'drained'>,
+    removed: (engine: Engine) => void,
   ): Promise<Engines> {
-    const engines = new Engines(parts, gone);
+    const engines = new Engines(parts, removed);
     await engines.#replace(settings);
     return engines;
   }
 
-  /** All of them, those that drain included, in the order of their numbers. */
+  /** All engines in the order of their numbers, draining ones included. */
   get all(): readonly Engine[] {
     return this.#all;
   }
 
-  /** The engine, where there is only one to choose. */
+  /** The only engine; `undefined` if there are several. */
   get only(): Engine | undefined {
     const [first] = this.#all;
     return this.#all.length === 1 && !first!.isDraining && first!.models === undefined ? first : undefined;
   }
 
-  /** Prompts that engines were given and have not begun to answer. */
+  /** Prompts that engines have got and not begun to answer. */
   get prefilling(): number {
     return this.#all.reduce((sum, engine) => sum + engine.prefilling, 0);
   }
@@ -77,9 +77,9 @@ export class Engines {
   }
 
   /**
-   * Where a request goes; the engine counts as having got it.
+   * Chooses the engine of a request, and counts the request for it.
    *
-   * @throws WarmpathError `WARMPATH_MODEL_NOT_FOUND`, `WARMPATH_UPSTREAM_UNREACHABLE` where every engine is drained.
+   * @throws WarmpathError `WARMPATH_MODEL_NOT_FOUND`; `WARMPATH_UPSTREAM_UNREACHABLE` if every engine is drained
    */
   route(request: RoutedRequest): { readonly engine: Engine; readonly route: ChosenEngine } {
     const engines = this.#available(request.model, request.tried);
@@ -97,19 +97,21 @@ export class Engines {
     return { engine, route: { name, candidates: engines.length, newTokens, pendingTokens, tried } };
   }
 
-  /** Those that may get a request for a model, at least one. Errors: as `route`. */
+  /** The engines that may get a request for a model, at least one. Errors: as `route`. */
   takers(model: () => string): readonly Engine[] {
     return this.#available(model, NONE);
   }
 
-  /** The engine for what is no prompt and changes nothing: always the same one while it is well. Errors: as `route`. */
+  /**
+   * The engine for requests that are no prompts and change nothing: the same one while it is well. Errors: as `route`.
+   */
   first(model: () => string = noModel): Engine {
     return this.only ?? this.#available(model, NONE)[0]!;
   }
 
   /**
-   * Whether a request that failed on these engines can go to another one. `isUnsent`: none of them got it, so that
-   * even one that is ejected may be tried rather than none.
+   * Whether another engine can get a request that failed on these engines. `isUnsent`: none of them received it, so an
+   * ejected engine may be tried, too.
    */
   hasOther(model: () => string, tried: readonly Engine[], isUnsent: boolean): boolean {
     return this.#all.some((engine) => {
@@ -118,24 +120,31 @@ export class Engines {
     });
   }
 
-  /** How a request in that API goes to the engines: as it is only if all of them speak it. Never rejects. */
-  way(api: TranslatedApi, caller: Pick<Caller, 'tenant'>, headers: IncomingHttpHeaders): Way | Promise<Way> {
+  /** How a request of this API reaches the engines: as it is only if all of them speak the API. Never rejects. */
+  apiRoute(
+    api: TranslatedApi,
+    caller: Pick<Caller, 'tenant'>,
+    headers: IncomingHttpHeaders,
+  ): ApiRoute | Promise<ApiRoute> {
     const { only } = this;
-    if (only !== undefined) return only.apis.way(api, caller, headers);
+    if (only !== undefined) return only.apis.routeOf(api, caller, headers);
     const asked = this.#all.filter((engine) => !engine.isDraining && engine.health.state === 'up');
-    const ways = asked.map((engine) => engine.apis.way(api, caller, headers));
-    const together = (found: readonly Way[]): Way => (found.includes('translate') ? 'translate' : 'native');
-    return ways.every((way) => typeof way === 'string') ? together(ways) : Promise.all(ways).then(together);
+    const routes = asked.map((engine) => engine.apis.routeOf(api, caller, headers));
+    const together = (found: readonly ApiRoute[]): ApiRoute => (found.includes('translate') ? 'translate' : 'native');
+    return routes.every((route) => typeof route === 'string') ? together(routes) : Promise.all(routes).then(together);
   }
 
-  /** Looks at the engines from now on: `tell` hears what is at each address. Several are looked at in any case. */
-  watch(tell: ((report: EngineReport) => void) | undefined): void {
-    this.#tell = tell;
+  /**
+   * Watches the engines from now on. `report` is called with what is at each address. Several engines are always
+   * watched.
+   */
+  watch(report: ((report: EngineReport) => void) | undefined): void {
+    this.#report = report;
     this.#isWatched = true;
     for (const engine of this.#all) this.#watchOne(engine);
   }
 
-  /** No new requests for an engine; those that wait for it go elsewhere. */
+  /** An engine gets no new requests. Waiting ones go to other engines. */
   drain(engine: Engine): void {
     if (engine.isDraining) return;
     engine.isDraining = true;
@@ -150,8 +159,8 @@ export class Engines {
   }
 
   /**
-   * Takes another list of engines: new ones are opened first, then those that are not listed any more drain and go. Of
-   * one that stays, weight and models may change. Errors: as `open`; nothing has changed then.
+   * Replaces the list of engines. New ones are opened first; removed ones drain and are closed. Weight and models of
+   * the others may change. Errors: as `open`; then nothing has changed.
    */
   reload(settings: readonly EngineSettings[]): Promise<void> {
     const reloaded = this.#reloading.then(() => this.#replace(settings));
@@ -196,24 +205,25 @@ export class Engines {
   #engineParts(): EngineParts {
     return {
       ...this.#parts,
-      isSpare: (engine) => this.#all.some((each) => each !== engine && !each.isDraining && each.health.state === 'up'),
+      hasReplacement: (engine) =>
+        this.#all.some((each) => each !== engine && !each.isDraining && each.health.state === 'up'),
       changed: (engine, change) => {
         this.#parts.changed(engine, change);
         if (change.kind === 'ejected') this.moveWaiting(engine);
       },
-      quiet: (engine) => this.#drained(engine),
+      drained: (engine) => this.#drained(engine),
     };
   }
 
-  /** What waits for an engine goes elsewhere, where there is another one. */
+  /** Waiting requests go to another engine, if there is one. */
   moveWaiting(engine: Engine): void {
     for (const dispatch of engine.queue.takeAll()) dispatch.moved();
   }
 
   #watchOne(engine: Engine): void {
     const isOne = this.#all.length === 1;
-    if (isOne && this.#tell === undefined) return;
-    engine.watch(this.#tell ?? (() => {}), !isOne);
+    if (isOne && this.#report === undefined) return;
+    engine.watch(this.#report ?? (() => {}), !isOne);
   }
 
   #remove(engine: Engine): void {
@@ -223,18 +233,17 @@ export class Engines {
     this.#drained(engine);
   }
 
-  /** One that is not listed any more goes when it has answered everything. */
+  /** Closes a removed engine when it has answered all its requests. */
   #drained(engine: Engine): void {
     if (!engine.isRemoved || !engine.isQuiet || !this.#all.includes(engine)) return;
     this.#all = this.#all.filter((each) => each !== engine);
     this.#rule.forget(engine.number);
-    this.#gone(engine);
+    this.#removed(engine);
     engine.changed({ kind: 'removed' });
-    // What is under way in its events is of no use any more.
     void engine.close();
   }
 
-  /** Those that may get a request, at least one. */
+  /** The engines that may get a request, at least one. */
   #available(model: () => string, tried: readonly Engine[]): readonly Engine[] {
     const takers = this.#all.filter((engine) => !engine.isDraining && this.#serves(engine, model));
     if (takers.length === 0) throw this.#nobody(model);
@@ -243,11 +252,10 @@ export class Engines {
     if (well.length > 0) return well;
     const roomless = left.filter(({ health }) => health.isAvailable);
     if (roomless.length > 0) return roomless;
-    // Better a request that may fail than one that does for certain.
+    // An ejected engine may still succeed.
     return left.length > 0 ? left : takers;
   }
 
-  /** The model is read only where it matters. */
   #serves(engine: Engine, model: () => string): boolean {
     return engine.models === undefined || engine.serves(model());
   }

@@ -7,21 +7,21 @@ import { ZmqSubscriber } from './kv-events/zmq-subscriber.js';
 import { readPromptTokens } from './prompt-tokens.js';
 import type { Upstream, UpstreamRequest } from './upstream.js';
 
-/** A completed prompt whose tokens are to be learned. */
+/** A completed prompt whose tokens are not known yet. */
 export interface CompletedPrompt {
   readonly history: ServedHistory;
-  /** In the order of the prompt. */
+  /** In prompt order. */
   readonly arrangements: readonly Arrangement[];
-  /** The text that stands in the prompt for each document of the arrangements. */
+  /** The text of each document in the prompt. */
   readonly texts: () => readonly string[];
-  /** Asks the engine for the prompt's tokens; `undefined` where it cannot be asked. */
+  /** The request for the prompt's tokens; `undefined` if the engine cannot be asked. */
   readonly request: () => UpstreamRequest | undefined;
   readonly salt: string | undefined;
-  /** The model that it was sent to. */
+  /** The model of the request. */
   readonly model: string | undefined;
-  /** What the engine had cached of it, where it says so. */
+  /** Cached tokens, as the engine reported them. */
   readonly cachedTokens: number | undefined;
-  /** Bytes of the bodies that are kept alive with it. */
+  /** Bytes of the bodies that it keeps in memory. */
   readonly bytes: number;
 }
 
@@ -29,24 +29,23 @@ export interface KvResidencyParts {
   readonly upstream: Upstream;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** What the log says when the engine's events begin or are lost. */
+  /** Called when events begin or are lost. */
   readonly changed: (state: 'exact' | 'lost') => void;
 }
 
-/** Prompts whose tokens are still to be asked for, and bytes of their bodies; one more is not followed. */
+/** Prompts that wait for their tokens, and bytes of their bodies, at most. Further prompts are not followed. */
 const MAX_WAITING = 64;
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** Bytes of an answer: a hundred thousand tokens with their texts. */
+/** Bytes of an engine's answer, at most: a hundred thousand tokens with their texts. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const ANSWER_MS = 10_000;
-/** Answers of an engine that has no tokenizer to ask, and milliseconds until it is asked again. */
+/** Statuses of an engine without a tokenizer, and milliseconds until it is asked again. */
 const HAS_NO_TOKENIZER: ReadonlySet<number> = new Set([404, 405, 501]);
 const AGAIN_MS = 60_000;
 
 /**
- * What the events of one engine say that it holds. What cannot be read may have named blocks that are gone: a batch,
- * or an event of a known kind, counts as lost. So do blocks of adapters that have numbers and no names (vLLM up to
- * 0.11): nobody can tell which models these are.
+ * Applies the events of one engine. Unreadable batches and events count as lost, because they may have named removed
+ * blocks. So do blocks of adapters with a number but no name (vLLM up to 0.11).
  */
 export class EngineEvents implements EventSink {
   readonly residency = new EventResidency();
@@ -54,7 +53,7 @@ export class EngineEvents implements EventSink {
   readonly #parts: Pick<KvResidencyParts, 'now' | 'changed'>;
   readonly #rank: number | undefined;
 
-  /** `rank`: the only data-parallel rank whose events count, where the engine has several. */
+  /** `rank`: the data-parallel rank to follow, if the engine has several. */
   constructor(parts: Pick<KvResidencyParts, 'now' | 'changed'>, rank?: number) {
     this.#parts = parts;
     this.#rank = rank;
@@ -84,9 +83,9 @@ export class EngineEvents implements EventSink {
 }
 
 /**
- * What the engine holds, by its own KV events (`upstream.kvEvents`). Events name tokens, so each new order of documents
- * is asked for its tokens once, after its request was answered and one at a time; until then, and where the engine
- * cannot be asked, what was served is believed as without events (`EventResidency.giveUp`).
+ * The engine's cache by its own KV events (`upstream.kvEvents`). Events name tokens, so the engine is asked once for
+ * the tokens of each new order, after its answer, one prompt at a time. Until then, and if the engine cannot be asked,
+ * served prompts count as cached (`EventResidency.giveUp`).
  */
 export class KvResidency {
   readonly #parts: KvResidencyParts;
@@ -94,11 +93,11 @@ export class KvResidency {
   readonly #waiting: CompletedPrompt[] = [];
   #waitingBytes = 0;
   #subscriber: ZmqSubscriber | undefined;
-  /** Whose prompt the engine is asked about. */
+  /** The history whose prompt the engine is asked about. */
   #asked: ServedHistory | undefined;
-  /** Prompts that could not be followed, since the start. */
+  /** Prompts that could not be followed since the start. */
   #unlearned = 0;
-  /** Until when the engine is not asked. */
+  /** The engine is not asked before this time. */
   #notBefore = Number.NEGATIVE_INFINITY;
 
   private constructor(parts: KvResidencyParts, rank: number | undefined) {
@@ -120,13 +119,13 @@ export class KvResidency {
     return residency;
   }
 
-  /** Figures of the stream of events, and everything in it that was not as it should be. */
+  /** Counts of the event stream and of its errors. */
   get counts(): EventStreamCounts & Readonly<Record<string, number>> {
     const { stream } = this.#subscriber!;
     return { ...stream.counts, ...this.#events.anomalies, ...this.events.anomalies, unlearned: this.#unlearned };
   }
 
-  /** The number of the batch of events that is awaited. */
+  /** Number of the next expected batch. */
   get nextSequence(): number {
     return this.#subscriber!.stream.next;
   }
@@ -136,12 +135,12 @@ export class KvResidency {
     return this.#waiting.length + Number(this.#asked !== undefined);
   }
 
-  /** Whether prompts of that history are served whose tokens are not known yet. O(prompts that wait). */
+  /** Whether tokens of served prompts of this history are not known yet. O(waiting prompts). */
   isLearning(history: ServedHistory): boolean {
     return this.#asked === history || this.#waiting.some((prompt) => prompt.history === history);
   }
 
-  /** A request was completed, and its history knows. */
+  /** Follows a completed prompt, after its history has recorded it. */
   completed(prompt: CompletedPrompt): void {
     const isKnown = prompt.arrangements.every((arrangement) => this.events.knowsTokens(prompt.history, arrangement));
     if (isKnown) this.#reconcile(prompt);

@@ -1,17 +1,18 @@
 import type { PromptTokens } from '@warmpath/core/internal';
 import type { BodyView } from '../json/json-body.js';
 
-/** Fields of a prompt's body that decide which tokens it becomes. */
+/** Fields of a body that decide which tokens a prompt becomes. */
 const CHAT_FIELDS = ['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'add_generation_prompt'];
 const COMPLETION_FIELDS = ['model', 'prompt', 'add_special_tokens'];
 
-/** Members of a question for tokens that ask for their texts, too: each engine reads its own. */
+/** Members that request the text of each token. Each engine reads its own. */
 export const TOKENS_WITH_TEXTS = { with_pieces: true, return_token_strs: true } as const;
 
 /**
- * The body that asks an engine which tokens a prompt becomes (`POST /tokenize`), and which text each of them is:
- * llama-server and the embedded engine read `with_pieces`, vLLM reads `return_token_strs`. `undefined` for a body that
- * has neither messages nor one text.
+ * The body of `POST /tokenize`: which tokens a prompt becomes, and the text of each. llama-server and the embedded
+ * engine read `with_pieces`, vLLM reads `return_token_strs`.
+ *
+ * @returns `undefined` for a body with neither messages nor one text
  */
 export function tokenizeBody(body: BodyView): Buffer | undefined {
   const messages = body.raw('messages');
@@ -24,7 +25,7 @@ export function tokenizeBody(body: BodyView): Buffer | undefined {
   return Buffer.from(`{${fields.join(',')},${JSON.stringify(TOKENS_WITH_TEXTS).slice(1)}`);
 }
 
-/** A prompt's tokens, and where in its bytes each ends. */
+/** A prompt's tokens, and the byte at which each ends. */
 interface TokenisedText {
   readonly tokens: readonly number[];
   readonly text: Buffer;
@@ -34,8 +35,8 @@ interface TokenisedText {
 /**
  * Reads an engine's answer to `tokenizeBody` and finds the documents in it.
  *
- * @param documents What stands in the prompt for each document, in its order.
- * @returns `undefined` where the answer is none, or a document is not found: the engine wrote the prompt otherwise.
+ * @param documents the text of each document in the prompt, in prompt order
+ * @returns `undefined` for an invalid answer, or if a document is not found
  */
 export function readPromptTokens(answer: Buffer, documents: readonly string[]): Omit<PromptTokens, 'salt'> | undefined {
   const tokenised = readTokens(answer);
@@ -84,13 +85,13 @@ function readTokens(answer: Buffer): TokenisedText | undefined {
   return { tokens, text: Buffer.concat(pieces), ends };
 }
 
-/** llama-server writes pieces that are no UTF-8 by themselves as lists of bytes. */
+/** llama-server writes pieces that are not valid UTF-8 as lists of bytes. */
 function pieceOf(piece: unknown): Buffer | undefined {
   if (typeof piece === 'string') return Buffer.from(piece);
   return Array.isArray(piece) ? Buffer.from(piece) : undefined;
 }
 
-/** vLLM gives tokens as the tokenizer's vocabulary has them: bytes as printable characters, or `▁` for a space. */
+/** vLLM writes tokens as in the tokenizer's vocabulary: bytes as printable characters, or `▁` for a space. */
 function pieceOfString(text: unknown): Buffer | undefined {
   if (typeof text !== 'string') return undefined;
   const bytes: number[] = [];
@@ -102,7 +103,7 @@ function pieceOfString(text: unknown): Buffer | undefined {
   return Buffer.from(bytes);
 }
 
-/** Byte-level BPE (GPT-2): printable bytes stand for themselves, the others for characters from U+0100 on. */
+/** Byte-level BPE (GPT-2): printable bytes are written as themselves, others as characters from U+0100 on. */
 const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = (() => {
   const map = new Map<string, number>();
   let others = 0;

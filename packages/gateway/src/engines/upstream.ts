@@ -4,30 +4,27 @@ import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { GatewayConfig } from '../config/schema.js';
 import { type Timeouts, timeoutsOf } from '../config/schema-server.js';
 
-/** One request for the engine. */
+/** One request to the engine. */
 export interface UpstreamRequest {
   readonly method: string;
-  /** Path and query, as clients name it: starts with `/v1/`. */
+  /** Path and query of the client: starts with `/v1/`. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string | string[]>>;
   readonly body: Buffer | string | null;
 }
 
-/**
- * Who listens to one exchange. After `onHead` came any number of `onData`; exactly one of `onEnd` and `onError` is
- * last.
- */
+/** Receives one exchange: `onHead`, then any number of `onData`, then exactly one of `onEnd` and `onError`. */
 export interface UpstreamListener {
   /** Response status and headers, names in lower case. */
   onHead(status: number, headers: IncomingHttpHeaders): void;
-  /** One chunk, as it came from the socket. Answers false to pause; `UpstreamCall.resume` goes on. */
+  /** One chunk from the socket. Returns false to pause; `UpstreamCall.resume` continues. */
   onData(chunk: Buffer): boolean;
   onEnd(): void;
-  /** A WarmpathError of the table's `upstream_error` type, or the reason given to `abort`. */
+  /** A WarmpathError of type `upstream_error`, or the reason given to `abort`. */
   onError(error: WarmpathError): void;
 }
 
-/** Who wants to know whether the engine has anything to do that someone asked for. */
+/** Called when the engine becomes busy or idle with clients' requests. */
 export interface ActivityWatcher {
   /** Before the first request goes out. */
   busy(): void;
@@ -35,28 +32,28 @@ export interface ActivityWatcher {
   idle(): void;
 }
 
-/** How an exchange that somebody asked for ended, where that says something about the engine. */
+/** The end of a client's exchange, as far as it says something about the engine. */
 export type ExchangeEnd =
-  /** A request for work came to its end, or was refused by a status below 500. */
+  /** A request ended, or was refused with a status below 500. */
   | { readonly kind: 'served' }
-  /** No connection, no answer in time, a broken answer, or a status of 500 or more; `answered`: it gave a status. */
+  /** No connection, a timeout, a broken answer, or a status of 500 or more. `answered`: it sent a status. */
   | { readonly kind: 'failed'; readonly reason: string; readonly answered: boolean };
 
 export interface StartOptions {
   /** Milliseconds for the whole exchange. Default: the configuration's. */
   readonly totalMs?: number;
-  /** Nobody waits for it: it does not make the engine busy, and says nothing about its health. */
+  /** No client waits for it: it does not count as activity, and not for the engine's health. */
   readonly isBackground?: boolean;
-  /** Whether a connection that fails is tried a second time. Default true. */
+  /** Whether a failed connection is retried once. Default true. */
   readonly retries?: boolean;
-  /** Hears how the exchange ended, before its listener does. */
+  /** Called with the end of the exchange, before its listener. */
   readonly ended?: (end: ExchangeEnd) => void;
 }
 
-/** Who hears of what happens between the gateway and an engine. */
+/** Receives what happens between the gateway and an engine. */
 export interface UpstreamObserver {
   ended(end: ExchangeEnd): void;
-  /** No exchange is under way any more. */
+  /** The last exchange has ended. */
   isQuiet(): void;
 }
 
@@ -64,17 +61,15 @@ const SERVED: ExchangeEnd = { kind: 'served' };
 
 const NOBODY: UpstreamObserver = { ended: () => {}, isQuiet: () => {} };
 
-/** Ends that the gateway or its client brought about. */
+/** Errors that the gateway or its client caused. */
 const NOT_THE_ENGINE = new Set(['WARMPATH_CLIENT_CLOSED', 'WARMPATH_SHUTTING_DOWN', 'WARMPATH_INVALID_REQUEST']);
 
-/** From this status on, it is the engine that failed; 501 says that it lacks a route. */
+/** From this status on, the engine has failed. 501 only means that it lacks a route. */
 function failsAt(status: number): boolean {
   return status >= 500 && status !== 501;
 }
 
-/**
- * A second try after a failed connection waits between half and all of this, at random: clients must not come in step.
- */
+/** A retry waits between half and all of this, at random, so that clients do not retry in step. */
 const RETRY_DELAY_MS = 100;
 
 const CONNECTION_FAILURES = new Set([
@@ -88,14 +83,14 @@ const CONNECTION_FAILURES = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
-/** Connections to the engine, one request each: prompts, and what is only passed through. */
+/** Connections to the engine, one request each, for prompts and for requests that are only passed through. */
 const MIN_CONNECTIONS = 1_024;
-/** Milliseconds to open a connection, where the configuration allows that much. */
+/** Milliseconds to open a connection, at most. */
 const CONNECT_MS = 5_000;
 
 /** The engine's HTTP side: a pool of keep-alive connections to one base URL. */
 export class Upstream {
-  /** Where the engine is, without credentials; part of the identity of what is cached. */
+  /** The engine's address without credentials; part of the identity of cached data. */
   readonly url: string;
   readonly #pool: Dispatcher;
   readonly #basePath: string;
@@ -120,12 +115,12 @@ export class Upstream {
     });
   }
 
-  /** They may change while requests are under way. */
+  /** Timeouts may change while requests are under way. */
   get #timeouts(): Timeouts {
     return timeoutsOf(this.#config);
   }
 
-  /** Milliseconds in which a connection must open, or a question about the engine be answered. */
+  /** Milliseconds to open a connection, or to answer a request about the engine. */
   get connectMs(): number {
     return Math.min(CONNECT_MS, this.#timeouts.headersMs);
   }
@@ -135,19 +130,17 @@ export class Upstream {
     return this.#activity.retries;
   }
 
-  /** Exchanges under way, of whatever kind. */
+  /** Exchanges of all kinds that are under way. */
   get exchanges(): number {
     return this.#activity.exchanges;
   }
 
-  /**
-   * Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not.
-   */
+  /** Reports the engine's activity from now on: requests that may make it compute. */
   watch(watcher: ActivityWatcher): void {
     this.#activity.watcher = watcher;
   }
 
-  /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
+  /** Starts an exchange. All results go to the listener, a refused connection included. */
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
     const { headersMs: headersTimeout, idleMs: bodyTimeout, totalMs } = this.#timeouts;
     const sent = {
@@ -162,7 +155,7 @@ export class Upstream {
     return new UpstreamCall(listener, options.totalMs ?? totalMs, { pool: this.#pool, sent, tracking, options });
   }
 
-  /** Opens connections, in the time that the configuration allows at the moment. */
+  /** Opens connections within the configured time. */
   #connector(): buildConnector.connector {
     const { connectMs } = this;
     if (this.#connect?.ms !== connectMs)
@@ -170,28 +163,28 @@ export class Upstream {
     return this.#connect.open;
   }
 
-  /** Cuts every connection; what is in flight ends with `onError`. */
+  /** Closes all connections. Exchanges under way end with `onError`. */
   async destroy(): Promise<void> {
     await this.#pool.destroy();
   }
 }
 
-/** What is under way between the gateway and an engine, and who hears of it. */
+/** Counts the exchanges between the gateway and an engine. */
 interface Activity {
   readonly observer: UpstreamObserver;
   watcher: ActivityWatcher | undefined;
   /** Second tries after a failed connection, since the start. */
   retries: number;
-  /** Exchanges under way that may make the engine compute, and those of whatever kind. */
+  /** Exchanges under way: those that may make the engine compute, and all. */
   underWay: number;
   exchanges: number;
 }
 
-/** One exchange, counted as under way until it is settled. */
+/** One exchange, counted until it is settled. */
 class TrackedExchange {
   readonly #activity: Activity;
   readonly #isBackground: boolean;
-  /** Whether it may make the engine compute something that somebody waits for. */
+  /** Whether it may make the engine compute for a client. */
   readonly #counts: boolean;
 
   constructor(activity: Activity, method: string, isBackground: boolean) {
@@ -226,8 +219,8 @@ interface Transport {
 }
 
 /**
- * One exchange under way. It can be aborted in every state: queued for a connection, connecting, between two tries,
- * waiting for headers, in the middle of the body.
+ * One exchange. It can be aborted in every state: waiting for a connection, connecting, between two tries, waiting for
+ * headers, in the middle of the body.
  */
 export class UpstreamCall implements Dispatcher.DispatchHandler {
   readonly #listener: UpstreamListener;
@@ -247,10 +240,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#dispatch();
   }
 
-  /**
-   * Ends the exchange: the engine's connection is closed, or never opened. The listener hears `onError(reason)` at
-   * once.
-   */
+  /** Ends the exchange and closes the engine's connection. Calls `onError(reason)` at once. */
   abort(reason: WarmpathError): void {
     if (this.#settled) return;
     this.#report(reason);
@@ -259,14 +249,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#listener.onError(reason);
   }
 
-  /** Goes on after `onData` answered false. */
+  /** Continues after `onData` returned false. */
   resume(): void {
     this.#controller?.resume();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Aborted while it waited for a connection: nothing has been written yet, and nothing will be.
+    // Aborted while it waited for a connection: nothing was written.
     if (this.#settled) controller.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   }
 
@@ -302,7 +292,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#listener.onError(failure);
   }
 
-  /** What the end says about the engine. */
+  /** Reports what the end says about the engine. */
   #report(failure?: WarmpathError): void {
     const answered = this.#headSeen;
     if (answered && failsAt(this.#status)) {
@@ -327,9 +317,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     }
   }
 
-  /**
-   * Only a connection that was never opened: not one byte of the request has left, so the engine cannot have seen it.
-   */
+  /** Retries only a connection that was never opened: the engine cannot have received a byte. */
   #mayRetry(error: Error): boolean {
     return (
       this.#transport.options.retries !== false &&
@@ -379,7 +367,7 @@ function timeout(ms: number): WarmpathError {
   return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { detail });
 }
 
-/** Why there is no connection, in words that name no address: clients read them. */
+/** The reason of a failed connection, without addresses: clients read it. */
 function connectionFailure(code: string): string {
   const words = CONNECTION_WORDS[code];
   return `The engine cannot be reached: ${words === undefined ? code : `${words} (${code})`}.`;
@@ -388,8 +376,8 @@ function connectionFailure(code: string): string {
 const CONNECTION_WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens at its address',
   ECONNRESET: 'it closed the connection',
-  EHOSTUNREACH: 'there is no way to its host',
-  ENETUNREACH: 'there is no way to its network',
+  EHOSTUNREACH: 'there is no route to its host',
+  ENETUNREACH: 'there is no route to its network',
   ENOTFOUND: 'its host name is not known',
   EAI_AGAIN: 'its host name cannot be looked up now',
   ETIMEDOUT: 'its host does not answer',
@@ -397,11 +385,11 @@ const CONNECTION_WORDS: Readonly<Record<string, string>> = {
   EPROTO: 'it does not speak TLS as its address says',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS: its address begins with http://',
   DEPTH_ZERO_SELF_SIGNED_CERT:
-    'its certificate is signed by nobody that this machine trusts; NODE_EXTRA_CA_CERTS names others',
+    'this machine does not trust the signer of its certificate; add the signer by NODE_EXTRA_CA_CERTS',
   SELF_SIGNED_CERT_IN_CHAIN:
-    'its certificate is signed by nobody that this machine trusts; NODE_EXTRA_CA_CERTS names others',
+    'this machine does not trust the signer of its certificate; add the signer by NODE_EXTRA_CA_CERTS',
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    'its certificate is signed by nobody that this machine trusts; NODE_EXTRA_CA_CERTS names others',
+    'this machine does not trust the signer of its certificate; add the signer by NODE_EXTRA_CA_CERTS',
   CERT_HAS_EXPIRED: 'its certificate has expired',
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host',
 };
@@ -409,7 +397,7 @@ const CONNECTION_WORDS: Readonly<Record<string, string>> = {
 function codeOf(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code !== undefined) return code;
-  // Several addresses were tried, and each failed (Node's happy eyeballs).
+  // Node.js tried several addresses, and each failed.
   const [first] = (error as AggregateError).errors ?? [];
   return (first as NodeJS.ErrnoException | undefined)?.code ?? 'ERROR';
 }

@@ -9,25 +9,25 @@ import { isOwnerName, isTenantName, NAME_MAX_LENGTH, type ServerConfig } from '.
 /** One of `server.keys`. */
 export type ClientKey = NonNullable<ServerConfig['keys']>[number];
 
-/** Who sent a request. Decided once, before the body is read; kept as `request.report.caller`. */
+/** The sender of a request. Decided once, before the body is read (`request.report.caller`). */
 export interface Caller {
   /**
-   * The isolation boundary: nothing is shared across tenants, because an order tells what others asked for. A name from
-   * the configuration, a token or a trusted header. Where keys are not checked: see `ANONYMOUS_TENANT`. Never logged.
+   * The isolation boundary: nothing is shared across tenants, because an order shows what others asked for. A name from
+   * the configuration, a token or a trusted header. Without checked keys: see `ANONYMOUS_TENANT`. Never logged.
    */
   readonly tenant: string;
-  /** As a token or a trusted header says. */
+  /** From a token or a trusted header. */
   readonly endUser: string | undefined;
-  /** Whether the request's body may name the end user: the operator configured no other source of it. */
+  /** Whether the body may name the end user: no other source is configured. */
   readonly bodyNamesEndUser: boolean;
-  /** Whether the gateway checked the key or the token, or believes the proxy that did. */
+  /** Whether the gateway checked a key or token, or trusts the proxy that did. */
   readonly isAuthenticated: boolean;
   readonly isOperator: boolean;
-  /** With its limits; `undefined` where `server.keys` is not what it was known by. */
+  /** The key with its limits; `undefined` if the caller used none of `server.keys`. */
   readonly key: ClientKey | undefined;
 }
 
-/** Whoever sent no key, where none is asked for. */
+/** A caller without a key, if keys are not checked. */
 export const ANONYMOUS_CALLER: Caller = {
   tenant: ANONYMOUS_TENANT,
   endUser: undefined,
@@ -37,7 +37,7 @@ export const ANONYMOUS_CALLER: Caller = {
   key: undefined,
 };
 
-/** Whoever has `server.operatorKey`; sends no prompts. */
+/** The holder of `server.operatorKey`. Sends no prompts. */
 export const OPERATOR: Caller = {
   tenant: 'operator',
   endUser: undefined,
@@ -50,22 +50,22 @@ export const OPERATOR: Caller = {
 /** Headers in which clients send keys: OpenAI's, Anthropic's, Azure's. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key'] as const;
 
-/** Seconds by which the clock of whoever issues tokens may differ. */
+/** Seconds by which the token issuer's clock may differ. */
 const CLOCK_TOLERANCE_S = 5;
 
 const BEARER = /^bearer +(\S+)$/i;
 
-/** A token of three parts, as JWTs are written. */
+/** A JWT: three parts. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 
 type TokenVerifier = (token: string) => Promise<JWTPayload>;
 
-/** Says whose a request is, by its headers and the configuration. */
+/** Identifies the caller of a request by its headers. */
 export class Authenticator {
   readonly #settings: ServerConfig;
   readonly #keys: ReadonlyMap<string, ClientKey> | undefined;
   readonly #verify: TokenVerifier | undefined;
-  /** No request's body names the end user where another source is configured, whatever way this request came. */
+  /** False if another source of end users is configured, also for requests without it. */
   readonly #bodyNamesEndUser: boolean;
 
   private constructor(settings: ServerConfig, verify: TokenVerifier | undefined) {
@@ -75,20 +75,20 @@ export class Authenticator {
     this.#bodyNamesEndUser = settings.trustedHeaders.endUser === undefined && settings.jwt?.endUserClaim === undefined;
   }
 
-  /** Reads the public key, where one is configured. Error: `WARMPATH_CONFIG_INVALID`. */
+  /** Reads the public key, if one is configured. Error: `WARMPATH_CONFIG_INVALID`. */
   static async open(settings: ServerConfig): Promise<Authenticator> {
     return new Authenticator(settings, settings.jwt && (await tokenVerifier(settings.jwt)));
   }
 
-  /** Whether these headers have the operator's key. */
+  /** Whether the headers contain the operator's key. */
   isOperator(headers: IncomingHttpHeaders): boolean {
     const { operatorKey } = this.#settings;
     return operatorKey !== undefined && presentedKeys(headers).some((key) => digestOf(key) === operatorKey.sha256);
   }
 
   /**
-   * Whose request has these headers. Errors: `WARMPATH_UNAUTHORIZED` where a key, a token or a trusted header is needed
-   * and missing or wrong; `WARMPATH_INVALID_REQUEST` for a name that cannot be one.
+   * The caller with these headers. Errors: `WARMPATH_UNAUTHORIZED` for a missing or wrong key, token or trusted header;
+   * `WARMPATH_INVALID_REQUEST` for an invalid name.
    */
   callerOf(headers: IncomingHttpHeaders): Caller | Promise<Caller> {
     const endUser = this.#trustedEndUser(headers);
@@ -136,7 +136,7 @@ export class Authenticator {
     return { tenant, endUser, bodyNamesEndUser, isAuthenticated: true, isOperator: false, key: undefined };
   }
 
-  /** The end user that the proxy in front names; `undefined` for none, and for what cannot be a name. */
+  /** The end user in the trusted header; `undefined` if it is missing or invalid. */
   #trustedEndUser(headers: IncomingHttpHeaders): string | undefined {
     const name = this.#settings.trustedHeaders.endUser;
     const value = name === undefined ? undefined : headers[name];
@@ -144,7 +144,7 @@ export class Authenticator {
   }
 }
 
-/** The tenant that the proxy in front names. */
+/** The tenant in the trusted header. */
 function trustedTenant(headers: IncomingHttpHeaders, header: string): string {
   const value = headers[header];
   if (value === undefined || value === '') {
@@ -155,12 +155,12 @@ function trustedTenant(headers: IncomingHttpHeaders, header: string): string {
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: header, detail });
 }
 
-/** A header that came twice is one value with a comma: the proxy left the client's in place. */
+/** A repeated header is one value with a comma: the proxy did not remove the client's own. */
 function isRepeated(value: string): boolean {
   return value.includes(',');
 }
 
-/** The tenant of a client that is not checked: it follows from everything that the client sends as a key. */
+/** The tenant of a client whose key is not checked: a digest of all keys that it sends. */
 function uncheckedTenant(headers: IncomingHttpHeaders): string {
   const credentials: (readonly [string, string])[] = [];
   for (const name of KEY_HEADERS) {
@@ -171,7 +171,7 @@ function uncheckedTenant(headers: IncomingHttpHeaders): string {
   return anonymousTenant(hash('sha256', JSON.stringify(credentials)));
 }
 
-/** The keys that a client sent: any of its headers may hold the one that is known. */
+/** The keys in a client's headers. */
 function presentedKeys(headers: IncomingHttpHeaders): string[] {
   const keys: string[] = [];
   for (const name of KEY_HEADERS) {
@@ -184,8 +184,8 @@ function presentedKeys(headers: IncomingHttpHeaders): string[] {
 }
 
 /**
- * What keys are compared by. Digests may be compared, and looked up, in a time that depends on them: a client cannot
- * choose the digest of what it sends byte by byte, so the time tells it nothing about a key.
+ * Keys are compared by digest. The time of a comparison tells nothing about a key, because a client cannot choose
+ * digests byte by byte.
  */
 function digestOf(key: string): string {
   return hash('sha256', key);
@@ -195,15 +195,15 @@ function unauthorized(detail?: string): WarmpathError {
   return new WarmpathError('WARMPATH_UNAUTHORIZED', detail === undefined ? {} : { detail });
 }
 
-/** Loaded only where tokens are configured. */
+/** Loads `jose` only if tokens are configured. */
 async function tokenVerifier(settings: NonNullable<ServerConfig['jwt']>): Promise<TokenVerifier> {
   const { jwtVerify } = await import('jose');
   const { key, algorithm } = await verificationKey(settings);
   const { audience, issuer } = settings;
   const options = {
-    // One algorithm for one key: a token must not choose how it is verified.
+    // One algorithm per key: a token must not choose its own verification.
     algorithms: [algorithm],
-    // A token without an end would never end.
+    // A token must expire.
     requiredClaims: ['exp'],
     clockTolerance: CLOCK_TOLERANCE_S,
     ...(audience !== undefined && { audience }),

@@ -13,9 +13,7 @@ import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import { TenantCache } from './tenant-cache.js';
 
-/**
- * The same bytes in memory of their own, for what is kept: a small buffer shares 8 KiB with others, and keeps them all.
- */
+/** Copies bytes that are kept: a small buffer would keep the 8 KiB that it shares with others. */
 export function ownBytes(bytes: Buffer): Buffer {
   const own = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(own);
@@ -23,22 +21,22 @@ export function ownBytes(bytes: Buffer): Buffer {
 }
 
 interface Entry {
-  /** The JSON that the document came in. */
+  /** The document's JSON as received. */
   readonly json: Buffer;
   readonly document: Document;
 }
 
-/** Bytes of a document's JSON that its place in the table depends on: at either end, and spread evenly between. */
+/** Bytes of a document's JSON that are hashed for its key: at either end, and spread between. */
 const END_BYTES = 48;
 const SAMPLED_BYTES = 32;
-/** Documents seen once, remembered by their sample alone; a power of two. */
+/** Documents seen once, of which only the key is remembered. A power of two. */
 const SEEN_ONCE_SLOTS = 16_384;
-/** Bytes of a prepared document beside its texts. Generous. */
+/** Estimated bytes of a prepared document beside its texts. */
 const ENTRY_BYTES = 352;
-/** A single document takes at most this part of the cache, so that one giant does not evict all others. */
+/** Part of the cache that one document may take. */
 const MAX_ENTRY_PART = 1 / 16;
 
-/** What decides how documents are read and written. */
+/** Options that decide how documents are read and written. */
 export interface DocumentCacheOptions {
   readonly maxBytes: number;
   readonly template: TemplateName;
@@ -46,19 +44,15 @@ export interface DocumentCacheOptions {
 }
 
 /**
- * Remembers documents that come again, as they do in every prompt that Warmpath is for: prepared, and rendered as the
- * inside of a JSON string. A document is found by a few bytes of its JSON and then compared whole, so it can never be
- * taken for another one, and what is found is neither parsed nor counted nor escaped. A document is kept from its
- * second request on: the many that come once cost four bytes each. Tenants share the space and nothing else, or the
- * time a request takes would tell what others asked for.
- *
- * Bounded in bytes, with a share for each tenant; the least recently used document goes first.
+ * Caches documents by the bytes of their JSON: prepared, and rendered as the inside of a JSON string. A key is a hash
+ * of some bytes; then all bytes are compared, so no document is taken for another. A document is cached from its second
+ * request on. Tenants share nothing, because the time of a request would show what others asked for. Bounded in bytes.
  */
 export class DocumentCache {
   readonly #options: DocumentCacheOptions;
   readonly #entries: TenantCache<Entry>;
   readonly #seenOnce = new Int32Array(SEEN_ONCE_SLOTS);
-  /** Rendered documents, for as long as anybody holds the document. */
+  /** Rendered documents, kept as long as the document. */
   readonly #rendered = new WeakMap<Document, Buffer>();
   readonly #remembered = new WeakSet<Document>();
 
@@ -76,11 +70,11 @@ export class DocumentCache {
   }
 
   /**
-   * Reads and checks the documents of a request, and its switches. Cost: O(length) to compare documents that are known,
-   * and core's `prepareRequest` for the others. What is interrupted has its documents rendered, too.
+   * Reads and checks the documents and switches of a request. O(length); cached documents are only compared. Renders
+   * the documents of a long request as well.
    *
-   * @param span The array of documents; `undefined` for none.
-   * @throws WarmpathError those of core's `prepareRequest`, with paths into the body.
+   * @param span the array of documents; `undefined` for none
+   * @throws WarmpathError those of core's `prepareRequest`, with paths into the body
    */
   *prepare(
     tenant: string,
@@ -111,7 +105,7 @@ export class DocumentCache {
         },
       },
     });
-    // Otherwise they are rendered where they are sent.
+    // Documents of a short request are rendered when they are sent.
     if (span !== undefined && span.end - span.start > UNINTERRUPTED_SIZE) {
       for (const document of request.documents) {
         this.rendered(document);
@@ -121,10 +115,7 @@ export class DocumentCache {
     return request;
   }
 
-  /**
-   * A document as it stands in a prompt, as the inside of a JSON string. O(length), once for a document that is
-   * remembered.
-   */
+  /** A document as in the prompt, as the inside of a JSON string. O(length), once for a cached document. */
   rendered(document: Document): Buffer {
     let rendered = this.#rendered.get(document);
     if (rendered === undefined) {
@@ -160,7 +151,7 @@ export class DocumentCache {
  * @param isNested whether this is a document inside a field of another one
  */
 function readFields(bytes: Buffer, span: ByteSpan, isNested = false): unknown {
-  // Of its own, as that of the array: what was scanned before does not count against the bounds of another scan.
+  // A scanner of its own: bytes scanned before do not count against its bounds.
   const scan = new JsonScanner(bytes);
   if (!scan.isObject(span)) return scan.isArray(span) ? [] : scan.parse(span);
   const document: Record<string, unknown> = {};
@@ -182,7 +173,7 @@ function readId(scan: JsonScanner, value: ByteSpan): unknown {
     : scan.bytes.toString('latin1', value.start, value.end);
 }
 
-/** Arrays and objects stand for themselves: none is right, and each may be large. */
+/** Arrays and objects are invalid here and may be large, so they are not parsed. */
 function readField(scan: JsonScanner, value: ByteSpan): unknown {
   if (scan.isObject(value)) return {};
   return scan.isArray(value) ? [] : scan.parse(value);
@@ -192,7 +183,7 @@ function jsonOf({ bytes }: JsonScanner, { start, end }: ByteSpan): Buffer {
   return bytes.subarray(start, end);
 }
 
-/** A hash of the tenant, the length, and some of the bytes. O(1). */
+/** A hash of the tenant, the length and some of the bytes. O(1). */
 function sample(tenant: string, json: Buffer): number {
   let hash = json.length;
   for (let at = 0; at < tenant.length; at += 7) hash = mixed(hash, tenant.charCodeAt(at));

@@ -4,27 +4,26 @@ import type { ServedRequest } from '@warmpath/core/internal';
 import type { TenantModel } from './served-histories.js';
 import { TenantCache } from './tenant-cache.js';
 
-/** An arrangement whose client has not said what became of it. */
+/** An arrangement whose result the client has not reported. */
 export interface OpenArrangement {
   readonly arrangement: ServedRequest;
   readonly state: TenantModel;
 }
 
-/** What is remembered of one. The history may go first: it is bounded by itself, and not to be kept by this. */
+/** A remembered arrangement. It does not keep its history, which has a bound of its own. */
 interface RememberedArrangement {
   readonly arrangement: ServedRequest;
   readonly state: WeakRef<TenantModel>;
 }
 
-/** Bytes of an arrangement beside its documents: a few objects, and what stands before the documents. */
+/** Estimated bytes of an arrangement beside its documents. */
 const ARRANGEMENT_BYTES = 512;
-/** Bytes of one document of an arrangement beside its key: an object and its place. */
+/** Estimated bytes of a document beside its key. */
 const DOCUMENT_BYTES = 128;
 
 /**
- * Arrangements that clients took away to write their own prompts, by the name under which they may report back. Within
- * a budget of bytes, shared fairly among tenants; one that is forgotten, itself or the history that it belongs to,
- * counts as served, which is what it was taken for.
+ * Arrangements of clients that write their own prompts, by the id with which they report the result. Bounded in bytes,
+ * shared fairly among tenants. A forgotten one counts as served.
  */
 export class OpenArrangements {
   readonly #open: TenantCache<RememberedArrangement>;
@@ -41,7 +40,7 @@ export class OpenArrangements {
     return this.#open.bytes;
   }
 
-  /** Remembers one and names it. The name cannot be guessed. */
+  /** Remembers an arrangement. @returns its id, which cannot be guessed */
   open({ arrangement, state }: OpenArrangement): string {
     const id = randomUUID();
     let bytes = ARRANGEMENT_BYTES;
@@ -50,7 +49,7 @@ export class OpenArrangements {
     return id;
   }
 
-  /** Takes one out; `undefined` if this tenant has none of that name (any more). */
+  /** Removes and returns an arrangement; `undefined` if this tenant has none with this id. */
   take(id: string, tenant: string): OpenArrangement | undefined {
     const open = this.#open.take(tenant, id);
     const state = open?.state.deref();
@@ -58,7 +57,7 @@ export class OpenArrangements {
   }
 }
 
-/** What a history needs of an arrangement to hear what became of it: no text, no names. */
+/** The parts of an arrangement that a history needs: no texts, no names. */
 export function withoutTexts({ documents, preamble, order }: Arrangement): ServedRequest {
   const bare = ({ key, tokens }: Document): Document => ({
     id: '',

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { isAnonymousTenant, type RecencyLinks, RecencyList } from '@warmpath/core/internal';
 
-/** What is kept of one tenant. Only those of anonymous tenants are in a list. */
+/** The entries of one tenant. Only anonymous tenants are in a recency list. */
 interface Share<Value> extends RecencyLinks<Share<Value>> {
   readonly tenant: string;
   readonly entries: Map<string, Entry<Value>>;
@@ -10,7 +10,7 @@ interface Share<Value> extends RecencyLinks<Share<Value>> {
   bytes: number;
   /** The number of its last use. */
   usedAt: number;
-  /** Its place in the heap, if it is authenticated. */
+  /** Its position in the heap, if it is authenticated. */
   place: number;
 }
 
@@ -21,23 +21,24 @@ interface Entry<Value> extends RecencyLinks<Entry<Value>> {
   bytes: number;
 }
 
-/** Characters of a key from which on its digest is kept instead: a client may choose names of any length. */
+/** Longer keys are replaced by their digest, because clients choose keys of any length. In characters. */
 const LONG_KEY = 128;
-/** Bytes of an entry beside its value and the characters of its key: two objects and a map slot. */
+/** Estimated bytes of an entry beside its value and the characters of its key. */
 const ENTRY_BYTES = 160;
-/** Bytes of a tenant beside its entries: an object, two map slots, a map, and a digest as its name. */
+/** Estimated bytes of a tenant beside its entries. */
 const SHARE_BYTES = 512;
-/** An anonymous tenant that holds more than this part of a full cache makes room by its own entries. */
+/** An anonymous tenant with more than this part of a full cache loses its own entries first. */
 const LARGEST_ANONYMOUS_PART = 1 / 8;
 
 /**
- * The one bounded map of the gateway: what is remembered per tenant and key, within a budget of bytes for all together.
- * Beyond the budget the tenant that holds most loses its least recently used entry, of equals the tenant that was idle
- * longest: no tenant can push out what another one holds within its fair share (the budget divided by tenants).
- * Anonymous tenants (`isAnonymousTenant`) can be made up, so these lose before all others, and among them the one that
- * was idle longest: made-up tenants push out nothing of a tenant that is in use.
+ * The bounded map of the gateway: values by tenant and key, within a budget of bytes for all tenants. Used by
+ * everything that clients can make the gateway keep.
  *
- * Cost: O(log tenants) per use, where tenants are those with entries.
+ * A full cache removes the least recently used entry of the tenant that holds most; among equals, of the tenant idle
+ * longest. So no tenant loses its fair share (the budget divided by tenants) to another one. Anonymous tenants
+ * (`isAnonymousTenant`) lose first, the one idle longest before the others, because clients can invent them.
+ *
+ * O(log tenants) an operation.
  */
 export class TenantCache<Value> {
   readonly #maxBytes: number;
@@ -54,12 +55,12 @@ export class TenantCache<Value> {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes held, keys and bookkeeping included. */
+  /** Bytes of all entries, with keys and overhead. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Entries held. */
+  /** Number of entries. */
   get size(): number {
     return this.#size;
   }
@@ -69,12 +70,12 @@ export class TenantCache<Value> {
     for (const { entries } of this.#shares.values()) for (const { value } of entries.values()) yield value;
   }
 
-  /** The value, which does not count as used by that. */
+  /** The value, without counting it as used. */
   peek(tenant: string, key: string): Value | undefined {
     return this.#find(tenant, keptKey(key))?.value;
   }
 
-  /** The value, which counts as used now. */
+  /** The value. Counts as used. */
   get(tenant: string, key: string): Value | undefined {
     const entry = this.#find(tenant, keptKey(key));
     if (entry === undefined) return undefined;
@@ -83,10 +84,7 @@ export class TenantCache<Value> {
     return entry.value;
   }
 
-  /**
-   * Keeps a value of so many bytes, in place of the one of that name; it counts as used now. Answers whether it is
-   * kept: one that is larger than the whole budget is not.
-   */
+  /** Sets a value of so many bytes. Counts as used. @returns false for a value that is larger than the whole budget */
   set(tenant: string, key: string, value: Value, valueBytes: number): boolean {
     const kept = keptKey(key);
     const before = this.#find(tenant, kept);
@@ -104,7 +102,7 @@ export class TenantCache<Value> {
     return share.entries.has(kept);
   }
 
-  /** The value has grown or shrunk to so many bytes. */
+  /** Changes the size of a value. */
   resize(tenant: string, key: string, valueBytes: number): void {
     const kept = keptKey(key);
     const entry = this.#find(tenant, kept);
@@ -117,7 +115,7 @@ export class TenantCache<Value> {
     this.#shrink(entry.share);
   }
 
-  /** Takes a value out; `undefined` if there is none. */
+  /** Removes and returns a value. */
   take(tenant: string, key: string): Value | undefined {
     const entry = this.#find(tenant, keptKey(key));
     if (entry !== undefined) this.#remove(entry);
@@ -137,7 +135,7 @@ export class TenantCache<Value> {
     if (share.entries.size === 0) this.#close(share);
   }
 
-  /** Makes room, after this share has grown. */
+  /** Makes room after this share has grown. */
   #shrink(grown: Share<Value>): void {
     while (this.#bytes > this.#maxBytes) this.#remove(this.#loser(grown).byUse.oldest!);
   }
@@ -193,7 +191,7 @@ export class TenantCache<Value> {
     if (!share.isAnonymous) this.#settle(share);
   }
 
-  /** Moves a share to its place in the heap. O(log tenants). */
+  /** Moves a share to its position in the heap. O(log tenants). */
   #settle(share: Share<Value>): void {
     const heap = this.#heap;
     let { place } = share;

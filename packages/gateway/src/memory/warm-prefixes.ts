@@ -1,30 +1,30 @@
 import { TenantCache } from './tenant-cache.js';
 
-/** A prompt prefix: what stands before the documents, of one tenant's requests to one model. */
+/** A prompt prefix: the text before the documents, of one tenant and model. */
 export interface PromptPrefix {
   readonly tenant: string;
   readonly key: string;
 }
 
-/** The name of a prefix in the tables of what is warm, or being warmed. */
+/** The key of a prefix. */
 export function prefixOf(tenant: string, model: string, preambleKey: string): PromptPrefix {
   return { tenant, key: JSON.stringify([model, preambleKey]) };
 }
 
-/** Milliseconds after which a prefix counts as cold, where nothing is known of the engine. */
+/** Milliseconds after which a prefix counts as cold, if the engine does not say. */
 const DEFAULT_TTL_MS = 300_000;
-/** Bytes of a time. */
+/** Estimated bytes of a timestamp. */
 const TIME_BYTES = 16;
 
 /**
- * When each prompt prefix was last prefilled, as far as the gateway knows: by a warm-up or by a request that was
- * answered. Within a budget of bytes, shared fairly among tenants. Every operation is O(log tenants).
+ * When each prompt prefix was last prefilled, by a warm-up or an answered request. Bounded in bytes, shared fairly
+ * among tenants. O(log tenants) an operation.
  */
 export class WarmPrefixes {
   readonly #ttlMs: number;
   readonly #lastUse: TenantCache<number>;
 
-  /** `ttlMs`: milliseconds without use after which one counts as cold. */
+  /** @param ttlMs milliseconds without use after which a prefix counts as cold */
   constructor(maxBytes: number, ttlMs = DEFAULT_TTL_MS) {
     this.#ttlMs = ttlMs;
     this.#lastUse = new TenantCache(maxBytes);
@@ -43,7 +43,7 @@ export class WarmPrefixes {
     return lastUse !== undefined && now - lastUse <= this.#ttlMs;
   }
 
-  /** The engine has just computed this prefix, or read it from its cache. */
+  /** The engine has computed this prefix now, or read it from its cache. */
   touch({ tenant, key }: PromptPrefix, now: number): void {
     this.#lastUse.set(tenant, key, now, TIME_BYTES);
   }

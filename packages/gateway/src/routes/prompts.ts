@@ -37,7 +37,7 @@ export function countTokensRoute(app: FastifyInstance, parts: CountTokensParts):
   const { engines, eventLoopBudget, now } = parts;
   app.post(`${messagesApi.path}/count_tokens`, async (request, reply) => {
     const { headers, report } = request;
-    const way = await engines.way(messagesApi.name, report.caller, headers);
+    const way = await engines.apiRoute(messagesApi.name, report.caller, headers);
     report.bodyAt = now();
     const body = bodyOf(request);
     if (way === 'native') {

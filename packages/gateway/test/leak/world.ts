@@ -10,7 +10,7 @@ import { ConversationModel, type WorldMemory } from './model.js';
 /** What a gateway has in place of the room for conversations and of the clock that it would have. */
 export interface LittleRoom {
   /** How requests of Messages and Responses go to the engine. */
-  readonly way?: 'native' | 'translate';
+  readonly apiRoute?: 'native' | 'translate';
   /** How the gateways that share a server use it. */
   readonly sharedStore?: { readonly prefix: string; readonly timeoutMs: number };
   /** Bytes of the conversations that it remembers by itself. */
@@ -223,7 +223,7 @@ export class World {
       log: { level: 'silent' },
     };
     const room = isShared ? { now: () => this.#now } : { conversationBytes: FEW_BYTES };
-    const gateway = await this.#around.start(config, { sharedStore, way: engine, ...(hasLittleRoom && room) });
+    const gateway = await this.#around.start(config, { sharedStore, apiRoute: engine, ...(hasLittleRoom && room) });
     const pool = new Pool(gateway.url, { connections: 1 });
     this.#gateways[at] = { close: () => gateway.close(), pool };
   }

@@ -2,19 +2,19 @@ import { Decoder } from '@msgpack/msgpack';
 import type { KvEvent, Tier } from '@warmpath/core/internal';
 import { hasTrueLengths } from './true-lengths.js';
 
-/** What of the events could not be used. Counts since the start. */
+/** Unusable events since the start. */
 export interface DecodeAnomalies {
-  /** Batches that are no MessagePack, or no batch. */
+  /** Batches that are not valid. */
   undecodable: number;
   /** Events of unknown kind. */
   unknown: number;
-  /** Events of a known kind, or of none, in which something is not what it should be. */
+  /** Events with missing or invalid fields. */
   unreadable: number;
-  /** Stored blocks of an adapter that has a number and no name. */
+  /** Blocks of an adapter that has a number but no name. */
   unnamedAdapters: number;
-  /** Blocks of sliding windows, recurrent states and other groups beside full attention: they follow other rules. */
+  /** Blocks of sliding windows, recurrent states and other groups than full attention. Other rules hold for them. */
   otherGroups: number;
-  /** Batches of another data-parallel rank than the one whose port this is. */
+  /** Batches of another data-parallel rank. */
   otherRanks: number;
 }
 
@@ -22,7 +22,7 @@ export function noDecodeAnomalies(): DecodeAnomalies {
   return { undecodable: 0, unknown: 0, unreadable: 0, unnamedAdapters: 0, otherGroups: 0, otherRanks: 0 };
 }
 
-/** The fields of one event, whichever way it was written. */
+/** The fields of one event, in either encoding. */
 interface EventFields {
   readonly type?: unknown;
   readonly block_hashes?: unknown;
@@ -39,7 +39,7 @@ interface EventFields {
   readonly remaining_copy_counts?: unknown;
 }
 
-/** Positions in events that are written as arrays, behind their kind. */
+/** Positions of fields in events that are arrays, behind their kind. */
 const STORED_FIELDS = [
   'block_hashes',
   'parent_block_hash',
@@ -54,7 +54,7 @@ const STORED_FIELDS = [
 ] as const;
 const REMOVED_FIELDS = ['block_hashes', 'medium', 'group_idx'] as const;
 
-/** Engines' names of where blocks lie; what is not known counts as far away. */
+/** Engines' names of tiers. Unknown names count as the farthest tier. */
 const TIERS: Readonly<Record<string, Tier>> = { GPU: 'device', CPU: 'host', CPU_PINNED: 'host' };
 
 const KINDS: ReadonlySet<string> = new Set(['BlockStored', 'BlockRemoved', 'AllBlocksCleared']);
@@ -62,11 +62,10 @@ const KINDS: ReadonlySet<string> = new Set(['BlockStored', 'BlockRemoved', 'AllB
 const decoder = new Decoder({ useBigInt64: true });
 
 /**
- * Reads one batch of KV events as vLLM, SGLang, TensorRT-LLM and the embedded engine publish them: arrays by position
- * (vLLM up to June 2026, SGLang up to 0.5.18) or maps with a `type` (vllm-project/vllm#42892), optional fields left
- * out, hashes as integers or bytes. A bad event costs itself, never its batch. Cost: O(bytes).
+ * Reads one batch of KV events of vLLM, SGLang, TensorRT-LLM or the embedded engine: arrays by position (vLLM up to
+ * June 2026, SGLang up to 0.5.18) or maps with a `type` (vllm-project/vllm#42892). Skips invalid events. O(bytes).
  *
- * @param rank The data-parallel rank that is listened to; a batch that says it is another one's has no events here.
+ * @param rank the data-parallel rank to follow; a batch of another rank gives no events
  */
 export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies, rank?: number): KvEvent[] {
   const batch = decoded(payload);
@@ -96,7 +95,7 @@ export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies, ran
   return read;
 }
 
-/** `undefined` for what is no MessagePack. */
+/** `undefined` for invalid MessagePack. */
 function decoded(payload: Uint8Array): unknown {
   if (!hasTrueLengths(payload)) return undefined;
   try {
@@ -132,7 +131,7 @@ function isOtherGroup({ group_idx: group, kv_cache_spec_kind: kind }: EventField
   return typeof kind === 'string' && kind !== 'full_attention' && !kind.startsWith('mla');
 }
 
-/** `undefined` where a field that counts is of another type than any version writes. */
+/** `undefined` if a required field has a type that no version writes. */
 function readEvent(fields: EventFields): KvEvent | undefined {
   if (fields.type === 'AllBlocksCleared') return { kind: 'cleared' };
   const hashes = listOf(fields.block_hashes, hashOf);
@@ -158,7 +157,7 @@ function readStored(fields: EventFields, hashes: string[], tier: Tier): KvEvent 
   const parent = fields.parent_block_hash == null ? undefined : hashOf(fields.parent_block_hash);
   const blockSize = count(fields.block_size);
   if (tokens === undefined || blockSize === undefined) return undefined;
-  // Tokens are those of the blocks, or left out where blocks only move.
+  // Tokens are left out if blocks only move.
   if (tokens.length !== 0 && tokens.length !== hashes.length * blockSize) return undefined;
   if (fields.parent_block_hash != null && parent === undefined) return undefined;
   const { lora_name: name, cache_salt: namedSalt, extra_keys: keys } = fields;
@@ -180,9 +179,9 @@ function readStored(fields: EventFields, hashes: string[], tier: Tier): KvEvent 
 }
 
 /**
- * What distinguishes blocks of equal tokens. vLLM lists it by block: the adapter's name with each, images, and the salt
- * with the first. SGLang names the salt with each event, and versions before that list name the adapter alone. Blocks
- * are distinguished by all that stands before them, so the adapter counts with a prompt's first block.
+ * Distinguishes blocks of equal tokens. vLLM lists adapter, images and (in the first block) the salt by block. SGLang
+ * names the salt with each event; earlier versions list only the adapter. The adapter counts with the first block of a
+ * prompt, because blocks depend on all before them.
  */
 function extrasOf(
   { extra_keys: keys, lora_id: id }: EventFields,
@@ -201,7 +200,7 @@ function extrasOf(
 
 interface StoredBlocks {
   readonly blocks: number;
-  /** Whether they begin a prompt. */
+  /** Whether these blocks begin a prompt. */
   readonly isFirst: boolean;
   readonly adapter: string | undefined;
   readonly salt: string | undefined;
@@ -230,7 +229,7 @@ function isListOrAbsent(value: unknown): boolean {
   return value == null || (Array.isArray(value) && value.every((item) => item == null || Array.isArray(item)));
 }
 
-/** Integers lose nothing as 64 bits; bytes are what they are. */
+/** Reads integers without loss, as 64 bits. */
 function hashOf(value: unknown): string | undefined {
   if (typeof value === 'bigint') return BigInt.asUintN(64, value).toString(16);
   if (typeof value === 'number' && Number.isSafeInteger(value)) return BigInt.asUintN(64, BigInt(value)).toString(16);

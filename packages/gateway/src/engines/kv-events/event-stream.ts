@@ -1,13 +1,13 @@
-/** Batches of an engine, in the order of their numbers. What reads them hears of each batch once. */
+/** Receives the batches of an engine once each, in the order of their numbers. */
 export interface EventSink {
-  /** The engine's cache is empty, and the next batch is its first. */
+  /** The engine restarted: its cache is empty. */
   began(): void;
   batch(payload: Uint8Array): void;
-  /** Batches are gone for good. */
+  /** Batches are lost. */
   lost(): void;
 }
 
-/** A batch with its number, as it came over the wire. */
+/** A received batch with its number. */
 export interface NumberedBatch {
   readonly sequence: number;
   readonly payload: Uint8Array;
@@ -16,8 +16,8 @@ export interface NumberedBatch {
 export interface EventStreamOptions {
   readonly sink: EventSink;
   /**
-   * Asks the engine for what it keeps from a number on: the batches, the oldest first. `undefined` where engines are
-   * not asked. Rejects when the engine does not answer.
+   * Requests the batches that the engine keeps from a number on, oldest first; `undefined` if engines are not asked.
+   * Rejects if the engine does not answer.
    */
   readonly replay: ((from: number) => Promise<readonly NumberedBatch[]>) | undefined;
 }
@@ -25,47 +25,47 @@ export interface EventStreamOptions {
 /** Figures of a stream, since the start. */
 export interface EventStreamCounts {
   batches: number;
-  /** Breaks in the numbers, and batches that replays brought. */
+  /** Gaps in the numbers, and batches received by replays. */
   gaps: number;
   replayed: number;
-  /** Batches that came again. */
+  /** Batches received twice. */
   duplicates: number;
-  /** Engines that began to count anew. */
+  /** Restarts of the engine. */
   restarts: number;
-  /** Times that batches were gone for good. */
+  /** Times that batches were lost. */
   losses: number;
 }
 
-/** Live batches that wait for a replay, and their bytes; beyond, the replay is given up. */
+/** Batches that wait for a replay, and their bytes. Beyond that, the replay is given up. */
 const MAX_WAITING = 10_000;
 const MAX_WAITING_BYTES = 32 * 1024 * 1024;
 
 /**
- * Puts the batches of one publisher in order. Publishers count from 0 on and begin anew when the engine restarts, with
- * an empty cache (llm-d/llm-d-router#2853), which shows in a lower number or, behind a gap or a broken connection, in
- * another batch under a number that was delivered. A gap, or a first batch that is not number 0, is asked for again;
- * what the engine does not keep any more is lost, and the sink learns it. Live batches wait meanwhile. Nothing here
- * knows sockets or clocks.
+ * Puts the batches of one publisher in order, without sockets or clocks.
+ *
+ * Publishers count from 0. A restarted engine counts anew, with an empty cache (llm-d/llm-d-router#2853): seen by a
+ * lower number, or after a gap or a broken connection by another batch under a delivered number. Missing batches are
+ * requested again, while live ones wait. The sink is told about lost ones.
  */
 export class EventStream {
   readonly counts: EventStreamCounts = { batches: 0, gaps: 0, replayed: 0, duplicates: 0, restarts: 0, losses: 0 };
   readonly #sink: EventSink;
   readonly #replay: EventStreamOptions['replay'];
-  /** The number of the next batch for the sink. */
+  /** Number of the next batch for the sink. */
   #next = 0;
-  /** The highest number that came live; lower ones mean that the engine began anew. */
+  /** The highest live number. A lower one means a restart. */
   #latest = -1;
-  /** What came under that number: the same again is no new engine. */
+  /** The batch with that number. The same batch again is no restart. */
   #latestPayload: Uint8Array | undefined;
   #hasBegun = false;
-  /** The batch delivered last: a publisher that keeps another one under its number has begun anew. */
+  /** The last delivered batch. A publisher with another batch under its number has restarted. */
   #last: Uint8Array | undefined;
   /** Whether the connection broke since the last batch. */
   #isSuspect = false;
-  /** Live batches behind a gap that is being asked for; `undefined` while there is none. */
+  /** Live batches behind a requested gap; `undefined` without one. */
   #waiting: NumberedBatch[] | undefined;
   #waitingBytes = 0;
-  /** Rises with each engine, so that late answers to an earlier one are dropped. */
+  /** Rises with each restart, so that late answers to earlier requests are dropped. */
   #epoch = 0;
 
   constructor({ sink, replay }: EventStreamOptions) {
@@ -73,12 +73,12 @@ export class EventStream {
     this.#replay = replay;
   }
 
-  /** The number of the batch that is awaited. */
+  /** Number of the next expected batch. */
   get next(): number {
     return this.#next;
   }
 
-  /** A batch came live. */
+  /** Receives a live batch. */
   receive(batch: NumberedBatch): void {
     const { sequence, payload } = batch;
     if (sequence === this.#latest && this.#latestPayload !== undefined && !this.#isSuspect) {
@@ -99,7 +99,7 @@ export class EventStream {
     else this.#askBefore([batch]);
   }
 
-  /** The connection broke: the engine may have begun anew, and got as far as it was before. */
+  /** The connection broke. The engine may have restarted and reached the same number. */
   disconnected(): void {
     this.#isSuspect = true;
   }
@@ -121,7 +121,7 @@ export class EventStream {
     this.#goOn([]);
   }
 
-  /** Asks for what is missing before these batches. */
+  /** Requests the batches that are missing before these. */
   #askBefore(waiting: NumberedBatch[]): void {
     this.counts.gaps++;
     this.#waiting = waiting;
@@ -131,7 +131,7 @@ export class EventStream {
       return;
     }
     const epoch = this.#epoch;
-    // With the one before, which tells whether it is still the same engine.
+    // Includes the batch before: it shows whether the engine has restarted.
     this.#replay(Math.max(0, this.#next - 1)).then(
       (batches) => {
         if (epoch === this.#epoch) this.#goOn(batches);
@@ -143,8 +143,8 @@ export class EventStream {
   }
 
   /**
-   * The replay has ended: what it brought, then what waited. What it did not bring is lost, but for what was sent
-   * behind its end, which is asked for again.
+   * Ends a replay: delivers its batches, then those that waited. Missing ones are lost, except those sent after its
+   * end, which are requested again.
    */
   #goOn(replayed: readonly NumberedBatch[]): void {
     const waiting = this.#waiting!;

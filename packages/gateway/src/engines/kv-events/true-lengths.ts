@@ -1,10 +1,10 @@
-/** By a value's first byte: bytes in which its length stands behind that, for values that say one. */
+/** By a value's first byte: bytes of its length field. */
 const LENGTH_BYTES = byFirstByte([
   [1, 0xc4, 0xc7, 0xd9],
   [2, 0xc5, 0xc8, 0xda, 0xdc, 0xde],
   [4, 0xc6, 0xc9, 0xdb, 0xdd, 0xdf],
 ]);
-/** The same: bytes of the value behind that, without those of its length. Extensions have a byte for their type. */
+/** By a value's first byte: bytes of its content, without the length field. Extensions have a byte for their type. */
 const VALUE_BYTES = byFirstByte([
   [1, 0xcc, 0xd0, 0xc7, 0xc8, 0xc9],
   [2, 0xcd, 0xd1, 0xd4],
@@ -18,14 +18,13 @@ const VALUE_BYTES = byFirstByte([
 ]);
 
 /**
- * Whether the lengths that stand in MessagePack bytes can be true: each element of an array or map takes at least one
- * of the bytes that are left. A decoder makes room for an array before it reads it, so 60 bytes of nested arrays that
- * say they have 32 million elements took 16 s and 3 GB. Looks at every value and builds none. O(bytes).
+ * Whether the lengths in MessagePack bytes are possible: each element of an array or map takes at least one byte. A
+ * decoder allocates an array before it reads it, so false lengths could exhaust the memory. O(bytes).
  */
 export function hasTrueLengths(bytes: Uint8Array): boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
-  /** Values that are still to come, of all arrays and maps that are open. */
+  /** Values that all open arrays and maps still need. */
   let open = 1;
   while (open > 0) {
     if (open > bytes.length - at) return false;
@@ -49,7 +48,7 @@ function lengthAt(view: DataView, at: number, bytes: number): number {
   return bytes === 2 ? view.getUint16(at) : view.getUint32(at);
 }
 
-/** A table of numbers, each with the first bytes that it is for. */
+/** A table from first bytes to numbers. */
 function byFirstByte(rows: readonly (readonly number[])[]): Uint8Array {
   const table = new Uint8Array(256);
   for (const [number, ...kinds] of rows) for (const kind of kinds) table[kind] = number!;

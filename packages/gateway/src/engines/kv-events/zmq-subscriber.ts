@@ -5,28 +5,25 @@ import { type EventSink, EventStream, type NumberedBatch } from './event-stream.
 export interface SubscriberOptions {
   /** Where the engine publishes, such as `tcp://127.0.0.1:5557`. */
   readonly endpoint: string;
-  /** Where it can be asked for batches again, such as `tcp://127.0.0.1:5558`; without it every gap is a loss. */
+  /** Address for replays, such as `tcp://127.0.0.1:5558`. Without it, each gap is a loss. */
   readonly replayEndpoint: string | undefined;
   readonly sink: EventSink;
 }
 
-/** How long an engine may take to send the next batch of a replay, in milliseconds. */
+/** Milliseconds between two batches of a replay, at most. */
 const REPLAY_SILENCE_MS = 5_000;
 const SEQUENCE_BYTES = 8;
 /** Ends a replay: -1. */
 const END_OF_REPLAY = 0xffff_ffff_ffff_ffffn;
-/**
- * Batches of one replay, as many as vLLM keeps by default, and more than the embedded engine does; and bytes, beyond
- * which the stream asks for the rest once these are read.
- */
+/** Batches (vLLM's default) and bytes of one replay, at most. The stream requests the rest afterwards. */
 const MAX_REPLAYED = 20_000;
 const MAX_REPLAYED_BYTES = 32 * 1024 * 1024;
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Hears the KV events of one engine over ZeroMQ, as vLLM, SGLang and the embedded engine publish them: SUB for live
- * batches `[topic, number, payload]`, DEALER for replays, whose answers have a topic or none (vllm-project/vllm#45177).
- * An engine that comes later, or comes back, is connected to by itself.
+ * Receives the KV events of one engine over ZeroMQ, as vLLM, SGLang and the embedded engine publish them: SUB for live
+ * batches `[topic, number, payload]`, DEALER for replays, with or without a topic (vllm-project/vllm#45177). Reconnects
+ * by itself.
  */
 export class ZmqSubscriber {
   readonly stream: EventStream;
@@ -102,7 +99,7 @@ export class ZmqSubscriber {
   }
 }
 
-/** The last two frames are the number and the payload, whatever stands before them. */
+/** Number and payload are the last two frames. */
 function numberedBatch(frames: readonly Buffer[]): NumberedBatch | undefined {
   const [number, payload] = frames.slice(-2);
   if (payload === undefined || number!.length !== SEQUENCE_BYTES) return undefined;
@@ -110,7 +107,7 @@ function numberedBatch(frames: readonly Buffer[]): NumberedBatch | undefined {
   return Number.isSafeInteger(sequence) ? { sequence, payload } : undefined;
 }
 
-/** Whether the library that KV events take is there, and loads on this machine. */
+/** Whether the library for KV events is installed and loads on this machine. */
 export async function canHearKvEvents(): Promise<boolean> {
   return loadZmq().then(
     () => true,

@@ -17,7 +17,7 @@ interface Query {
   readonly all?: unknown;
 }
 
-/** What the operator may read and change. */
+/** Parts of the operator's routes. */
 export interface AdminParts {
   readonly store: ConversationStore;
   readonly engines: Engines;
@@ -28,10 +28,9 @@ export interface AdminParts {
 }
 
 /**
- * `GET /sessions` exports the conversations of all tenants, `POST /sessions` imports an export, `DELETE /sessions`
- * forgets them. `?tenant=` names a tenant as an export does, `&user=` one of its end users (empty: conversations
- * without one), `&session=` one conversation. To forget everything takes `?all=true`. A client's key in that client's
- * own header may stand for `?tenant=`.
+ * `GET /sessions` exports conversations, `POST /sessions` imports an export, `DELETE /sessions` forgets conversations.
+ * `?tenant=` selects a tenant, `&user=` an end user (empty: none), `&session=` one conversation. A client's key in its
+ * own header may replace `?tenant=`. Forgetting everything needs `?all=true`.
  */
 export function adminRoutes(app: FastifyInstance, { store, engines, access, log, now }: AdminParts): void {
   app.get<{ Querystring: Query }>('/sessions', async (request, reply) => {
@@ -58,8 +57,8 @@ export function adminRoutes(app: FastifyInstance, { store, engines, access, log,
 }
 
 /**
- * `GET /engines`: the state of each. `POST /engines/{name}/drain`: the engine gets no new requests. `POST
- * /engines/{name}/resume`: it gets requests again, as after a restart of the gateway.
+ * `GET /engines`: the state of each engine. `POST /engines/{name}/drain`: the engine gets no new requests. `POST
+ * /engines/{name}/resume`: it gets requests again.
  */
 function engineRoutes(app: FastifyInstance, engines: Engines): void {
   app.get('/engines', () => ({ object: 'engines', engines: engines.all.map(describeEngine) }));

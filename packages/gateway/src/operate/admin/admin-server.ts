@@ -14,14 +14,14 @@ export interface AdminServer {
 
 /**
  * Serves the operator at a Unix socket that only the process's user can open. It needs no key: that user can read the
- * process's memory as well. Neither clients nor web pages can reach it.
+ * process's memory anyway. Clients and web pages cannot reach it.
  *
- * @throws WarmpathError `WARMPATH_CONFIG_INVALID` where the socket cannot be made, or another gateway answers there.
+ * @throws WarmpathError `WARMPATH_CONFIG_INVALID` if the socket cannot be created, or another gateway uses it
  */
 export async function startAdminServer(path: string, parts: AdminParts): Promise<AdminServer> {
   const app = fastify({ logger: false, forceCloseConnections: true, requestTimeout: 0 });
   app.removeAllContentTypeParsers();
-  // An export may be larger than the memory: it is read as a stream.
+  // An export may be larger than the memory, so it is streamed.
   app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   app.setErrorHandler((error: FastifyError, _request, reply) => {
     const known = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
@@ -36,7 +36,7 @@ export async function startAdminServer(path: string, parts: AdminParts): Promise
     await requireFree(path);
     const folder = await mkdtemp(join(dirname(path), '.warmpath-'));
     try {
-      // In a folder of this user's own until the socket itself is only this user's.
+      // Created in a private folder until only this user can open the socket.
       const draft = join(folder, 's');
       await app.listen({ path: draft });
       await chmod(draft, OWNER_ONLY);
@@ -58,7 +58,7 @@ export async function startAdminServer(path: string, parts: AdminParts): Promise
   };
 }
 
-/** A socket that does not answer was left behind, and may be replaced. */
+/** A socket that does not answer is a leftover, and is replaced. */
 async function requireFree(path: string): Promise<void> {
   const found = await lstat(path).catch(() => undefined);
   if (found === undefined) return;

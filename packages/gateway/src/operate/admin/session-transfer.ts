@@ -1,39 +1,39 @@
 import { WarmpathError } from '@warmpath/core';
 import type { ConversationStore, SessionEntry, SessionFilter } from '@warmpath/core/internal';
 
-/** The first line of an export, by which an import knows it. */
+/** The first line of an export. */
 const HEAD = { format: 'warmpath-sessions', version: 1 } as const;
-/** Bytes of the longest line that is taken in: eight renderings of the largest turns that a shared store takes. */
+/** Bytes of a line, at most: eight renderings of the largest turns of a shared store. */
 const MAX_LINE_BYTES = 67_108_864;
-/** Refused entries that are named one by one; the rest is a number. */
+/** Refused entries that a result lists, at most. */
 const MAX_REFUSED = 100;
 const NEWLINE = 0x0a;
 
-/** An entry that was not taken in. */
+/** A refused entry. */
 export interface RefusedEntry {
-  /** From 1, the head included. */
+  /** Line number, counted from 1, head included. */
   readonly line: number;
-  /** Where in the entry. */
+  /** Path in the entry. */
   readonly path: string;
   readonly detail: string;
 }
 
-/** What came of an import. */
+/** The result of an import. */
 export interface SessionImport {
   readonly object: 'session_import';
   readonly imported: number;
-  /** Of these nothing was taken in: they were not used for longer than `session.maxAgeMs`. */
+  /** Entries that were not imported, because they were unused for longer than `session.maxAgeMs`. */
   readonly expired: number;
-  /** The first hundred of them. */
+  /** The first hundred refused entries. */
   readonly refused: readonly RefusedEntry[];
   readonly refusedCount: number;
-  /** Whether the end of the export was there, and as many entries before it as it says. */
+  /** Whether the export was complete: its last line is there, with the right number of entries. */
   readonly complete: boolean;
 }
 
 /**
- * An export: a head, one entry a line, and an end that says how many there were, so that a file that was cut off is
- * known as one. Error: `WARMPATH_STORE_UNAVAILABLE`, then or on the way.
+ * Exports conversations: a head, one entry a line, and a last line with their number, which shows whether the file is
+ * complete. Error: `WARMPATH_STORE_UNAVAILABLE`, at once or while iterating.
  */
 export async function* exportLines(
   store: ConversationStore,
@@ -50,9 +50,9 @@ export async function* exportLines(
 }
 
 /**
- * Takes an export in, as it comes; holds one line at a time. An entry that no export wrote is refused, with its line
- * and the path into it, and the others are taken in. Errors: `WARMPATH_INVALID_REQUEST` for what does not begin as an
- * export; `WARMPATH_STORE_UNAVAILABLE` with the line that was not taken in any more.
+ * Imports an export as a stream, one line at a time. Invalid entries are refused with line and path; the others are
+ * imported. Errors: `WARMPATH_INVALID_REQUEST` if it is no export; `WARMPATH_STORE_UNAVAILABLE` with the first line
+ * that was not imported.
  */
 export async function importLines(
   store: ConversationStore,
@@ -87,7 +87,7 @@ export async function importLines(
   return { object: 'session_import', imported, expired, refused, refusedCount: counts.refused, complete };
 }
 
-/** What is wrong with the entry. Error: whatever else it was, with the line. */
+/** The reason for a refusal. Throws any other error, with the line. */
 function refusalOf(error: unknown, line: number, isTooLong: boolean): RefusedEntry {
   if (isTooLong) return { line, path: '', detail: `longer than ${MAX_LINE_BYTES} bytes` };
   if (!WarmpathError.isInstance(error)) throw error;
@@ -122,7 +122,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The lines of a stream, counted from 1; without its text, one that is too long. An empty one is none. */
+/** The lines of a stream, counted from 1. A line that is too long has no text. Empty lines are skipped. */
 async function* linesOf(
   bytes: AsyncIterable<Buffer>,
 ): AsyncGenerator<{ readonly line: number; readonly text: string | undefined }> {

@@ -3,23 +3,23 @@ import { API_NAMES, type ApiName } from '../../apis/prompt-api.js';
 import { BodyView, parseObject, withPlace } from '../../json/json-body.js';
 import { isObject, type JsonObject } from '../../json/json-scanner.js';
 
-/** The body of a request, and which API it is for where that was said. */
+/** The body of a request, and its API if the record names it. */
 export interface RecordedRequest {
   readonly body: string;
   readonly object: JsonObject;
   readonly api: ApiName | undefined;
 }
 
-/** Ends of the paths of the APIs. */
+/** Path suffixes of the APIs. */
 const PATHS: Readonly<Record<ApiName, RegExp>> = {
   chat: /\/chat\/completions$/,
   completions: /\/completions$/,
   messages: /\/messages(?:\/count_tokens)?$/,
   responses: /\/responses$/,
 };
-/** Members of requests as they are recorded, and lines of batches: where the body may stand. */
+/** Members of recorded requests, and of lines of batches, that may hold the body. */
 const BODIES = ['body', 'params', 'request', 'postData', 'text', 'json'];
-/** Depth at which a body may lie in a record. */
+/** Depth of a body in a record, at most. */
 const MAX_DEPTH = 4;
 
 /**
@@ -65,9 +65,9 @@ function apiOfPath(url: unknown): ApiName | undefined {
   return API_NAMES.find((name) => PATHS[name].test(path));
 }
 
-/** Members that only Anthropic's Messages have at the top of a body. */
+/** Top-level members that only Anthropic's Messages have. */
 const MESSAGES_MEMBERS = ['system', 'anthropic_version', 'anthropic_beta', 'stop_sequences', 'mcp_servers'];
-/** Parts of content that only they have. */
+/** Types of content parts that only Messages have. */
 const MESSAGES_PARTS = new Set([
   'tool_use',
   'tool_result',
@@ -80,7 +80,7 @@ const MESSAGES_PARTS = new Set([
   'web_search_tool_result',
 ]);
 
-/** Which API a body is for, by what only one of them has; chat completions where nothing tells. O(messages). */
+/** The API of a body, by members that only one API has. Default: chat completions. O(messages). */
 export function apiOfBody(object: JsonObject): ApiName {
   const { messages, model, tools } = object;
   if (messages === undefined && Object.hasOwn(object, 'input')) return 'responses';
@@ -92,8 +92,7 @@ export function apiOfBody(object: JsonObject): ApiName {
   const isChat =
     isList(tools, (tool) => isObject(tool['function'])) ||
     isList(messages, ({ role, tool_calls: calls }) => !isTurn(role) || Array.isArray(calls));
-  // Messages must say how long the answer may be; whoever does so and asks one of Anthropic's models, or for its
-  // thinking, means them.
+  // `max_tokens` is required in Messages. Together with a Claude model or `thinking`, the body is for Messages.
   const isMeant = (typeof model === 'string' && /claude/i.test(model)) || Object.hasOwn(object, 'thinking');
   return isMeant && Object.hasOwn(object, 'max_tokens') && !isChat ? 'messages' : 'chat';
 }
