@@ -71,7 +71,9 @@ function shownTables(figures) {
   return tables.map(({ title, head, rows }) => {
     const isCompared = head[0] !== 'body';
     const columns = head.map((_, column) => column).filter((column) => isShownColumn(head[column], isCompared));
-    const shown = rows.filter((row) => !isCompared || row[0] === SHOWN_CONNECTIONS);
+    const shown = rows.filter(
+      (row) => row[isCompared ? 0 : 1] !== '1' && (!isCompared || row[0] === SHOWN_CONNECTIONS),
+    );
     return {
       title: isCompared ? `${title}, ${SHOWN_CONNECTIONS} ${head[0]}` : title,
       head: columns.map((column) => head[column]),

@@ -21,7 +21,7 @@ export function headersPage() {
           ],
         ],
       ),
-      'For example: `x-warmpath: overhead=0.412, policy=foresight, documents=20, moved=7, predicted=3012`. `readSummary` of [`@warmpath/client`](./client.md) reads it.',
+      'For example: `x-warmpath: overhead=0.412, policy=foresight, documents=20, moved=7, predicted=3012`. `readSummary` of [`@warmpath/client`](../integrations/client.md) reads it.',
       '## Keys of x-warmpath',
       table(['key', 'on', 'meaning'], rows),
     ],

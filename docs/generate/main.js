@@ -26,7 +26,6 @@ const files = {
   'reference/errors.md': errorsPage(),
   'reference/cli.md': await cliPage(),
   'reference/core.md': apiPage('core'),
-  'reference/client.md': apiPage('client'),
   ...drawings(),
 };
 

@@ -13,7 +13,6 @@ export function tablesOf(cells) {
   return {
     workloads: workloadTable(cells),
     data: dataTable(cells),
-    limited: limitedTable(cells),
   };
 }
 
@@ -45,18 +44,6 @@ function dataTable(cells) {
     ];
   });
   return table(['data', '`exact`', 'nothing known', '8 ahead'], rows);
-}
-
-function limitedTable(cells) {
-  const names = Object.keys(cells).filter((name) => name.startsWith('limited/'));
-  const rows = names.map((name) => {
-    const [, workload, blocks] = name.split('/');
-    const { exact, ahead } = cells[name];
-    const shares = [...exact, ...ahead].map((share) => `${percent(share.mean)} (${(100 * share.se).toFixed(1)})`);
-    return [`${workload}, ${Number(blocks).toLocaleString('en')}`, ...shares];
-  });
-  const header = ['workload, blocks', '`exact`, not told', '`exact`, told', '8 ahead, not told', '8 ahead, told'];
-  return table(header, rows);
 }
 
 /** The workloads that cells are about, in the order in which they were made. */
