@@ -153,6 +153,9 @@ export const DOCUMENTS = [
 ] as const;
 
 /** A chat request over these documents. */
+/** A stream whose client asks for its counts: all of it is passed on. */
+export const COUNTED_STREAM = { stream: true, stream_options: { include_usage: true } };
+
 export function chat(documents: readonly unknown[] = DOCUMENTS, fields: object = {}): object {
   return {
     model: 'm',

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
 import { CHAT_RESPONSE, CHAT_STREAM, startStream } from './fake-engine.js';
-import { chat, closing, errorOf, gatewayAt, openRequest, send, stand, told } from './harness.js';
+import { COUNTED_STREAM, chat, closing, errorOf, gatewayAt, openRequest, send, stand, told } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 
@@ -26,7 +26,7 @@ describe('relay', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.nat(bytes.length), { maxLength: 12 }), async (cuts) => {
         places = [0, ...cuts.sort((a, b) => a - b), bytes.length];
-        const reply = await send(gateway.url + PATH, chat(undefined, { stream: true }));
+        const reply = await send(gateway.url + PATH, chat(undefined, COUNTED_STREAM));
         expect(reply.body.equals(bytes)).toBe(true);
         expect(reply.broken).toBe(false);
       }),

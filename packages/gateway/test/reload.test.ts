@@ -10,7 +10,18 @@ import { resolveConfig } from '../src/config/load.js';
 import type { GatewayConfigInput } from '../src/config/schema.js';
 import { adopt, changesOf } from '../src/operate/reload-config.js';
 import { answerJson, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
-import { chat, closing, errorOf, gatewayAt, metricOf, OPERATOR_KEY, type Reply, send, told } from './harness.js';
+import {
+  COUNTED_STREAM,
+  chat,
+  closing,
+  errorOf,
+  gatewayAt,
+  metricOf,
+  OPERATOR_KEY,
+  type Reply,
+  send,
+  told,
+} from './harness.js';
 
 const PATH = '/v1/chat/completions';
 const [OLD_KEY, NEW_KEY] = ['the-old-key-of-alice', 'the-new-key-of-alice'];
@@ -145,7 +156,7 @@ describe('keys', () => {
       startStream(response).write(CHAT_STREAM.slice(0, 200));
       finish = () => response.end(CHAT_STREAM.slice(200));
     };
-    const streaming = ask(OLD_KEY, { stream: true });
+    const streaming = ask(OLD_KEY, COUNTED_STREAM);
     await engine.until('request', 1);
     expect((await reload({ server: alice(NEW_KEY, { maxConcurrent: 1 }) })).changed).toEqual(['server.keys']);
     expect((await ask(OLD_KEY)).status).toBe(401);

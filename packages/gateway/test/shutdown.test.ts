@@ -3,7 +3,7 @@ import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, it, vi } from 'vitest';
 import { CHAT_RESPONSE, CHAT_STREAM, startStream } from './fake-engine.js';
-import { chat, errorOf, openRequest, send, stand } from './harness.js';
+import { COUNTED_STREAM, chat, errorOf, openRequest, send, stand } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 
@@ -16,7 +16,7 @@ describe('close', () => {
       finish = () => response.end(CHAT_STREAM.slice(200));
     });
     const agent = new Agent({ keepAlive: true });
-    const answer = send(gateway.url + PATH, chat(undefined, { stream: true }), { agent });
+    const answer = send(gateway.url + PATH, chat(undefined, COUNTED_STREAM), { agent });
     await engine.until('request', 1);
     const closed = gateway.close();
     expect(gateway.close()).toBe(closed);
@@ -63,7 +63,7 @@ describe('close', () => {
       finish = () => response.end(CHAT_STREAM.slice(200));
     };
     const count = engine.received.length;
-    const late = ask(PATH, chat(undefined, { stream: true }));
+    const late = ask(PATH, chat(undefined, COUNTED_STREAM));
     await engine.until('request', count + 1);
     delayIsOver();
     const refused = () =>

@@ -39,6 +39,19 @@ export interface RelayedReport {
   failed(code: ErrorCode, source: 'gateway' | 'upstream'): void;
 }
 
+/** A field that the gateway added to a request. */
+export interface OwnField {
+  /** The request without it. */
+  readonly body: Buffer;
+  /** The engine has refused the request with the field, and now gets it without. */
+  withdrawn(): void;
+  /** The engine has accepted the request, with the field or without. */
+  accepted(): void;
+}
+
+/** Statuses with which engines refuse a field that they do not know. */
+const REFUSED_STATUSES = new Set([400, 422]);
+
 export interface RelayOptions {
   /** Headers added to the engine's; called when they are written. */
   readonly headers: () => Readonly<Record<string, string>>;
@@ -53,6 +66,8 @@ export interface RelayOptions {
   readonly onAccepted: () => void;
   /** Called once, when the engine failed before the client received anything: whether another engine tries. */
   readonly canRetryElsewhere?: ((failure: EngineFailure) => boolean) | undefined;
+  /** Sent in place of the request that an engine refuses because of a field of the gateway's own, once. */
+  readonly withoutOwnField?: OwnField | undefined;
   /** Called once, when the first part of the answer's body has come. Must not throw. */
   readonly onFirstData?: (() => void) | undefined;
   /** Called once, at the first content of a stream, or at its first data if it is not read. Must not throw. */
@@ -96,6 +111,9 @@ class Relay implements UpstreamListener {
   #hasData = false;
   #hasContent = false;
   #isRetriedElsewhere = false;
+  /** Sends the request again without the gateway's own field, once its refusal has ended. */
+  #sendAgain: (() => void) | undefined;
+  #wasSentAgain = false;
   /** Whether the engine is paused until the client has read. */
   #isWaiting = false;
 
@@ -113,12 +131,19 @@ class Relay implements UpstreamListener {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     });
     // Another engine, if there is one, is tried before this one is tried again.
-    this.#call = upstream.start(request, this, { retries: this.#options.canRetryElsewhere === undefined });
-    if (this.#client.destroyed) this.#call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+    const send = (sent: UpstreamRequest): void => {
+      this.#call = upstream.start(sent, this, { retries: this.#options.canRetryElsewhere === undefined });
+    };
+    const { withoutOwnField } = this.#options;
+    if (withoutOwnField !== undefined) this.#sendAgain = () => send({ ...request, body: withoutOwnField.body });
+    send(request);
+    if (this.#client.destroyed) this.#call!.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   }
 
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
+    if (this.#isRefused) return;
+    if (status < 300) this.#options.withoutOwnField?.accepted();
     const { canRetryElsewhere } = this.#options;
     if (RETRYABLE_STATUSES.has(status) && canRetryElsewhere?.({ status }) === true) {
       this.#isRetriedElsewhere = true;
@@ -137,6 +162,7 @@ class Relay implements UpstreamListener {
 
   onData(chunk: Buffer): boolean {
     let ready = true;
+    if (this.#isRefused) return ready;
     if (!this.#hasData) {
       this.#hasData = true;
       this.#options.onFirstData?.();
@@ -158,6 +184,12 @@ class Relay implements UpstreamListener {
   }
 
   onEnd(): void {
+    if (this.#isRefused) {
+      this.#wasSentAgain = true;
+      this.#options.withoutOwnField!.withdrawn();
+      this.#sendAgain!();
+      return;
+    }
     try {
       const { head, rest } = this.#options.body.end();
       if (head !== undefined) this.#writeHead(head);
@@ -194,6 +226,11 @@ class Relay implements UpstreamListener {
 
   get #hasBegun(): boolean {
     return this.#sniffer?.isReading !== true || this.#sniffer.firstContentAt !== undefined;
+  }
+
+  /** Whether the engine has refused the request as it has the gateway's own field. */
+  get #isRefused(): boolean {
+    return this.#sendAgain !== undefined && !this.#wasSentAgain && REFUSED_STATUSES.has(this.#status ?? 0);
   }
 
   #isEngineFailure({ code }: WarmpathError): boolean {

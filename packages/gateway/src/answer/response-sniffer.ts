@@ -10,6 +10,7 @@ const MAX_READ_BYTES = 1_048_576;
 const BYTES_PER_TOKEN = 4;
 
 const USAGE = '"usage"';
+const TIMINGS = '"timings"';
 
 /** The results of reading a response. */
 export type SniffedAnswer = Pick<
@@ -129,7 +130,8 @@ export class ResponseSniffer {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     // Most events carry one token of text. After the first content, only an event with usage is parsed.
     if (this.#firstContentAt !== undefined) this.#estimatedTokens++;
-    if (this.#answer === undefined && this.#firstContentAt !== undefined && !data.includes(USAGE)) return;
+    const isNews = this.#firstContentAt === undefined || data.includes(USAGE) || data.includes(TIMINGS);
+    if (this.#answer === undefined && !isNews) return;
     const object = asObject(data.toString('utf8'));
     if (object !== undefined) this.#answer?.event(object);
     const event = readStreamEvent(object);

@@ -46,10 +46,22 @@ export interface StreamEvent {
 export function readStreamEvent(object: Readonly<Record<string, unknown>> | undefined): StreamEvent {
   const stated = usageOfEvent(object);
   return {
-    usage: readUsage(stated),
-    completionTokens: readCompletionTokens(stated),
+    usage: readUsage(stated) ?? readTimings(object?.['timings']),
+    completionTokens: readCompletionTokens(stated) ?? readPredicted(object?.['timings']),
     content: hasContent(object),
   };
+}
+
+/** llama-server states the same counts as `timings` at the end of a stream that has no `usage`. */
+function readTimings(value: unknown): Usage | undefined {
+  if (!isObject(value)) return undefined;
+  const { prompt_n: computed, cache_n: cached } = value;
+  return isCount(computed) && isCount(cached) ? usage(computed + cached, cached) : undefined;
+}
+
+function readPredicted(value: unknown): number | undefined {
+  const predicted = isObject(value) ? value['predicted_n'] : undefined;
+  return isCount(predicted) ? predicted : undefined;
 }
 
 /** Anthropic sends usage in the first message and at the end, Responses in the last event. */

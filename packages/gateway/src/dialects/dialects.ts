@@ -46,6 +46,11 @@ export interface Dialect {
   readonly cachedTokens: string;
   /** Whether it leaves this field out at 0. */
   readonly leavesOutZero?: true;
+  /**
+   * Whether streams have counts where `stream_options.include_usage` asks for them: in an event of their own, and in
+   * some APIs as `"usage":null` in all others. Left out where streams have them anyway, or where the field is refused.
+   */
+  readonly streamUsage?: 'event' | 'event-and-nulls';
   /** The field of a request that separates tenants in the cache. */
   readonly salt?: 'cache_salt';
   /** Which `priority` goes first, if requests may have one. */
@@ -97,6 +102,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'prefix', unit: 16 },
     cachedTokens: DETAILS,
     leavesOutZero: true,
+    streamUsage: 'event',
     salt: 'cache_salt',
     priority: 'lower',
     tokenizer: '/tokenize',
@@ -116,6 +122,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'prefix', unit: 1 },
     cachedTokens: DETAILS,
     leavesOutZero: true,
+    streamUsage: 'event',
     salt: 'cache_salt',
     priority: 'higher',
     tokenizer: '/tokenize',
@@ -149,6 +156,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'prefix', unit: 32 },
     cachedTokens: DETAILS,
+    streamUsage: 'event',
     salt: 'cache_salt',
     needsLeader: false,
     // Its KV events name tokens, and nothing answers which tokens a prompt becomes: they cannot be followed.
@@ -160,6 +168,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'prefix', unit: 1 },
     cachedTokens: DETAILS,
+    streamUsage: 'event',
     salt: 'cache_salt',
     priority: 'lower',
     tokenizer: '/tokenize',
@@ -173,6 +182,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.openai.com'],
     reuse: { kind: 'hosted', unit: 128, least: 1_024, keptMs: 10 * MINUTE_MS },
     cachedTokens: DETAILS,
+    streamUsage: 'event-and-nulls',
     breakpoints: {
       // GPT-5.6 and later find prompts again at breakpoints alone, and set one by themselves, at the newest message.
       apis: ['chat', 'responses'],
@@ -217,6 +227,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'hosted', unit: 1, least: 1_024, keptMs: HOUR_MS },
     cachedTokens: DETAILS,
     leavesOutZero: true,
+    streamUsage: 'event',
     needsLeader: false,
     advice: {},
   },
@@ -227,6 +238,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     // Ends of inputs and answers, and starts that were seen to be shared: a new start is found from its third use on.
     reuse: { kind: 'hosted', unit: 64, least: 64, keptMs: 24 * HOUR_MS },
     cachedTokens: 'prompt_cache_hit_tokens',
+    streamUsage: 'event-and-nulls',
     needsLeader: false,
     advice: {},
   },
@@ -246,6 +258,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'hosted', unit: 1, least: 1, keptMs: 2 * HOUR_MS },
     cachedTokens: DETAILS,
     leavesOutZero: true,
+    streamUsage: 'event-and-nulls',
     needsLeader: false,
     advice: {},
   },
@@ -255,6 +268,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.x.ai'],
     reuse: { kind: 'hosted', unit: 128, least: 128, keptMs: HOUR_MS },
     cachedTokens: DETAILS,
+    streamUsage: 'event',
     needsLeader: false,
     advice: { tuning: 'send `x-grok-conv-id`, so that requests with the same start reach the same machine' },
   },
@@ -264,6 +278,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'prefix', unit: 16 },
     cachedTokens: DETAILS,
+    streamUsage: 'event',
     needsLeader: false,
     advice: {
       report:

@@ -24,6 +24,7 @@ export interface ForwardOptions {
   readonly onFirstData?: () => void;
   readonly onFirstContent?: () => void;
   readonly canRetryElsewhere?: RelayOptions['canRetryElsewhere'];
+  readonly withoutOwnField?: RelayOptions['withoutOwnField'];
   /** Called once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
@@ -81,6 +82,7 @@ export function forward(
     onFirstData: options.onFirstData,
     onFirstContent: options.onFirstContent,
     canRetryElsewhere: options.canRetryElsewhere,
+    withoutOwnField: options.withoutOwnField,
     onSettled:
       charged === undefined
         ? (options.onSettled ?? ignored)

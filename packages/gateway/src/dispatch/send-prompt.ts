@@ -1,5 +1,6 @@
-import type { EngineFailure, RelayResult } from '../answer/relay.js';
+import type { EngineFailure, OwnField, RelayResult } from '../answer/relay.js';
 import { SourcedAnswer } from '../answer/sourced-answer.js';
+import { askingForUsage, WithoutUsage } from '../answer/stream-usage.js';
 import { chatApi } from '../apis/prompt-apis.js';
 import { errorShapeOf, type ResponseBody, UntouchedBody } from '../apis/response-body.js';
 import { type Engine, IDENTITY, promptHeaders } from '../engines/engine.js';
@@ -70,10 +71,14 @@ export class PromptSender {
     const prompt = learning.keep(arranged, call.tenant, engine);
     const readsAnswer = mustReadAnswer(prompt);
     learning.dispatched(arranged, prompt, call.tenant);
+    const back = responseBodyOf(call, prompt);
     const body = cacheSalts?.salted(arranged.sent.body, call.tenant) ?? arranged.sent.body;
-    forward(this.#parts, engine, call, body, {
+    const asking = engine.streamUsage === 'refused' ? undefined : askingForUsage(body, call.api, engine.dialect);
+    const usage = asking && new WithoutUsage(back ?? new UntouchedBody(errorShapeOf(call.request.url)), dialect);
+    forward(this.#parts, engine, call, asking ?? body, {
       path: call.translation && chatApi.path,
-      body: responseBodyOf(call, prompt),
+      body: usage ?? back,
+      withoutOwnField: usage && engine.streamUsage === 'untried' ? ownField(engine, usage, body) : undefined,
       requestHeaders: [promptHeaders(engine, call), IDENTITY, trace?.headers],
       reads: readsAnswer ? 'answer' : 'usage',
       onAccepted: () => learning.accepted(prompt),
@@ -147,6 +152,21 @@ export class PromptSender {
       report.prefix = compared.compare(tenant, report.requestId, { body: body.toString(), api });
     });
   }
+}
+
+/** An engine that was not tried yet may refuse the field that asks for counts. It is tried once. */
+function ownField(engine: Engine, usage: WithoutUsage, body: Buffer): OwnField {
+  let isWithdrawn = false;
+  return {
+    body,
+    withdrawn: () => {
+      isWithdrawn = true;
+      usage.withdraw();
+    },
+    accepted: () => {
+      engine.streamUsage = isWithdrawn ? 'refused' : 'taken';
+    },
+  };
 }
 
 function tracedAnswer(

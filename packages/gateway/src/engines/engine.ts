@@ -184,6 +184,8 @@ export class Engine {
   pendingTokens = 0;
   /** Prompts that it has got and not begun to answer. */
   prefilling = 0;
+  /** Whether it takes `stream_options.include_usage`, as far as it was tried. */
+  streamUsage: 'untried' | 'taken' | 'refused' = 'untried';
   /** Whether it gets no new requests: the operator drained it, or the configuration no longer lists it. */
   isDraining = false;
   isRemoved = false;
