@@ -44,6 +44,12 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'warmpath lab eval --engine http://127.0.0.1:8000 --data path/to/beir --limit 200',
   ],
   'lab calibrate': ['warmpath lab calibrate --engine http://127.0.0.1:8080 --data path/to/beir --limit 200'],
+  prompts: ['warmpath prompts', 'warmpath prompts allow 3f2a'],
+  'prompts list': ['warmpath prompts list --json'],
+  'prompts show': ['warmpath prompts show 3f2a'],
+  'prompts allow': ['warmpath prompts allow 3f2a', 'warmpath prompts allow 3f2a --labels mapped'],
+  'prompts refuse': ['warmpath prompts refuse 3f2a'],
+  'prompts forget': ['warmpath prompts forget 3f2a'],
   plan: [
     'echo \'{"documents": ["a", "b"]}\' | warmpath plan -',
     'warmpath plan requests.jsonl --output plan.jsonl --capacity 65536',
@@ -80,10 +86,15 @@ export function programName(environment: NodeJS.ProcessEnv): string {
 }
 
 /** Adds a command with what all commands have: `--json`, and examples and the exit codes in its help. */
-export function addCommand(program: Command, name: string, description: string): Command {
+export function addCommand(
+  program: Command,
+  name: string,
+  description: string,
+  options: { readonly isDefault?: boolean } = {},
+): Command {
   const group = program.name() === PROGRAM ? '' : `${program.name()} `;
   return program
-    .command(name)
+    .command(name, options)
     .description(description)
     .option('--json', 'print JSON on standard output, errors too')
     .addHelpText('after', examplesHelp(`${group}${name}`))

@@ -29,6 +29,7 @@ export async function createProgram(context: CommandContext): Promise<Command> {
     arrange: async () => (await import('./commands/arrange.js')).addArrangeCommand,
     explain: async () => (await import('./commands/explain.js')).addExplainCommand,
     lab: async () => (await import('./commands/lab.js')).addLabCommand,
+    prompts: async () => (await import('./commands/prompts.js')).addPromptsCommand,
     plan: async () => (await import('./commands/plan.js')).addPlanCommand,
     sessions: async () => (await import('./commands/sessions.js')).addSessionsCommand,
     'check-config': async () => (await import('./commands/check-config.js')).addCheckConfigCommand,

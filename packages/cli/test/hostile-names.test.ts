@@ -6,6 +6,7 @@ import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { Collections } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { learnedKinds } from '../../gateway/test/learned-kinds.js';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { createContext } from '../src/command-context.js';
 import { reportFailure } from '../src/failure.js';
@@ -22,6 +23,8 @@ const HOSTILE =
 const ANSWER = `yes\n\t👍${HOSTILE.replace('\n', ' ')}\ud83d`;
 /** The same in a name of a file. */
 const NAME = HOSTILE.replaceAll('/', '');
+/** Id of a prompt kind with such a text. */
+const KIND = 'abcdef0123456789';
 /** Half of a character, which JSON can hold. */
 const HALF = '\ud83d';
 
@@ -116,13 +119,20 @@ beforeAll(async () => {
   await (await collections.getOrMake('default', 'documents')).ingest([path('docs')]);
   await collections.close();
   socket = path('admin.sock');
-  gateway = await startGateway({
-    upstream: { url: engine.url },
-    server: { port: 0 },
-    admin: { socket },
-    collections: { folder: join(environment['WARMPATH_DATA_DIR']!, 'collections') },
-    log: { level: 'silent' },
-  });
+  const promptKinds = learnedKinds();
+  const segments = [HOSTILE, `\u001b[2J> documents${HALF}`];
+  const program = { id: KIND, role: 'user', segments, opens: true, closes: false, documents: 1 } as const;
+  for (const tenant of [HOSTILE, 'anonymous']) promptKinds.restore(tenant, program);
+  gateway = await startGateway(
+    {
+      upstream: { url: engine.url },
+      server: { port: 0 },
+      admin: { socket },
+      collections: { folder: join(environment['WARMPATH_DATA_DIR']!, 'collections') },
+      log: { level: 'silent' },
+    },
+    { promptKinds },
+  );
 });
 afterAll(async () => {
   await gateway.close();
@@ -185,6 +195,21 @@ const RUNS: Readonly<Record<string, () => readonly Run[]>> = {
   ],
   'lab eval': () => [{ argv: ['lab', 'eval', '--data', NAME] }],
   'lab calibrate': () => [{ argv: ['lab', 'calibrate', '--data', NAME, '--engine', engine.url] }],
+  'prompts list': () => [{ argv: ['prompts', '--gateway', gateway.url] }],
+  'prompts show': () => [
+    { argv: ['prompts', 'show', 'abc', '--tenant', HOSTILE, '--gateway', gateway.url] },
+    { argv: ['prompts', 'show', 'abc', '--gateway', gateway.url] },
+    { argv: ['prompts', 'show', NAME, '--gateway', gateway.url] },
+  ],
+  ...Object.fromEntries(
+    ['allow', 'refuse', 'forget'].map((name) => [
+      `prompts ${name}`,
+      () => [
+        { argv: ['prompts', name, KIND, '--tenant', HOSTILE, '--gateway', gateway.url] },
+        { argv: ['prompts', name, NAME, '--gateway', gateway.url] },
+      ],
+    ]),
+  ),
   plan: () => [
     { argv: ['plan', '-'], input: `${json({ documents: [HOSTILE, 'b'] })}\n` },
     { argv: ['plan', path(`${NAME}.log`)] },

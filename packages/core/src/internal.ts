@@ -24,7 +24,7 @@ export { BREAK_CAUSES, findPrefixBreak, outlinePrompt, sharedCharacters } from '
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
 export { LabelMap } from './kinds/label-map.js';
-export type { PromptKind } from './kinds/learned-kind.js';
+export type { KindNotice, PromptKind } from './kinds/learned-kind.js';
 export { programParts } from './kinds/learned-kind.js';
 export type { ProgramText } from './kinds/program-text.js';
 export { PromptKinds } from './kinds/prompt-kinds.js';

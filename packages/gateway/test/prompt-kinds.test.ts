@@ -12,7 +12,7 @@ interface Kind {
   readonly id: string;
   readonly tenant: string;
   readonly parts: readonly { readonly kind: string; readonly text?: string }[];
-  readonly notices: readonly string[];
+  readonly notices: readonly { readonly name: string; readonly preventsGain: boolean }[];
   readonly state: string;
   readonly labels: string;
 }
@@ -67,7 +67,7 @@ describe('the list of prompt kinds', () => {
         ],
         prompts: expect.any(Number),
         withDocuments: expect.any(Number),
-        notices: ['program-text'],
+        notices: [{ name: 'program-text', preventsGain: false, message: expect.stringContaining('order') }],
         state: 'asking',
         labels: 'kept',
         gain: null,
@@ -81,8 +81,8 @@ describe('the list of prompt kinds', () => {
       {},
       { promptKinds: learnedKinds(['anonymous', numbered], ['anonymous', questionFirst]) },
     );
-    const notices = (await list(url)).data.flatMap((kind) => kind.notices);
-    expect(notices).toEqual(expect.arrayContaining(['labels-by-position', 'changing-text-first']));
+    const reasons = (await list(url)).data.flatMap((kind) => kind.notices.filter(({ preventsGain }) => preventsGain));
+    expect(reasons.map(({ name }) => name).toSorted()).toEqual(['changing-text-first', 'labels-by-position']);
   });
 });
 

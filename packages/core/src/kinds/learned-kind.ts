@@ -22,7 +22,7 @@ const MIN_COVERED = 0.7;
 const MOST = 0.5;
 
 /** Why the documents of a kind bring no gain as they are, or must not move without consent. */
-type KindNotice =
+export type KindNotice =
   /** The documents say nothing else than where they stand: the same document has other bytes at another place. */
   | 'labels-by-position'
   /** Text that changes stands before the documents in the same prompt. */

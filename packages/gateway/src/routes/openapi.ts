@@ -170,7 +170,9 @@ const promptKind = z.strictObject({
     .meta({ description: "The program's text, and the places of the documents and of other text that changes." }),
   prompts: count,
   withDocuments: count.meta({ description: 'Prompts with two documents or more that can be told apart.' }),
-  notices: z.array(z.string()).meta({ description: 'Why the kind gains nothing, or what a person must look at.' }),
+  notices: z
+    .array(z.strictObject({ name, preventsGain: z.boolean(), message: z.string() }))
+    .meta({ description: 'Why the kind gains nothing (`preventsGain`), and what a person must look at.' }),
   state: z.enum(['asking', 'allowed', 'automatic', 'refused']),
   labels: z.enum(['kept', 'mapped']),
   gain: z

@@ -1,5 +1,11 @@
 import { WarmpathError } from '@warmpath/core';
-import { type ProgramText, type PromptKind, type PromptKinds, programParts } from '@warmpath/core/internal';
+import {
+  type KindNotice,
+  type ProgramText,
+  type PromptKind,
+  type PromptKinds,
+  programParts,
+} from '@warmpath/core/internal';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
 import { canActForTenant } from '../intake/admit.js';
@@ -117,5 +123,46 @@ function unseen(program: ProgramText): PromptKind {
 
 function listed({ consents }: PromptKindsParts, tenant: string, kind: PromptKind) {
   const { state = 'asking', labels = 'kept' } = consents.of(tenant, kind.id) ?? {};
-  return { object: 'prompt_kind', tenant, ...kind, state, labels, gain: null } as const;
+  const notices = kind.notices.map((name) => ({ name, ...NOTICES[name] }));
+  return { object: 'prompt_kind', tenant, ...kind, notices, state, labels, gain: null } as const;
 }
+
+const NOTICES: Readonly<Record<KindNotice, { readonly preventsGain: boolean; readonly message: string }>> = {
+  'labels-by-position': {
+    preventsGain: true,
+    message:
+      'The program labels its documents by position, so a document has other bytes at another place. Mapped labels solve this.',
+  },
+  'changing-text-first': {
+    preventsGain: true,
+    message: 'Text that changes stands before the documents. The engine can cache nothing behind it.',
+  },
+  'question-first': {
+    preventsGain: true,
+    message:
+      'The question stands before the documents. The engine can cache nothing behind it. Put the question behind the documents.',
+  },
+  'few-documents': {
+    preventsGain: true,
+    message: 'Most prompts have fewer than two documents that can be told apart. There is nothing to order.',
+  },
+  'too-short': {
+    preventsGain: true,
+    message: "The prompts are too short for the blocks of the engine's cache.",
+  },
+  'own-order': {
+    preventsGain: false,
+    message:
+      'The documents have an order of their own, such as dates, numbers or versions. Allow the kind only if the model does not need this order.',
+  },
+  'tool-result': {
+    preventsGain: false,
+    message:
+      'The documents are the result of a tool. Allow the kind only if no later call refers to a document by its position.',
+  },
+  'program-text': {
+    preventsGain: false,
+    message:
+      'The program says something to the model. Read its text: allow the kind only if it states no order of the documents.',
+  },
+};
