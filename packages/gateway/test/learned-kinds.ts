@@ -50,7 +50,7 @@ function learn(kinds: PromptKinds, tenant: string, write: WritePrompt = question
 }
 
 /** What is known of tenants that each use one program. */
-export function learnedKinds(...tenants: readonly (readonly [tenant: string, write: WritePrompt])[]): PromptKinds {
+export function learnedKinds(...tenants: (readonly [tenant: string, write: WritePrompt])[]): PromptKinds {
   const kinds = new PromptKinds({ salt: 'salt', maxBytes: 8_000_000 });
   for (const [tenant, write] of tenants) learn(kinds, tenant, write);
   return kinds;
