@@ -31,6 +31,8 @@ interface Usage {
 
 /** One event of a streamed answer. */
 interface Chunk {
+  /** The engine's name of the model. */
+  readonly model?: string;
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null };
   }[];

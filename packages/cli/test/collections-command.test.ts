@@ -317,6 +317,52 @@ describe('warmpath ask', () => {
     }
   });
 
+  it.each([
+    ['warmpath-tiny', false, 'yes'],
+    ['any-name', true, null],
+  ])('prints no text of the demo model, which the engine names: %s, %j', async (model, isDemo, answer) => {
+    await fill('documents');
+    const engine = await startFakeEngine({ model, isDemo });
+    const gateway = await gatewayBefore(engine.url);
+    try {
+      const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url];
+      const { code, stdout, stderr } = await run(ask);
+      expect([code, stdout.includes('yes'), stderr.includes('A real model would answer')]).toEqual([
+        0,
+        !isDemo,
+        isDemo,
+      ]);
+      expect(stdout).toContain('Velka  docs/velka.md');
+      expect(engine.received.at(-1)?.messages.at(-1)?.content).toContain('42 kg');
+      expect(JSON.parse((await run([...ask, '--json'])).stdout)).toMatchObject({ model, answer });
+    } finally {
+      await gateway.close();
+      await engine.close();
+    }
+  });
+
+  it('prints no text of the demo model under the name of a model that answers from a collection', async () => {
+    await fill('documents');
+    const engine = await startFakeEngine({ model: 'tiny', isDemo: true });
+    const gateway = await startGateway({
+      upstream: { url: engine.url },
+      server: { port: 0 },
+      collections: {
+        folder: join(folder, 'data', 'collections'),
+        models: { handbook: { model: 'tiny', collection: 'documents' } },
+      },
+      log: { level: 'silent' },
+    });
+    try {
+      const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url, '--model', 'handbook'];
+      const { stdout, stderr } = await run(ask);
+      expect([stdout.includes('yes'), stderr.includes('A real model would answer')]).toEqual([false, true]);
+    } finally {
+      await gateway.close();
+      await engine.close();
+    }
+  });
+
   it('says what the search went without, and what the gateway refuses once and in its own words', async () => {
     const fake = await startFakeEmbeddings();
     const embeddings = { url: fake.url, model: 'fake' };

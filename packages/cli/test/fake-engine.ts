@@ -15,6 +15,8 @@ export interface FakeEngineOptions {
   readonly owner?: string;
   /** The one model that it serves. Default `fake-model`. */
   readonly model?: string;
+  /** Whether it says that its model is the demo model. */
+  readonly isDemo?: boolean;
   /** Whether a stream brings every UTF-16 unit of an answer by itself. Default false. */
   readonly streamsUnits?: boolean;
   /** What `GET /props` answers, as llama-server does; 404 if left out. */
@@ -79,7 +81,9 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
   }
   if (request.url === '/v1/models') {
     return json(response, 200, {
-      data: [{ id: options.model ?? 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }],
+      data: [
+        { id: options.model ?? 'fake-model', object: 'model', owned_by: options.owner ?? 'fake', demo: options.isDemo },
+      ],
     });
   }
   if (request.url === '/props' && options.props !== undefined) return json(response, 200, options.props);
@@ -119,7 +123,7 @@ function complete(
     { choices: [{ ...choice, delta: {} }] },
     { choices: [], usage },
   ];
-  for (const chunk of chunks) response.write(`data: ${JSON.stringify(chunk)}\n\n`);
+  for (const chunk of chunks) response.write(`data: ${JSON.stringify({ model: body.model, ...chunk })}\n\n`);
   response.end('data: [DONE]\n\n');
 }
 

@@ -167,6 +167,7 @@ async function serve(
   );
   const app = createApp({
     model: resolved.name,
+    isDemo: resolved.kind === 'demo',
     created: Math.floor(Date.now() / 1000),
     cpuVariant: llamaBindings().cpuVariant,
     loop,

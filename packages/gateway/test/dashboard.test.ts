@@ -75,11 +75,32 @@ describe('the page', () => {
     expect(small.body.length).toBeLessThan(52_000);
   });
 
-  it('is where browsers are led to', async () => {
-    const { gateway } = await stand();
-    const browser = await send(gateway.url, undefined, { headers: { accept: 'text/html,*/*' } });
-    expect([browser.status, browser.headers.location]).toEqual([302, '/ui']);
-    expect((await send(gateway.url)).status).toBe(404);
+  it.each<[string, StandConfig]>([
+    ['without keys', {}],
+    ['behind keys', { server: { ...CLOSED.server, keys: [{ name: 'alice', key: 'alice-has-this-key' }] } }],
+  ])('is where browsers are led to, %s', async (_, config) => {
+    const { gateway } = await stand(undefined, config);
+    for (const [path, status] of [
+      ['/', 302],
+      ['/ui/', 302],
+      ['/ui', 200],
+    ] as const) {
+      const browser = await send(gateway.url + path, undefined, { headers: { accept: 'text/html,*/*' } });
+      expect([path, browser.status, browser.headers.location]).toEqual([
+        path,
+        status,
+        status === 302 ? '/ui' : undefined,
+      ]);
+    }
+  });
+
+  it('is named to other clients at /, with the base path of the API', async () => {
+    const { gateway } = await stand(undefined, CLOSED);
+    const { status, text } = await send(gateway.url);
+    expect([status, JSON.parse(text)]).toEqual([
+      200,
+      { name: 'warmpath', api: '/v1', page: '/ui', health: '/healthz', ready: '/readyz' },
+    ]);
   });
 });
 

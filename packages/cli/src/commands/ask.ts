@@ -33,10 +33,11 @@ interface Retrieved {
   readonly warnings?: readonly Warning[];
 }
 
-/** What comes with Warmpath. */
-const DEMO_MODEL = 'warmpath-tiny';
-const DEMO_NOTE =
-  'The demo model answers simple facts only. Read the passages, or start `warmpath up --model` with a larger one.';
+/** In place of an answer of the demo model. */
+const DEMO_NOTE = [
+  'No answer: this is the demo model. A real model would answer from these passages:',
+  '`warmpath up --model hf:org/repo/file.gguf`, or `warmpath serve --engine URL`.',
+];
 /** Lines of a passage that are printed, of at most so many characters; of fewer on a narrow terminal. */
 const EXCERPT_LINES = 3;
 const LINE_LENGTH = 110;
@@ -65,12 +66,16 @@ async function ask(
   const apiKey = keyFrom(keys, environment);
   const client = new EngineClient({ url, ...(apiKey !== undefined && { apiKey }) });
   try {
-    const name = model ?? (await client.models(signal))[0]?.id ?? '';
+    const served = await client.models(signal);
+    const name = model ?? served[0]?.id ?? '';
+    const demos = new Set(served.filter(({ demo }) => demo === true).map(({ id }) => id));
+    let isDemo = demos.has(name);
     const { chunks } = await client.streamChat(
       {
         model: name,
         messages: [{ role: 'user', content: question }],
-        // The dashboard shows what of the prompt was cached.
+        // The prompt is computed all the same: the dashboard shows what of it was cached.
+        ...(isDemo && { max_tokens: 1 }),
         stream_options: { include_usage: true },
         warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }) } },
       },
@@ -80,16 +85,18 @@ async function ask(
     let sources: readonly Source[] = [];
     let warnings: readonly Warning[] = [];
     for await (const chunk of chunks) {
-      const text = chunk.choices?.[0]?.delta?.content ?? '';
+      // A gateway's own name of a model may lead to it.
+      isDemo ||= demos.has(chunk.model ?? '');
+      const text = isDemo ? '' : (chunk.choices?.[0]?.delta?.content ?? '');
       answer += text;
       terminal.text(text);
       ({ sources = sources, warnings = warnings } = (chunk.warmpath ?? {}) as Retrieved);
     }
-    terminal.line();
+    if (!isDemo) terminal.line();
     printSources(terminal, question, sources);
     for (const { code, message } of warnings) terminal.note(`The search went without a part: ${message} (${code})`);
-    if (name === DEMO_MODEL) terminal.note(DEMO_NOTE);
-    terminal.data({ question, collection, model: name, answer, sources, warnings });
+    if (isDemo) for (const line of ['', ...DEMO_NOTE]) terminal.note(line);
+    terminal.data({ question, collection, model: name, answer: isDemo ? null : answer, sources, warnings });
   } catch (error) {
     throw aboutGateway(error, url);
   } finally {

@@ -39,6 +39,8 @@ import {
 /** What the routes stand on. */
 export interface EngineApp {
   readonly model: string;
+  /** Whether it is the demo model, whose answers mean little. */
+  readonly isDemo: boolean;
   /** Seconds since 1970 at which the model was loaded. */
   readonly created: number;
   readonly cpuVariant: CpuVariant;
@@ -216,6 +218,7 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
         created: app.created,
         owned_by: 'warmpath',
         max_model_len: app.loop.contextTokens,
+        ...(app.isDemo && { demo: true }),
       },
     ],
   }));

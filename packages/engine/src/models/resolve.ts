@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises';
 import { basename, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
-import { readGgufHeader } from '../gguf/reader.js';
+import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from './cache-folder.js';
 import { downloadFromHub } from './hub-download.js';
 import { parseHubReference } from './hub-reference.js';
@@ -10,7 +10,10 @@ import type { ModelProgressListener } from './progress.js';
 
 /** The demo model that comes with this package; the same place from the sources and from the build. */
 const DEMO_PATH = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+/** Its name in `/v1/models`, and `general.name` of its file. */
 const DEMO_NAME = 'warmpath-tiny';
+const DEMO_NOTICE =
+  'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.';
 
 const ACCEPTED_FORMS = 'a path to a .gguf file, hf:org/repo/file.gguf (hf:org/repo@revision/file.gguf), or demo';
 
@@ -56,14 +59,12 @@ export async function resolveModel(
 
 async function resolveDemo(options: ResolveModelOptions): Promise<ResolvedModel> {
   const path = resolve(options.demoPath ?? DEMO_PATH);
-  await readGgufHeader(path);
-  return {
-    path,
-    name: DEMO_NAME,
-    kind: 'demo',
-    notice:
-      'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.',
-  };
+  return describe({ path, name: DEMO_NAME, kind: 'demo' }, await readGgufHeader(path));
+}
+
+/** The demo model is known by what its file says, whatever the file is called. */
+function describe(model: ResolvedModel, { metadata }: GgufHeader): ResolvedModel {
+  return metadata.get('general.name')?.value === DEMO_NAME ? { ...model, kind: 'demo', notice: DEMO_NOTICE } : model;
 }
 
 async function resolveHub(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
@@ -87,8 +88,7 @@ async function resolveFile(spec: string): Promise<ResolvedModel> {
     });
   }
   const path = resolve(spec);
-  await readGgufHeader(path, spec);
-  return { path, name: modelName(path), kind: 'file' };
+  return describe({ path, name: modelName(path), kind: 'file' }, await readGgufHeader(path, spec));
 }
 
 function cacheDirOf({ cacheDir }: ResolveModelOptions): string {

@@ -11,7 +11,7 @@ describe('what the engine says of itself', () => {
   it('names its model', async () => {
     expect(JSON.parse(await engine.get('/v1/models'))).toMatchObject({
       object: 'list',
-      data: [{ id: 'warmpath-tiny', object: 'model', owned_by: 'warmpath', max_model_len: 4096 }],
+      data: [{ id: 'warmpath-tiny', object: 'model', owned_by: 'warmpath', max_model_len: 4096, demo: true }],
     });
     expect(engine.server.model).toMatchObject({ name: 'warmpath-tiny', kind: 'demo', contextTokens: 4096 });
   });

@@ -43,7 +43,17 @@ describe('a path', () => {
     const link = join(folder, 'My-Model.Q8_0.gguf');
     await symlink(demo, link);
     const model = await resolveModel(relative(process.cwd(), link));
-    expect(model).toStrictEqual({ path: link, name: 'My-Model.Q8_0', kind: 'file' });
+    expect(model).toMatchObject({ path: link, name: 'My-Model.Q8_0' });
+  });
+
+  it('is a file of its own kind, unless its header says that it is the demo model', async () => {
+    const demo = await readFile((await resolveModel('demo')).path);
+    const [copy, other] = [join(folder, 'copy.gguf'), join(folder, 'warmpath-tiny.gguf')];
+    await writeFile(copy, demo);
+    // The same length, so that the header stays right.
+    await writeFile(other, Buffer.from(demo.toString('latin1').replace('warmpath-tiny', 'another-model'), 'latin1'));
+    expect(await resolveModel(copy)).toMatchObject({ name: 'copy', kind: 'demo', notice: expect.any(String) });
+    expect(await resolveModel(other)).toStrictEqual({ path: other, name: 'warmpath-tiny', kind: 'file' });
   });
 
   it('needs no ending when the file is there', async () => {

@@ -10,10 +10,10 @@ import type { RateLimits } from './rate-limits.js';
 import { checkCodings, checkMediaType } from './request-body.js';
 
 /** Routes that need no key: load balancers have none, and the dashboard's page holds no data. */
-const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '/readyz', '/ui']);
+const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '/readyz', '/ui', '/ui/']);
 
 /** The dashboard's page, without data. */
-const PAGE_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/ui']);
+const PAGE_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/ui', '/ui/']);
 
 /** The dashboard's data: for the operator. */
 const DASHBOARD_DATA: readonly (string | undefined)[] = ['/ui/events', '/ui/tree', '/ui/requests/:id'];

@@ -45,7 +45,7 @@ export function requestsRoute(app: FastifyInstance, { server, requests }: Reques
 export const FEED_ROUTE = '/ui/events';
 
 /** Routes of the dashboard. */
-export const DASHBOARD_ROUTES: readonly string[] = ['/', '/ui', FEED_ROUTE, '/ui/tree', '/ui/requests/:id'];
+export const DASHBOARD_ROUTES: readonly string[] = ['/', '/ui', '/ui/', FEED_ROUTE, '/ui/tree', '/ui/requests/:id'];
 
 /** For answers with the operator's data. */
 const PRIVATE = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' };
@@ -61,13 +61,16 @@ export interface DashboardRoutesParts {
 
 /**
  * `GET /ui`: the dashboard's page, without data. `GET /ui/events`, `/ui/tree` and `/ui/requests/{id}`: its data, for
- * callers that may read `/metrics`. `GET /` redirects browsers to the page.
+ * callers that may read `/metrics`. `GET /` and `/ui/` redirect browsers to the page; `GET /` tells other clients what
+ * this is.
  */
 export function dashboardRoutes(app: FastifyInstance, { feed, requests }: DashboardRoutesParts): void {
   app.get('/', (request, reply) => {
-    if (!request.headers.accept?.includes('text/html')) throw new WarmpathError('WARMPATH_NOT_FOUND');
-    return reply.redirect('/ui');
+    reply.header('vary', 'accept');
+    if (request.headers.accept?.includes('text/html')) return reply.redirect('/ui');
+    return reply.send({ name: 'warmpath', api: '/v1', page: '/ui', health: '/healthz', ready: '/readyz' });
   });
+  app.get('/ui/', (_request, reply) => reply.redirect('/ui'));
 
   app.get('/ui', async ({ headers }, reply) => {
     const page = await loadDashboardPage();
