@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startGateway } from '@warmpath/gateway';
 import { expect, it, onTestFinished } from 'vitest';
-import { learnedKinds, numbered, questionLast } from '../../gateway/test/learned-kinds.js';
+import { learnedKinds, numbered, questionLast, type WritePrompt } from '../../gateway/test/learned-kinds.js';
 import { startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
 
 const OPERATOR_KEY = 'the-key-of-the-operator';
 
-type Kinds = Parameters<typeof learnedKinds>;
+type Kinds = readonly (readonly [tenant: string, write: WritePrompt])[];
 
 async function gatewayWith(kinds: Kinds, fields: { readonly keys?: boolean; readonly isStored?: boolean } = {}) {
   const engine = await startFakeEngine();
