@@ -50,18 +50,6 @@ describe('warmpath lab run', () => {
     });
   });
 
-  it('lets the engine prefill ahead, and says how much', async () => {
-    const options = ['--policies', 'exact', '--seeds', '1..2', '--json'];
-    const run = async (...more: string[]) =>
-      JSON.parse((await runCli(['lab', 'run', 'headline', ...options, ...more])).stdout);
-    const [without, ahead] = [await run(), await run('--prewarm', '400')];
-    const gain = ahead.results[0].cachedDocumentShare.mean - without.results[0].cachedDocumentShare.mean;
-    expect(gain).toBeGreaterThan(0.04);
-    expect(ahead.results[0].prewarmedTokens).toBeGreaterThan(0);
-    expect(ahead.results[0].prewarmedTokens).toBeLessThan(420);
-    expect(ahead.bounds).toEqual(without.bounds);
-  });
-
   it('prints the published figures as a table', async () => {
     const { code, stdout } = await runCli(['lab', 'run', 'headline', '--policies', 'greedy,exact', '--seeds', '42']);
     expect(code).toBe(0);

@@ -22,7 +22,7 @@ import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } fro
  *
  * Report `dispatched` when the request is sent to the engine, then `completed` or `failed`, each with the arrangement
  * object that `arrange` returned. Report `received` for a request that another gateway sent to the engine, and
- * `prewarmed` for a prefilled path of `planPrewarm`.
+ * `prefilled` for a path that it prefilled without a request.
  */
 export function observe(outcome: Outcome, history: ServedHistory): void {
   switch (outcome.kind) {
@@ -38,8 +38,8 @@ export function observe(outcome: Outcome, history: ServedHistory): void {
     case 'received':
       history.received(outcome.arrangement, outcome.now);
       return;
-    case 'prewarmed':
-      history.prewarmed(outcome.path, outcome.now);
+    case 'prefilled':
+      history.prefilled(outcome.path, outcome.now);
   }
 }
 

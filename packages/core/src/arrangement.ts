@@ -1,7 +1,6 @@
 import type { Document, DocumentReference } from './document.js';
 import type { ErrorCode, Warning } from './errors.js';
 import type { CutShort, OrderingPolicy, PolicyName } from './ordering/policy.js';
-import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
 import type { ServedRequest } from './residency/history.js';
 import type { ResidencyState } from './residency/view.js';
@@ -115,7 +114,7 @@ export type Outcome =
     }
   /** Another gateway sent it to the same engine. */
   | { readonly kind: 'received'; readonly arrangement: ServedRequest; readonly now: number }
-  /** The engine prefilled a path without a request (`planPrewarm`). Counts as resident, not as an access. */
-  | { readonly kind: 'prewarmed'; readonly path: PrewarmPath; readonly now: number }
+  /** The engine prefilled a path without a request. Counts as resident, not as an access. */
+  | { readonly kind: 'prefilled'; readonly path: ServedRequest; readonly now: number }
   /** The engine failed, or the client left, before the prompt was prefilled. */
   | { readonly kind: 'failed'; readonly arrangement: ServedRequest; readonly now: number };

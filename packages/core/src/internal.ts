@@ -33,8 +33,6 @@ export { nearestName } from './nearest-name.js';
 export { placesMoved } from './ordering/placement.js';
 export { createPolicy, createStatisticPolicy } from './ordering/policies.js';
 export { DEFAULT_POLICY } from './ordering/policy.js';
-export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
-export { MAX_PREWARM_REQUESTS, planPrewarm } from './ordering/prewarm.js';
 export type { PathStep } from './preamble.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { DEFAULT_DOCUMENT_LIMITS, readPolicyName, requestSteps } from './prepare-request.js';

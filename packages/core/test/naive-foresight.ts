@@ -115,13 +115,13 @@ export class NaiveForesight {
 }
 
 /** What a request that was served after `served` lets expect of coming ones, by key and retrieval rank. */
-export interface Expectation {
+interface Expectation {
   keep(key: string, rank: number): boolean;
   readonly weight: number;
 }
 
 /** All that recent requests let expect. */
-export function expectationsFrom(served: readonly Served[]): readonly Expectation[] {
+function expectationsFrom(served: readonly Served[]): readonly Expectation[] {
   return [...survivals(served), ...recents(served)];
 }
 

@@ -20,9 +20,7 @@ const BESIDE_BYTES = 150e6;
 const DEFAULT_MEMORY_MIB = 64;
 const NOTHING_MS = 3_000;
 
-const configured = describeConfig().find(
-  ({ path }) => /(?:^|\.)memoryBytes$/.test(path) && !path.startsWith('prewarm.'),
-);
+const configured = describeConfig().find(({ path }) => /(?:^|\.)memoryBytes$/.test(path));
 const { values } = parseArgs({
   options: {
     'memory-mib': { type: 'string' },

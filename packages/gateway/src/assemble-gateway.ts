@@ -57,7 +57,6 @@ import { promptKindsRoutes } from './routes/prompt-kinds.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 import { buildServer } from './server.js';
 import type { Report } from './shapes/shapes.js';
-import { Prewarmer } from './warm/prewarmer.js';
 import { warmDuringSearch } from './warm/warm-preamble.js';
 import { Warmups } from './warm/warmups.js';
 
@@ -151,7 +150,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       histories: () => histories.bytes,
       conversations: () => memory.bytes,
       documents: () => documents.cache.bytes,
-      prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
       arrangements: () => arrangements.bytes,
       requests: () => requests.bytes,
       prefixes: () => prefixes.bytes,
@@ -177,11 +175,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const hopName = newHopName();
   const listed = engineSettings(config);
-  const createPrewarmer = ({ upstream }: Engine): Prewarmer | undefined => {
-    if (config.prewarm.tokensPerMinute === 0) return undefined;
-    const bytes = Math.floor(bytesOf('prewarm') / listed.length);
-    return new Prewarmer(config.prewarm, bytes, { upstream, renderer, cacheSalts, metrics, now });
-  };
   // Simulated time says nothing about the load of the process.
   const eventLoopBudget = new EventLoopBudget(() => performance.now());
   const forget = (engine: Engine): void => {
@@ -197,7 +190,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       apiRoute: parts.apiRoute,
       now,
       eventLoopBudget,
-      createPrewarmer,
       waited: (ms) => metrics.waited(ms),
       changed: (engine, change) => {
         logChange(log, engine, change);

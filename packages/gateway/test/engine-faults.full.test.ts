@@ -167,7 +167,7 @@ it(`${FAULTS} answers that go wrong: each client is told, and nothing is left be
   };
   await serve(3);
   const kept = await memoryOf(gateway);
-  expect(kept).toMatchObject({ bodies: 0, arrangements: 0, prewarm: 0 });
+  expect(kept).toMatchObject({ bodies: 0, arrangements: 0 });
   for (let i = 0; i < FAULTS; i++) {
     const { name, outcomes, play } = ALL[i % ALL.length]!;
     engine.plays((socket) => play(socket, below));

@@ -8,10 +8,9 @@ import { chat, send, stand } from './harness.js';
 
 const PAGE = readFileSync(join(import.meta.dirname, '../../../docs/reference/metrics.md'), 'utf8');
 
-/** What needs a Redis, prefills ahead, an overload or a staged search before it has a sample. */
+/** What needs a Redis, an overload or a staged search before it has a sample. */
 const RARE: ReadonlySet<string> = new Set([
   'warmpath_peer_orders_total',
-  'warmpath_prewarms_total',
   'warmpath_search_warmups_total',
   'warmpath_session_store_failures_total',
   'warmpath_session_store_seconds',

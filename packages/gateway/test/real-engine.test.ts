@@ -124,37 +124,6 @@ describe('in front of the real engine', () => {
     expect(await cachedBy('foresight')).toBeGreaterThan(exact + 0.4);
   });
 
-  it('what was prefilled ahead is cached when it is asked for', async () => {
-    const wanted = ['abc', 'ade', 'abf', 'acd', 'abe', 'acf', 'adf', 'bce'];
-    const cachedBy = async (enabled: boolean) => {
-      const prewarm = { tokensPerMinute: enabled ? 20_000 : 0 };
-      const gateway = closing(await gatewayAt(engine.url, { arrange: { hints: false }, prewarm }));
-      const count = async (name: string) =>
-        Number(
-          new RegExp(`^warmpath_${name} (\\d+)$`, 'm').exec((await send(`${gateway.url}/metrics`)).text)?.[1] ?? 0,
-        );
-      let cached = 0;
-      for (const [place, names] of wanted.entries()) {
-        const reply = await send(gateway.url + CHAT, {
-          messages: [
-            { role: 'system', content: `Ahead: ${enabled}.` },
-            { role: 'user', content: 'What was found?' },
-          ],
-          documents: [...names].map((name) => passage('ahead', name.codePointAt(0)!)),
-          max_tokens: 1,
-        });
-        cached += (JSON.parse(reply.text) as Answer).usage.prompt_tokens_details.cached_tokens;
-        if (enabled) while ((await count('prewarms_total\\{outcome="nothing"\\}')) <= place);
-      }
-      return { cached, computed: await count('prewarm_tokens_total') };
-    };
-    const without = await cachedBy(false);
-    const ahead = await cachedBy(true);
-    expect(without.computed).toBe(0);
-    expect(ahead.computed).toBeGreaterThan(0);
-    expect(ahead.cached).toBeGreaterThan(without.cached * 1.1);
-  });
-
   it('a warm-up prefills what the request then finds in the cache', async () => {
     const gateway = closing(await gatewayAt(engine.url));
     const system = { role: 'system', content: `A long instruction: ${'follow the documents closely; '.repeat(30)}` };

@@ -70,7 +70,6 @@ describe('a changed configuration', () => {
         "session.maxAgeMs",
         "session.store.url",
         "limits.memoryBytes",
-        "prewarm.tokensPerMinute",
         "collections.folder",
         "collections.embeddings.url",
         "collections.embeddings.model",

@@ -59,8 +59,6 @@ const LIMITED = [
   ['mixed', 330],
 ];
 
-const PREWARMED = { headline: 10, geospatial: 10, mixed: 10, 'sessions-settled': 2, 'true-zero': 10 };
-
 const DATA = [
   ['multihop-rag', 'MultiHop-RAG'],
   ['squad2', 'SQuAD 2.0'],
@@ -179,22 +177,6 @@ async function runFit(figures) {
   });
 }
 
-async function runPrewarm(figures) {
-  for (const [name, count] of Object.entries(PREWARMED)) {
-    for (const maxTokens of [0, 200, 400, 600, 1_000]) {
-      await figures.cell(`prewarm/${name}/${maxTokens}`, () => {
-        const outcomes = testSeeds(count).map((seed) =>
-          simulate(createWorkload(name, { seed }), 'foresight', maxTokens === 0 ? {} : { prewarm: { maxTokens } }),
-        );
-        return {
-          share: rounded(estimate(outcomes.map(documentShare))),
-          tokens: mean(outcomes.flat().map(({ prewarmedTokens = 0 }) => prewarmedTokens)),
-        };
-      });
-    }
-  }
-}
-
 async function runData(figures, folder) {
   for (const [name, title] of DATA) {
     for (const topK of [5, 10]) {
@@ -226,7 +208,6 @@ async function main() {
     await runWorkloads(figures);
     await runLimited(figures);
     await runFit(figures);
-    await runPrewarm(figures);
     if (values.data !== undefined) await runData(figures, values.data);
   }
   const { cells } = JSON.parse(await readFile(FIGURES_FILE, 'utf8'));

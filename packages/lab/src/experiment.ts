@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { CostModel, PrewarmOptions } from '@warmpath/core/internal';
+import type { CostModel } from '@warmpath/core/internal';
 import type { OfflineBound, OfflineSolver } from './bounds/offline.js';
 import { seenBeforeShare } from './bounds/seen-before.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
@@ -43,8 +43,6 @@ export interface ExperimentSettings {
    * those are known that could be waiting.
    */
   readonly server?: ServerSettings;
-  /** What the engine prefills ahead while it is idle. Default nothing. The bounds are those without it. */
-  readonly prewarm?: PrewarmOptions;
   /** Time of prefilling. Default: the fit to the papers' RTX 4090. */
   readonly latency?: CostModel;
   /** Requests at the start of each run that are served but not counted. Default 0. */
@@ -87,8 +85,6 @@ export interface PolicyResult {
   readonly ttftMs: { readonly p50: number; readonly p95: number; readonly p99: number; readonly mean: number };
   /** Without the first calls, which compile (`settledTimes`). */
   readonly arrangeUs: { readonly p50: number; readonly p99: number };
-  /** Mean tokens prefilled ahead behind a request. Present where that was asked for. */
-  readonly prewarmedTokens?: number;
   /** Present where a server was simulated: means over seeds of each run's figures. */
   readonly server?: ServerFigures;
 }
@@ -199,13 +195,12 @@ export class Experiment {
 
   /** One policy on one workload: the outcomes that count, and the server's figures if there is one. */
   #run(workload: Workload, policy: LabPolicyName, server: PreparedServer | undefined): PolicyRun {
-    const { queue, prewarm, warmUp = 0 } = this.#settings;
-    const ahead = prewarm === undefined ? {} : { prewarm };
+    const { queue, warmUp = 0 } = this.#settings;
     if (server === undefined) {
-      const served = simulate(workload, policy, { ...this.#simulation(queue), ...ahead });
+      const served = simulate(workload, policy, this.#simulation(queue));
       return { outcomes: served.slice(warmUp), figures: undefined };
     }
-    const run = server.run(policy, { ...this.#runOptions(queue), ...ahead });
+    const run = server.run(policy, this.#runOptions(queue));
     return { outcomes: run.outcomes.slice(warmUp).map(servedOutcome), figures: serverFigures(run, warmUp) };
   }
 
@@ -265,9 +260,6 @@ export class Experiment {
         mean: mean(ttft),
       },
       arrangeUs: { p50: percentile(arrangeUs, 0.5), p99: percentile(arrangeUs, 0.99) },
-      ...(this.#settings.prewarm !== undefined && {
-        prewarmedTokens: mean(all.map(({ prewarmedTokens = 0 }) => prewarmedTokens)),
-      }),
       ...(this.#settings.server && { server: meanFigures(this.#done.map(({ servers }) => servers![policy]!)) }),
     };
   }

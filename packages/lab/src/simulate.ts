@@ -1,5 +1,4 @@
 import { type OrderingPolicy, WarmpathError } from '@warmpath/core';
-import type { PrewarmOptions } from '@warmpath/core/internal';
 import type { LabPolicyName } from './ordering/lab-policies.js';
 import { type ServedOutcome, SimulatedEngine, type SimulatedEngineOptions } from './simulated-engine.js';
 import type { Workload } from './workloads/workload.js';
@@ -13,8 +12,6 @@ export interface SimulateOptions extends SimulatedEngineOptions {
    * is of each other session the next one, never a later turn. Default 0.
    */
   readonly queue?: number;
-  /** What the engine may prefill ahead between any two requests. Default nothing. */
-  readonly prewarm?: PrewarmOptions;
 }
 
 /**
@@ -35,11 +32,7 @@ export function simulate(
   const { requests } = workload;
   return requests.map((request, number) => {
     const coming = requests.slice(number + 1, number + 1 + queue);
-    const outcome = engine.serve(request, { number, coming, now: number });
-    if (options.prewarm === undefined) return outcome;
-    let prewarmedTokens = 0;
-    for (const path of engine.planPrewarm(options.prewarm)) prewarmedTokens += engine.prewarm(path, number).newTokens;
-    return { ...outcome, prewarmedTokens };
+    return engine.serve(request, { number, coming, now: number });
   });
 }
 

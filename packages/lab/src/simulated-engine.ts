@@ -8,24 +8,13 @@ import {
   ServedHistory,
   WarmpathError,
 } from '@warmpath/core';
-import {
-  type CostModel,
-  expectedCachedTokens,
-  fingerprint,
-  hintTokens,
-  MAX_PREWARM_REQUESTS,
-  type PrewarmOptions,
-  type PrewarmPath,
-  PromptSlots,
-  planPrewarm,
-} from '@warmpath/core/internal';
+import { type CostModel, expectedCachedTokens, fingerprint, hintTokens, PromptSlots } from '@warmpath/core/internal';
 import {
   type Admission,
   type CachedPrompt,
   type CachedPromptReuse,
   type PrefixCacheModel,
   promptTokens,
-  serveAtOnce,
 } from './cache/prefix-cache.js';
 import { VllmBlockCache } from './cache/vllm-blocks.js';
 import { type ConversationLayout, Conversations, type Turn } from './conversations.js';
@@ -84,8 +73,6 @@ export interface ServedOutcome {
   readonly ttftMs: number;
   /** Time that `arrange` took. */
   readonly arrangeMs: number;
-  /** Tokens prefilled ahead between this request and the next. Present where that was asked for. */
-  readonly prewarmedTokens?: number;
 }
 
 /** Where and when a request is served. */
@@ -138,9 +125,6 @@ export class SimulatedEngine {
   readonly #clock: () => number;
   readonly #reportsCachedTokens: boolean;
   readonly #hints: boolean;
-  /** The last requests served, and what stood between preamble and documents in the last. */
-  readonly #served: Arrangement[] = [];
-  #before: readonly PromptSpan[] = [];
   readonly #learnsAt: LearningTime;
 
   /**
@@ -275,9 +259,6 @@ export class SimulatedEngine {
     observe({ kind: 'completed', arrangement, now, ...report }, history);
     admission.release();
     this.#conversations.end(request, turn, arrangement.documents);
-    this.#served.push(arrangement);
-    if (this.#served.length > MAX_PREWARM_REQUESTS) this.#served.shift();
-    this.#before = turn.before;
   }
 
   /** What a request got, given its time to the first token. */
@@ -294,22 +275,6 @@ export class SimulatedEngine {
       ttftMs,
       arrangeMs,
     };
-  }
-
-  /**
-   * What `planPrewarm` of the core finds worth prefilling after the last request. Cost: some milliseconds.
-   */
-  planPrewarm(options: PrewarmOptions): readonly PrewarmPath[] {
-    return planPrewarm(this.#served, this.#histories[0]!, options);
-  }
-
-  /** Prefills a planned path; returns the tokens computed and how long it takes. Errors: those of the cache. */
-  prewarm(path: PrewarmPath, now: number): { readonly newTokens: number; readonly ms: number } {
-    const prompt = { spans: [this.#preamble, ...this.#before, ...path.documents] };
-    const cachedTokens = serveAtOnce(this.#cache, prompt);
-    observe({ kind: 'prewarmed', path, now }, this.#histories[0]!);
-    const newTokens = promptTokens(prompt) - cachedTokens;
-    return { newTokens, ms: this.#latency.prefillMs(cachedTokens, newTokens) };
   }
 
   /**

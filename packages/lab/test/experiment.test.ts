@@ -1,22 +1,19 @@
 import type { OrderingPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isFull, runs } from '../../../test/suite.js';
+import { runs } from '../../../test/suite.js';
 import {
   CONVERSATION_LAYOUTS,
   createWorkload,
   Experiment,
   type ExperimentSettings,
   estimate,
-  mean,
   PAPER_LENGTHS,
   percentile,
-  poissonClients,
   readCache,
   type SeedFigures,
   type SimulateOptions,
   simulate,
-  simulateServer,
   toWorkload,
   VllmBlockCache,
   type Workload,
@@ -66,40 +63,6 @@ describe('difference', () => {
       return other!.cachedDocumentShare.mean - one!.cachedDocumentShare.mean;
     });
     expect(exact!.difference!.cachedDocumentShare.se).toBeCloseTo(estimate(bySeed).se, 12);
-  });
-});
-
-describe('prewarming', () => {
-  it('wins reuse for tokens prefilled ahead, which it counts, and more for more', () => {
-    const [none, little, much] = [undefined, 200, 1_000].map(
-      (maxTokens) => runAll({ policies: ['exact'], ...(maxTokens && { prewarm: { maxTokens } }) }).results[0]!,
-    );
-    expect(none).not.toHaveProperty('prewarmedTokens');
-    expect(little!.cachedDocumentShare.mean).toBeGreaterThan(none!.cachedDocumentShare.mean + 0.02);
-    expect(much!.cachedDocumentShare.mean).toBeGreaterThan(little!.cachedDocumentShare.mean + 0.02);
-    expect(little!.prewarmedTokens).toBeGreaterThan(100);
-    expect(much!.prewarmedTokens).toBeGreaterThan(3 * little!.prewarmedTokens!);
-  });
-
-  it.runIf(isFull)('happens only while the engine is idle, and a request waits for the path under way', () => {
-    const workload = createWorkload('headline', { seed: 1 });
-    const prewarm = { maxTokens: 1_000 };
-    const serve = (perSecond: number, isPrewarmed: boolean) =>
-      simulateServer(workload, 'exact', poissonClients({ perSecond, seed: 1 }), isPrewarmed ? { prewarm } : {})
-        .outcomes;
-    const tokens = (perSecond: number) => serve(perSecond, true).map(({ prewarmedTokens }) => prewarmedTokens!);
-    expect(new Set(tokens(1e9).slice(1))).toEqual(new Set([0]));
-    expect(mean(tokens(0.001))).toBeCloseTo(
-      mean(
-        simulate(workload, 'exact', { prewarm })
-          .map(({ prewarmedTokens = 0 }) => prewarmedTokens)
-          .slice(0, -1),
-      ) *
-        (199 / 200),
-      6,
-    );
-    const busy = serve(12, true).map(({ ttftMs }, number) => ttftMs - serve(12, false)[number]!.ttftMs);
-    expect(Math.max(...busy)).toBeGreaterThan(1);
   });
 });
 

@@ -29,14 +29,6 @@ export function serveInTurn(
     const outcome = engine.serve(request, { number, coming, now: start });
     free = start + outcome.ttftMs;
     const ttftMs = free - arrivals[number]!.at;
-    if (options.prewarm === undefined) return { ...outcome, ttftMs };
-    let prewarmedTokens = 0;
-    for (const path of engine.planPrewarm(options.prewarm)) {
-      if (free >= (arrivals[number + 1]?.at ?? free)) break;
-      const { newTokens, ms } = engine.prewarm(path, free);
-      prewarmedTokens += newTokens;
-      free += ms;
-    }
-    return { ...outcome, ttftMs, prewarmedTokens };
+    return { ...outcome, ttftMs };
   });
 }

@@ -60,17 +60,15 @@ describe('a server with a batch of one', () => {
           perSecond: fc.constantFrom(0.001, 5, 12, 20, 1e9),
           queue: fc.constantFrom(0, 1, 8, 64),
           cache: fc.constantFrom('unlimited', '200', 'radix:2500', 'slots', 'off'),
-          ahead: fc.constantFrom({}, {}, { prewarm: { maxTokens: 600 } }),
         }),
-        ({ name, seed, policy, perSecond, queue, cache, ahead }) => {
+        ({ name, seed, policy, perSecond, queue, cache }) => {
           const workload = firstOf(createWorkload(name, { seed, lengths: 'unequal' }), 80);
           const clients = poissonClients({ perSecond, seed });
           const createCache = readCache(cache);
-          const { outcomes } = simulateServer(workload, policy, clients, { queue, createCache, ...ahead });
+          const { outcomes } = simulateServer(workload, policy, clients, { queue, createCache });
           const naive = serveInTurn(workload, policy, clients(workload).first(), {
             queue,
             cache: createCache(),
-            ...ahead,
           });
           expect(outcomes.map(served)).toEqual(naive);
         },

@@ -6,7 +6,6 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   const { bounds, results } = report;
   const settings = results[0]!;
   const isCompared = results.length > 1;
-  const isPrewarmed = settings.prewarmedTokens !== undefined;
   terminal.line(
     `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
       `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
@@ -16,15 +15,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   );
   terminal.line();
   const against = isCompared ? [`minus ${settings.policy}`] : [];
-  const reuse = [
-    'policy',
-    'documents',
-    ...against,
-    'tokens',
-    ...against,
-    'uncached',
-    ...(isPrewarmed ? ['ahead'] : []),
-  ];
+  const reuse = ['policy', 'documents', ...against, 'tokens', ...against, 'uncached'];
   const reuseRows = results.map((result) => [
     result.policy,
     shareWithError(result.cachedDocumentShare),
@@ -32,7 +23,6 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     shareWithError(result.cachedTokenShare),
     ...(isCompared ? [signedShare(result.difference?.cachedTokenShare)] : []),
     result.uncachedTokens.mean.toFixed(0),
-    ...(isPrewarmed ? [result.prewarmedTokens!.toFixed(0)] : []),
   ]);
   terminal.table([reuse, ...reuseRows]);
   terminal.line();

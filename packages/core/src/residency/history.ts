@@ -164,7 +164,7 @@ export class ServedHistory implements ResidencyView {
   }
 
   /** The engine has prefilled this path without a request. Nothing is learned from it. O(path). */
-  prewarmed(path: ServedRequest, now: number): void {
+  prefilled(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
     this.#slots?.dispatched(path, pathOf(path));
     this.#slots?.completed(path, pathOf(path), {});

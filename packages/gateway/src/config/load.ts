@@ -262,6 +262,7 @@ export const REMOVED_KEYS: Readonly<Record<string, string>> = {
     'delete it. A request may bring 1,000 documents, and more where `server.bodyLimitBytes` is higher',
   'limits.documentLength':
     'delete it. A document may have 1,000,000 characters, and more where `server.bodyLimitBytes` is higher',
+  prewarm: 'delete it. `POST /v1/warmup` prefills what stands before the documents',
   'session.store.tls':
     "delete it. Name the certificates that sign the server's in the environment variable NODE_EXTRA_CA_CERTS. A server that asks for a client certificate needs a TLS proxy",
   'collections.maxBytes': 'delete it. A collection holds at most 10 GiB of text',

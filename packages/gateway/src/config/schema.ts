@@ -166,17 +166,6 @@ const queue = z.strictObject({
     ),
 });
 
-const prewarm = z.strictObject({
-  tokensPerMinute: z
-    .int()
-    .min(0)
-    .max(100_000_000)
-    .default(0)
-    .describe(
-      'Tokens that the gateway may prefill ahead in a minute while the engine is idle: likely extensions of served prompts. 0 is none. Use it with engines of your own: it costs computation. Start with 20,000.',
-    ),
-});
-
 const explain = z.strictObject({
   prompts: z
     .enum(['off', 'all'])
@@ -239,7 +228,6 @@ export const gatewayConfigSchema = z
     recognise: recognise.prefault({}).describe('Documents inside prompts.'),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait for an engine.'),
-    prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
     explain: explain.prefault({}).describe('Records of served requests.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),
     collections: collections

@@ -5,7 +5,6 @@ import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/
 import type { KvResidency } from '../engines/kv-residency.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { UpstreamRequest } from '../engines/upstream.js';
-import type { ParsedRequest } from '../intake/parse-request.js';
 import { BodyView } from '../json/json-body.js';
 import type { PromptBaseline } from '../memory/baselines.js';
 import type { DocumentCache } from '../memory/document-cache.js';
@@ -32,8 +31,6 @@ export interface LearningPrompt {
   readonly isInserted: boolean;
   /** The name under which what stands before the documents counts as warm. */
   readonly prefix: PromptPrefix | undefined;
-  /** The request, where others may begin like it: kept only to prefill ahead. */
-  readonly parsed: ParsedRequest | undefined;
 }
 
 /** One prompt at one engine, from the moment it goes out. */
@@ -100,12 +97,10 @@ export class Learning {
    * What is kept until the answer is over, which may take minutes: of the texts nothing, but where the engine's events
    * are compared with them. The history knows an arrangement by its object: the same ones are dispatched and completed.
    */
-  keep({ prompt, decision, sent }: ArrangedPrompt, tenant: string, { kvResidency, prewarmer }: Engine): LearningPrompt {
-    const { slots, history } = prompt;
+  keep({ prompt, decision, sent }: ArrangedPrompt, tenant: string, { kvResidency }: Engine): LearningPrompt {
+    const { slots } = prompt;
     const { state, arrangements } = decision;
     const insert = slots?.kind === 'insert' ? slots : undefined;
-    // Only its own conversation sends what stands before a later turn.
-    const isShared = history === undefined || insert?.history.turns.length === 0;
     return {
       state,
       arrangements:
@@ -114,7 +109,6 @@ export class Learning {
       turn: sent.turn,
       isInserted: insert !== undefined,
       prefix: insert && prefixOf(tenant, insert.parsed.model, insert.request.preamble.key),
-      parsed: prewarmer === undefined || !isShared ? undefined : insert?.parsed,
     };
   }
 
@@ -190,7 +184,6 @@ export class Learning {
     }
     if (engine.kvResidency !== undefined) this.#followTokens(engine.kvResidency, outcome, state);
     if (prefix !== undefined) this.#parts.prefixes.touch(prefix, now);
-    this.#rememberForPrewarming(outcome, state);
   }
 
   /** What the engine's events say of this prompt can be read once its tokens are known. */
@@ -209,14 +202,6 @@ export class Learning {
       cachedTokens: call.request.report.cachedTokens,
       bytes: call.body.length + sent.length,
     });
-  }
-
-  #rememberForPrewarming({ engine, call, prompt, sent }: PromptOutcome, state: TenantModel): void {
-    const { parsed, arrangements } = prompt;
-    const [served] = arrangements;
-    if (engine.prewarmer === undefined || parsed === undefined || served === undefined) return;
-    const headers = engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY);
-    engine.prewarmer.served({ parsed, served, state, headers, bytes: 2 * sent.length });
   }
 
   #rememberAnswers({ prompt: { turn }, result }: PromptOutcome): void {

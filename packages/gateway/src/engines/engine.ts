@@ -1,5 +1,4 @@
 import { WarmpathError } from '@warmpath/core';
-import type { ServedRequest } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import { beliefOf, configuredDialect, type Dialect, withBlocks, withSlots } from '../dialects/dialects.js';
@@ -12,16 +11,14 @@ import {
   requestHeaders,
   translatedHeaders,
 } from '../intake/headers.js';
-import type { ParsedRequest } from '../intake/parse-request.js';
 import type { EventLoopBudget } from '../limits/event-loop-budget.js';
-import type { TenantModel } from '../memory/served-histories.js';
 import type { Call } from '../shapes/shapes.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { type ApiRoute, EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
 import { askModels, askText, type EngineReport, probeEngine } from './engine-probe.js';
 import type { KvResidency } from './kv-residency.js';
-import { Upstream, type UpstreamRequest } from './upstream.js';
+import { Upstream } from './upstream.js';
 
 interface AskedEngine {
   readonly upstream: Upstream;
@@ -108,24 +105,6 @@ export interface EngineChange {
   readonly reason?: string;
 }
 
-/** An answered request, with everything that a prefill of another prompt behind the same preamble needs. */
-export interface ServedPrompt {
-  readonly parsed: ParsedRequest;
-  readonly served: ServedRequest;
-  readonly state: TenantModel;
-  readonly headers: UpstreamRequest['headers'];
-  /** Estimated bytes that it keeps in memory. */
-  readonly bytes: number;
-}
-
-/** Prefills prompts ahead while the engine is idle. */
-export interface EnginePrewarmer {
-  /** Bytes of the remembered prompts. */
-  readonly bytes: number;
-  served(prompt: ServedPrompt): void;
-  close(): void;
-}
-
 /** Parts that all engines of a gateway share. */
 export interface EngineParts {
   readonly config: GatewayConfig;
@@ -145,8 +124,6 @@ export interface EngineParts {
   readonly drained: (engine: Engine) => void;
   /** Called when the engine turns out to cache in another way than was assumed. */
   readonly cachesOtherwise: (engine: Engine) => void;
-  /** Creates the part that prefills ahead, if that is enabled. */
-  readonly createPrewarmer: (engine: Engine) => EnginePrewarmer | undefined;
 }
 
 /** Requests that an engine got, by outcome. */
@@ -176,7 +153,6 @@ export class Engine {
   readonly credentials: HeaderOverrides;
   /** Whether clients' own keys are forwarded to it. */
   readonly forwardsClientKey: boolean;
-  readonly prewarmer: EnginePrewarmer | undefined;
   readonly requests: EngineRequests = { served: 0, failed: 0, retriedElsewhere: 0 };
   /** Prompts sent to it since the start. */
   sentPrompts = 0;
@@ -235,7 +211,6 @@ export class Engine {
     };
     this.forwardsClientKey = forwardsClientKey(settings, config);
     this.apis = new EngineApis(this, parts.apiRoute, now);
-    this.prewarmer = parts.createPrewarmer(this);
   }
 
   /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
@@ -363,15 +338,13 @@ export class Engine {
   async close(): Promise<void> {
     this.#watch?.close();
     this.#queueReports.close();
-    this.prewarmer?.close();
     await this.#kvResidency?.close();
     await this.upstream.destroy();
   }
 
-  /** Stops watching and prefilling ahead. Requests under way go on. */
+  /** Stops watching. Requests under way go on. */
   rest(): void {
     this.#watch?.close();
-    this.prewarmer?.close();
   }
 
   /** Whether it has requests to answer. */

@@ -24,14 +24,6 @@ export interface UpstreamListener {
   onError(error: WarmpathError): void;
 }
 
-/** Called when the engine becomes busy or idle with clients' requests. */
-export interface ActivityWatcher {
-  /** Before the first request goes out. */
-  busy(): void;
-  /** When the last one is over. */
-  idle(): void;
-}
-
 /** The end of a client's exchange, as far as it says something about the engine. */
 export type ExchangeEnd =
   /** A request ended, or was refused with a status below 500. */
@@ -105,7 +97,7 @@ export class Upstream {
     observer: UpstreamObserver = NOBODY,
   ) {
     const url = new URL(address);
-    this.#activity = { observer, watcher: undefined, retries: 0, underWay: 0, exchanges: 0 };
+    this.#activity = { observer, retries: 0, exchanges: 0 };
     this.#config = config;
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.url = `${url.origin}${this.#basePath}`;
@@ -133,11 +125,6 @@ export class Upstream {
   /** Exchanges of all kinds that are under way. */
   get exchanges(): number {
     return this.#activity.exchanges;
-  }
-
-  /** Reports the engine's activity from now on: requests that may make it compute. */
-  watch(watcher: ActivityWatcher): void {
-    this.#activity.watcher = watcher;
   }
 
   /** Starts an exchange. All results go to the listener, a refused connection included. */
@@ -172,11 +159,9 @@ export class Upstream {
 /** Counts the exchanges between the gateway and an engine. */
 interface Activity {
   readonly observer: UpstreamObserver;
-  watcher: ActivityWatcher | undefined;
   /** Second tries after a failed connection, since the start. */
   retries: number;
-  /** Exchanges under way: those that may make the engine compute, and all. */
-  underWay: number;
+  /** Exchanges under way. */
   exchanges: number;
 }
 
@@ -192,7 +177,6 @@ class TrackedExchange {
     this.#isBackground = isBackground;
     this.#counts = !isBackground && method !== 'GET' && method !== 'HEAD';
     activity.exchanges++;
-    if (this.#counts && activity.underWay++ === 0) activity.watcher?.busy();
   }
 
   ended(end: ExchangeEnd): void {
@@ -205,7 +189,6 @@ class TrackedExchange {
 
   settled(): void {
     const activity = this.#activity;
-    if (this.#counts && --activity.underWay === 0) activity.watcher?.idle();
     if (--activity.exchanges === 0) activity.observer.isQuiet();
   }
 }

@@ -13,9 +13,7 @@ const SHARES = {
   /** Prompts of programs, learned from traffic, and the consents to them. */
   prompts: 2,
   /** Passages that came more than once. */
-  documents: 6,
-  /** Served prompts to plan prefills by. */
-  prewarm: 1,
+  documents: 7,
   /** Orders given alone whose outcome is not known. */
   arrangements: 1,
   /** What became of requests just served. */

@@ -148,8 +148,6 @@ export class Metrics {
     'speculation_wasted_tokens_total',
     'Prompt tokens sent in vain by these, estimated.',
   );
-  readonly #prewarms = this.#counter('prewarms_total', 'Prefills ahead, by what became of them.', ['outcome']);
-  readonly #prewarmTokens = this.#counter('prewarm_tokens_total', 'Prompt tokens computed ahead.');
   readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
   readonly #searchWarmups = this.#counter(
     'search_warmups_total',
@@ -313,14 +311,6 @@ export class Metrics {
   /** `planned`, or the code of an error. */
   planned(outcome: string): void {
     this.#plans.inc({ outcome });
-  }
-
-  /**
-   * `done` with the tokens that were computed, `aborted`, `failed`, or `nothing` more that was worth it or affordable.
-   */
-  prewarmed(outcome: string, tokens = 0): void {
-    this.#prewarms.inc({ outcome });
-    this.#prewarmTokens.inc(tokens);
   }
 
   warmup(state: string): void {

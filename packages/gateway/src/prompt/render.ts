@@ -10,7 +10,6 @@ import {
 import type { SentTurn } from '@warmpath/core/internal';
 import {
   type ChatEdit,
-  chatEdits,
   chatTokens,
   estimateTokensOfBytes,
   plainTurn,
@@ -45,25 +44,6 @@ export class PromptRenderer {
     const { changes, estimatedTokens } = placed!;
     const turn = history && { history, sent: plainTurn(history) };
     return { body: permuted(slots!.found, changes), estimatedTokens, turn };
-  }
-
-  /**
-   * The body that prefills these documents behind a served request's preamble, with an empty question. It is a prefix
-   * of every prompt that begins with these documents, up to what the chat template writes behind the user's text.
-   */
-  prefill(parsed: ParsedRequest, path: readonly Document[], state: TenantModel): Buffer {
-    const { arrange } = this.#config;
-    const arrangement = inRetrievalOrder({ documents: path }, state);
-    const body = prefillBody(parsed.body, parsed.api, arrange.layout);
-    const prompt = PromptView.of(body, parsed.api);
-    if (prompt === undefined) {
-      return applyEdits(body.bytes, this.#renderCompletion({ parsed: { ...parsed, body } }, arrangement).edits);
-    }
-    const viewed = prompt.view(0);
-    const edits = chatEdits(viewed.messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
-    const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: true, state });
-    const text = this.#documentsText(parsed, arrangement.documents, { isTurn: true, places });
-    return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text, places?.marks));
   }
 
   #insert(slot: InsertSlot, isNamed: boolean, arrangement: Arrangement, state: TenantModel): Sent {

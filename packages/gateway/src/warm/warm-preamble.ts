@@ -1,5 +1,5 @@
 import { observe, type Preamble } from '@warmpath/core';
-import type { PrewarmPath, WorkSteps } from '@warmpath/core/internal';
+import type { WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { PromptView } from '../apis/prompt-view.js';
@@ -102,9 +102,8 @@ export function warmPreamble(
   return warmups.start(engine.upstream, prefixOf(tenant, model, preamble.key), prefill, () => {
     if (engines.only === engine) return;
     // Routing must know which of the engines is warm.
-    const path: PrewarmPath = { documents: [], preamble, newTokens: 0, expectedSaved: 0 };
     const { history } = histories.of(engine, tenant, model);
-    observe({ kind: 'prewarmed', path, now: now() }, history);
+    observe({ kind: 'prefilled', path: { documents: [], preamble }, now: now() }, history);
   });
 }
 

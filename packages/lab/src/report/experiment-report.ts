@@ -56,9 +56,6 @@ function ttftChange(before: number, after: number): string {
 
 function facts({ workload, requests, jaccard, results, server }: ExperimentReport): ReportFact[] {
   const { queue, cache, seeds } = results[0]!;
-  const ahead = results.flatMap(({ policy, prewarmedTokens }) =>
-    prewarmedTokens === undefined ? [] : [`${policy} ${prewarmedTokens.toFixed(1)}`],
-  );
   return [
     { name: 'Workload', value: `${workload}, ${requests} requests a seed` },
     { name: 'Overlap', value: `${jaccard.toFixed(3)}, the mean Jaccard index of adjacent requests` },
@@ -71,7 +68,6 @@ function facts({ workload, requests, jaccard, results, server }: ExperimentRepor
       name: 'Known ahead',
       value: knownAhead(queue, server === undefined ? 'trace' : 'server'),
     },
-    ...(ahead.length === 0 ? [] : [{ name: 'Prefilled ahead', value: `tokens behind a request: ${ahead.join(', ')}` }]),
   ];
 }
 

@@ -1,4 +1,4 @@
-import type { PrewarmOptions, PrewarmPath, PromptReuse, Scheduler } from '@warmpath/core/internal';
+import type { PromptReuse, Scheduler } from '@warmpath/core/internal';
 import type { Admission, CachedPrompt } from '../cache/prefix-cache.js';
 import type { PreparedRequest, RouteQuestion, SimulatedEngine } from '../simulated-engine.js';
 import type { PromptSpan, WorkloadRequest } from '../workloads/workload.js';
@@ -28,11 +28,6 @@ export interface BatchSettings {
   readonly queue: number;
   /** Tokens of the answer to a request, at least 1. */
   readonly answerTokens: (request: WorkloadRequest, number: number) => number;
-  /**
-   * What the replica may prefill ahead while it is idle; a request that comes waits for the path under way. Default
-   * nothing.
-   */
-  readonly prewarm?: PrewarmOptions;
 }
 
 /** A request under way. */
@@ -73,11 +68,6 @@ export class Replica {
   #pendingTokens = 0;
   #stepTokens = 0;
   #isBusy = false;
-  /** What is left to prefill ahead; undefined where it was not yet planned after the last request. */
-  #ahead: readonly PrewarmPath[] | undefined = [];
-  #lastDone = 0;
-  /** Tokens prefilled ahead, by the place of the request before. */
-  readonly prewarmedTokens = new Map<number, number>();
   readonly gaps: TokenGap[] = [];
   steps = 0;
   busyMs = 0;
@@ -128,7 +118,7 @@ export class Replica {
     this.#stepTokens = this.#settings.stepTokens;
     for (const running of this.#running) this.#continue(running);
     this.#startWaiting(now);
-    if (cost.isEmpty) return this.#prefillAhead(now);
+    if (cost.isEmpty) return undefined;
     this.#isBusy = true;
     this.#record();
     return cost.ms;
@@ -259,26 +249,11 @@ export class Replica {
     return { cachedTokens, hostTokens, computeTokens: prepared.promptTokens - cachedTokens };
   }
 
-  /** Begins the next path worth prefilling, if there is one, and returns its milliseconds. */
-  #prefillAhead(now: number): number | undefined {
-    const { prewarm } = this.#settings;
-    if (prewarm === undefined) return undefined;
-    const [path, ...later] = this.#ahead ?? this.#engine.planPrewarm(prewarm);
-    this.#ahead = later;
-    if (path === undefined) return undefined;
-    const { newTokens, ms } = this.#engine.prewarm(path, now);
-    this.prewarmedTokens.set(this.#lastDone, (this.prewarmedTokens.get(this.#lastDone) ?? 0) + newTokens);
-    this.#isBusy = true;
-    return ms;
-  }
-
   #finish(running: RunningRequest, now: number): ServerOutcome {
     const { prepared, admission, answerTokens, startedMs, firstTokenMs } = running;
     const { arrivedMs, number } = running.queued;
     admission.enter(prepared.promptTokens + answerTokens - 1);
     this.#engine.finish(prepared, admission, now);
-    this.#ahead = undefined;
-    this.#lastDone = number;
     const served = this.#engine.outcome(prepared, admission, firstTokenMs - arrivedMs);
     return { ...served, number, arrivedMs, startedMs, doneMs: now, answerTokens };
   }

@@ -36,10 +36,7 @@ export interface ServerSettings {
 }
 
 /** What an experiment's runs have beside the server's settings. */
-export type RunOptions = Pick<
-  ServerOptions,
-  'createCache' | 'queue' | 'latency' | 'clock' | 'conversations' | 'prewarm'
->;
+export type RunOptions = Pick<ServerOptions, 'createCache' | 'queue' | 'latency' | 'clock' | 'conversations'>;
 
 /** Keeps the arrivals' draws apart from those of the workload of the same seed. */
 const ARRIVALS_SEED = 2 ** 32;

@@ -1,5 +1,4 @@
 import { type OrderingPolicy, WarmpathError } from '@warmpath/core';
-import type { PrewarmOptions } from '@warmpath/core/internal';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 import { VllmBlockCache } from '../cache/vllm-blocks.js';
 import { Conversations } from '../conversations.js';
@@ -45,11 +44,6 @@ export interface ServerOptions extends Omit<SimulatedEngineOptions, 'cache'>, Pa
   readonly answerTokens?: (request: WorkloadRequest, number: number) => number;
   /** Milliseconds from a request's arrival until its documents are found; counted in TTFT. Default 0. */
   readonly retrievalMs?: number;
-  /**
-   * What a replica may prefill ahead while it is idle; a request that comes waits for the path under way. Default
-   * nothing.
-   */
-  readonly prewarm?: PrewarmOptions;
   /** Time of decoding. Default: that of the papers' RTX 4090. */
   readonly decode?: DecodeCost;
   /** Time to copy KV from host memory before it is reused. Default: none. */
@@ -82,7 +76,6 @@ export function simulateServer(
     clients: createClients(workload),
     router: (options.router ?? ROUTERS['round-robin'])(),
     retrievalMs: options.retrievalMs ?? 0,
-    isPrewarmed: options.prewarm !== undefined,
   }).run();
 }
 
@@ -90,7 +83,6 @@ interface Surroundings {
   readonly clients: Clients;
   readonly router: Router;
   readonly retrievalMs: number;
-  readonly isPrewarmed: boolean;
 }
 
 /** One run. */
@@ -101,7 +93,6 @@ class ServerSimulation {
   readonly #events = new EventQueue<ServerEvent>();
   readonly #outcomes: ServerOutcome[];
   readonly #dealt: number[];
-  #done = 0;
 
   constructor(workload: Workload, replicas: readonly Replica[], surroundings: Surroundings) {
     this.#workload = workload;
@@ -117,14 +108,11 @@ class ServerSimulation {
     while (events.size > 0) {
       const now = events.nextTime;
       while (events.nextTime === now) this.#handle(events.take()!, now);
-      // What is prefilled ahead of nothing is not worth counting.
-      if (this.#done === this.#outcomes.length) break;
       for (const replica of this.#replicas) {
         const ms = replica.isBusy ? undefined : replica.beginStep(now);
         if (ms !== undefined) events.add(now + ms, { kind: 'step', replica });
       }
     }
-    if (this.#surroundings.isPrewarmed) this.#countPrewarmed();
     return { outcomes: this.#outcomes, replicas: this.#replicas.map((replica, place) => this.#runOf(replica, place)) };
   }
 
@@ -139,7 +127,6 @@ class ServerSimulation {
     }
     for (const outcome of event.replica.endStep(now)) {
       this.#outcomes[outcome.number] = outcome;
-      this.#done++;
       const arrival = this.#surroundings.clients.next(outcome.number, now);
       if (arrival !== undefined) this.#announce(arrival.number, arrival.at);
     }
@@ -156,16 +143,6 @@ class ServerSimulation {
     const place = router.choose(loads, { number, request, promptTokens });
     this.#dealt[place]!++;
     this.#replicas[place]!.push({ number, request, arrivedMs, expectedTokens: loads[place]!.newTokens });
-  }
-
-  #countPrewarmed(): void {
-    for (const [number, outcome] of this.#outcomes.entries())
-      this.#outcomes[number] = { ...outcome, prewarmedTokens: 0 };
-    for (const { prewarmedTokens } of this.#replicas) {
-      for (const [number, tokens] of prewarmedTokens) {
-        this.#outcomes[number] = { ...this.#outcomes[number]!, prewarmedTokens: tokens };
-      }
-    }
   }
 
   #runOf({ steps, busyMs, sequences, largestBatch, gaps }: Replica, place: number): ReplicaRun {
@@ -216,7 +193,6 @@ function batchSettings(options: ServerOptions): BatchSettings {
     leaderFirst: options.leaderFirst ?? false,
     queue: checkQueue(options.queue),
     answerTokens: options.answerTokens ?? (({ answer }) => Math.max(1, answer?.tokens ?? 1)),
-    ...(options.prewarm !== undefined && { prewarm: options.prewarm }),
   };
 }
 

@@ -42,7 +42,6 @@ interface RunOptions extends WorkloadOptions, ServerOptions, ReportOption {
   readonly queue: number;
   readonly cache: string;
   readonly latency: string;
-  readonly prewarm?: number;
   readonly warmUp: number;
   readonly conversations: ConversationLayout;
   readonly resume?: string;
@@ -75,11 +74,6 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
         .default('documents-first'),
     )
     .addOption(latencyOption())
-    .option(
-      '--prewarm <tokens>',
-      'tokens that the engine may prefill ahead whenever it is idle between two requests',
-      wholeNumber(1),
-    )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--resume <file>', 'write every finished seed to this file, and continue from the seeds in it')
     .addOption(
@@ -89,7 +83,7 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
       )
         .argParser(wholeNumber(1, 3_600))
         .preset('10')
-        .conflicts(['warmUp', 'prewarm']),
+        .conflicts('warmUp'),
     );
   addServerOptions(command);
   addReportOption(command)
@@ -146,7 +140,6 @@ function experimentSettings(
     cache: { name: options.cache, create: readCache(options.cache) },
     ...(server !== undefined && { server }),
     latency: model,
-    ...(options.prewarm !== undefined && { prewarm: { maxTokens: options.prewarm } }),
     warmUp: options.warmUp,
     conversations: options.conversations,
     clock: () => performance.now(),
