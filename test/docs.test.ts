@@ -103,7 +103,7 @@ describe('shell commands in the docs', () => {
       await expectFlags(own, [
         'warmpath',
         name!,
-        ...(['lab', 'sessions', 'collections'].includes(name!) ? [action!] : []),
+        ...(action !== undefined && ['lab', 'sessions', 'collections', 'prompts'].includes(name!) ? [action] : []),
       ]);
     } else {
       expect.unreachable(`nothing proves this command: ${command}`);

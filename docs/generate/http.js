@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { openApiDocument } from '@warmpath/gateway';
-import { page } from './markdown.js';
+import { code, page } from './markdown.js';
 
 /** Fields that make it worth writing an object of several routes once. */
 const MIN_SHARED_FIELDS = 3;
@@ -9,7 +9,10 @@ const { version } = JSON.parse(readFileSync(new URL('../package.json', import.me
 const document = openApiDocument(version);
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-  Object.entries(methods).map(([method, operation]) => ({ title: `${method.toUpperCase()} ${path}`, ...operation })),
+  Object.entries(methods).map(([method, operation]) => ({
+    title: `${method.toUpperCase()} ${code(path)}`,
+    ...operation,
+  })),
 );
 
 /** Objects that several routes have: `[name, schema]`. */
