@@ -21,6 +21,7 @@ export { EngineRouter, expectedCachedTokens } from './engine-router.js';
 export { ERROR_TABLE, fileErrorReason } from './errors.js';
 export type { PrefixBreak, PromptOutline, PromptPiece } from './explain/prefix-break.js';
 export { BREAK_CAUSES, findPrefixBreak, outlinePrompt, sharedCharacters } from './explain/prefix-break.js';
+export { FairCache } from './fair-cache.js';
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
 export { LabelMap } from './kinds/label-map.js';

@@ -506,7 +506,7 @@ describe('an import of conversations', () => {
   it('lets the least recently used conversation go first, whatever came in which order', () => {
     const log = new ConversationLog({ maxBytes: bytesOfLog(turn('1'), 5), maxAgeMs: 1_000 });
     const named = (session: string) => ({ ...NAME, session });
-    log.sent(named('now'), turn('1'), 1_000);
+    log.sent(named('n'), turn('1'), 1_000);
     for (const [session, idleMs] of [
       ['b', 10],
       ['c', 20],
@@ -514,11 +514,11 @@ describe('an import of conversations', () => {
     ] as const) {
       log.restore({ version: 3, ...named(session), link: '1', idleMs, turns: [turn('1')] }, 1_000);
     }
-    expect([...log.export(1_000)].map(({ session }) => session)).toEqual(['a', 'c', 'b', 'now']);
+    expect([...log.export(1_000)].map(({ session }) => session)).toEqual(['a', 'c', 'b', 'n']);
     log.expire(1_501);
     expect(log.size).toBe(3);
     for (const session of ['x', 'y', 'z']) log.sent(named(session), turn('1'), 1_501);
-    expect([...log.export(1_501)].map(({ session }) => session)).toEqual(['b', 'now', 'x', 'y', 'z']);
+    expect([...log.export(1_501)].map(({ session }) => session)).toEqual(['b', 'n', 'x', 'y', 'z']);
   });
 
   it('opens no conversation for an entry without turns', () => {

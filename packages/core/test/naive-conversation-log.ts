@@ -7,7 +7,7 @@ interface NaiveConversation {
   usedAt: number;
 }
 
-const NAME = { tenant: '', user: '', session: '' };
+const NAME = { tenant: 't', user: 'u', session: 's' };
 const TURN: SentTurn = {
   link: '',
   id: '',
@@ -30,10 +30,16 @@ function bytesBeside(name: ConversationName): number {
   return log.bytes;
 }
 
-/** What a log counts for a conversation, an end user and a tenant, beside what each holds. */
-const CONVERSATION_BYTES = bytesBeside({ ...NAME, session: 'other' }) - bytesBeside(NAME);
-const USER_BYTES = bytesBeside({ ...NAME, user: 'other' }) - bytesBeside({ ...NAME, session: 'other' });
-const TENANT_BYTES = bytesBeside({ ...NAME, tenant: 'other' }) - bytesBeside({ ...NAME, user: 'other' });
+/**
+ * What a log counts for a conversation, an end user and a tenant, beside what each holds. Names have one character: a
+ * conversation counts the characters of its name, too.
+ */
+const CONVERSATION_BYTES = bytesBeside({ ...NAME, session: 'o' }) - bytesBeside(NAME);
+const USER_BYTES = bytesBeside({ ...NAME, user: 'o' }) - bytesBeside({ ...NAME, session: 'o' });
+const TENANT_BYTES = bytesBeside({ ...NAME, tenant: 'o' }) - bytesBeside({ ...NAME, user: 'o' });
+
+/** The same for a conversation without an end user, beside that of one with a user of one character. */
+const UNNAMED_USER_BYTES = bytesBeside({ ...NAME, user: undefined }) - bytesBeside({ ...NAME, user: 'o' });
 
 /** What a log counts for a turn. */
 export function bytesOf(turn: SentTurn): number {
@@ -158,7 +164,11 @@ function largestBy(
 
 function conversationBytes(conversations: readonly NaiveConversation[]): number {
   const turns = conversations.flatMap((conversation) => conversation.turns);
-  return turns.reduce((sum, turn) => sum + bytesOf(turn), CONVERSATION_BYTES * conversations.length);
+  const names = conversations.reduce(
+    (sum, { name: { user } }) => sum + (user === undefined ? UNNAMED_USER_BYTES : 0),
+    0,
+  );
+  return turns.reduce((sum, turn) => sum + bytesOf(turn), CONVERSATION_BYTES * conversations.length + names);
 }
 
 /** The same, with the end users whose conversations these are. */

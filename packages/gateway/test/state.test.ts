@@ -93,7 +93,7 @@ describe('ServedHistories', () => {
 
 describe('WarmPrefixes', () => {
   it('know when a prefix was used last, for as many prefixes as allowed', () => {
-    const prefixes = new WarmPrefixes(900, 100);
+    const prefixes = new WarmPrefixes(1_412, 100);
     const [a, b, c] = ['a', 'b', 'c'].map((key) => prefixOf('t', 'm', key)) as [
       PromptPrefix,
       PromptPrefix,
