@@ -66,7 +66,7 @@ export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from '
 export { renderDocuments } from './render/template.js';
 export type { NodeOwner } from './replacement/eviction-queue.js';
 export type { ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
-export { REPLACEMENT_POLICY_NAMES, replacementPolicy, USE_HALF_LIFE_REQUESTS } from './replacement/policy.js';
+export { REPLACEMENT_POLICY_NAMES, replacementPolicy } from './replacement/policy.js';
 export { Replacement } from './replacement/replacement.js';
 export type { KvEvent } from './residency/block-index.js';
 export type { PromptTokens } from './residency/event-residency.js';

@@ -1,5 +1,4 @@
 import type { ReplacementPolicy, Tier } from '../src/internal.js';
-import { USE_HALF_LIFE_REQUESTS } from '../src/replacement/policy.js';
 import type { PathUse } from '../src/replacement/replacement.js';
 
 interface Held {
@@ -20,7 +19,6 @@ export class NaiveReplacement {
   #settings = 0;
   readonly #costs = new Map<number, number[]>();
   /** Requests that used each node, also those that left the window, since it was forgotten. */
-  readonly #times = new Map<number, number[]>();
 
   constructor(policy: ReplacementPolicy, window: number, tiers: readonly Tier[]) {
     this.#policy = policy;
@@ -35,7 +33,6 @@ export class NaiveReplacement {
     const before = this.#used();
     this.#requests.push([...nodes]);
     this.#count++;
-    for (const node of nodes) this.#times.set(node, [...(this.#times.get(node) ?? []), this.#count]);
     this.#requests = this.#requests.slice(-this.#window);
     for (const node of [...before].filter((other) => !this.#used().has(other))) this.#forgetIfAbsent(node);
     for (const [place, node] of nodes.entries()) {
@@ -83,10 +80,6 @@ export class NaiveReplacement {
       {
         request: this.#count,
         frequency: this.#frequency(node),
-        recentFrequency: (this.#times.get(node) ?? []).reduce(
-          (sum, time) => sum + 2 ** ((time - this.#count) / USE_HALF_LIFE_REQUESTS),
-          0,
-        ),
         costPerToken: costs.length === 0 ? 0 : sum / costs.length,
       },
       this.#clocks.get(tier)!,
@@ -105,7 +98,6 @@ export class NaiveReplacement {
     if ([...this.#tiers.values()].some((held) => held.has(node))) return;
     this.#requests = this.#requests.map((nodes) => nodes.filter((other) => other !== node));
     this.#costs.delete(node);
-    this.#times.delete(node);
     this.forgotten.push(node);
   }
 }

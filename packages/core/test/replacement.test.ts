@@ -7,9 +7,8 @@ import {
   Replacement,
   type ReplacementPolicyName,
   replacementPolicy,
-  USE_HALF_LIFE_REQUESTS,
 } from '../src/internal.js';
-import { EvictionQueue } from '../src/replacement/eviction-queue.js';
+import { EvictionQueue, SIZE_DOUBLING_REQUESTS } from '../src/replacement/eviction-queue.js';
 import { UseStatistics } from '../src/replacement/use-statistics.js';
 import { replacementPolicyCases } from './conformance/replacement-policy.cases.js';
 
@@ -54,16 +53,6 @@ describe('the policies by example', () => {
     expect(evicted('lfu', uses)).toEqual([1, 2, 0]);
     expect(evicted('gdsf', uses)).toEqual([1, 2, 0]);
     expect(evicted('pgdsf', uses)).toEqual([2, 0, 1]);
-    expect(evicted('lrfu', uses)).toEqual([1, 2, 0]);
-  });
-
-  test('LRFU lets old uses count less, so that what is used now passes what was used often', () => {
-    const often = Array.from({ length: 8 }, () => ({ node: 0 }));
-    const others = (count: number) => Array.from({ length: count }, (_, other) => ({ node: 3 + (other % 50) }));
-    const now = [{ node: 1 }, { node: 1 }];
-    // Eight uses count as one after three half-lives.
-    expect(evicted('lrfu', [...often, ...others(100), ...now]).indexOf(0)).toBeGreaterThan(50);
-    expect(evicted('lrfu', [...often, ...others(1_600), ...now])[0]).toBe(0);
   });
 
   test('equals go in order of their last use', () => {
@@ -246,7 +235,7 @@ test('of several owners, the one that holds most for its last use loses the node
             const own = [...held.values()].filter(({ owner }) => owner === place);
             const size = own.reduce((sum, each) => sum + each.size, 0);
             const mayLose = own.some(({ isEvictable }) => isEvictable);
-            return mayLose ? Math.log2(size) + (request - usedAt) / USE_HALF_LIFE_REQUESTS + (canWait ? 20 : 0) : -1;
+            return mayLose ? Math.log2(size) + (request - usedAt) / SIZE_DOUBLING_REQUESTS + (canWait ? 20 : 0) : -1;
           });
           const victim = queue.evict();
           const most = Math.max(...excess);

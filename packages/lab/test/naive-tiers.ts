@@ -1,4 +1,4 @@
-import { type CostModel, type ReplacementPolicy, USE_HALF_LIFE_REQUESTS } from '@warmpath/core/internal';
+import type { CostModel, ReplacementPolicy } from '@warmpath/core/internal';
 import type { Admission, CachedPrompt } from '../src/index.js';
 import { promptTokens } from '../src/index.js';
 
@@ -137,10 +137,6 @@ export class NaiveTiers {
     const use = {
       request: this.#requests,
       frequency: uses.length,
-      recentFrequency: uses.reduce(
-        (recent, use) => recent + 2 ** ((use.request - this.#requests) / USE_HALF_LIFE_REQUESTS),
-        0,
-      ),
       costPerToken: costs.length === 0 ? 0 : sum / costs.length,
     };
     entry[tier] = {

@@ -1,5 +1,4 @@
 import { ABSENT, type HeapOrder, IndexedHeap } from '../indexed-heap.js';
-import { USE_HALF_LIFE_REQUESTS } from './policy.js';
 
 /** An owner of nodes. Owners share each tier fairly. */
 export interface NodeOwner {
@@ -9,6 +8,8 @@ export interface NodeOwner {
   usedAt: number;
 }
 
+/** Requests since an owner's last use after which its size counts double. */
+export const SIZE_DOUBLING_REQUESTS = 500;
 /** Excess of owners whose work can wait: their size counts as 2 to this power. */
 const WAITING_EXCESS = 20;
 
@@ -28,7 +29,7 @@ interface Share {
 
 /**
  * The nodes of one tier that may be evicted. The largest owner loses its node of lowest priority; among equals, the one
- * whose priority was set longest ago. An owner's size counts double for every `USE_HALF_LIFE_REQUESTS` requests since
+ * whose priority was set longest ago. An owner's size counts double for every `SIZE_DOUBLING_REQUESTS` requests since
  * its last use, and far more if its work can wait. O(log nodes) an operation.
  */
 export class EvictionQueue {
@@ -159,7 +160,7 @@ export class EvictionQueue {
 
   #weigh(share: Share): void {
     const { canWait, usedAt } = share.owner;
-    share.excess = Math.log2(share.size) - usedAt / USE_HALF_LIFE_REQUESTS + (canWait ? WAITING_EXCESS : 0);
+    share.excess = Math.log2(share.size) - usedAt / SIZE_DOUBLING_REQUESTS + (canWait ? WAITING_EXCESS : 0);
     if (share.place !== ABSENT) this.#losing.settle(share);
   }
 

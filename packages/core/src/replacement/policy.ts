@@ -1,10 +1,7 @@
-/** Replacement policies: those of RAGCache, then LRFU. */
-export const REPLACEMENT_POLICY_NAMES = ['pgdsf', 'gdsf', 'lru', 'lfu', 'lrfu'] as const;
+/** The replacement policies of RAGCache. */
+export const REPLACEMENT_POLICY_NAMES = ['pgdsf', 'gdsf', 'lru', 'lfu'] as const;
 
 export type ReplacementPolicyName = (typeof REPLACEMENT_POLICY_NAMES)[number];
-
-/** Requests after which a use counts half in `recentFrequency`. */
-export const USE_HALF_LIFE_REQUESTS = 500;
 
 /** Where KV can be stored, fastest first. */
 export type Tier = 'device' | 'host' | 'disk';
@@ -15,8 +12,6 @@ interface NodeUse {
   readonly request: number;
   /** Requests that used the node, this one included: in the window, or since it was stored (`remembersEvicted`). */
   readonly frequency: number;
-  /** The same, where a use counts half for every `USE_HALF_LIFE_REQUESTS` requests since. */
-  readonly recentFrequency: number;
   /** Mean milliseconds a token of the requests that had to compute the node (RAGCache Eq. 4); 0 before the first. */
   readonly costPerToken: number;
 }
@@ -53,18 +48,6 @@ const LFU: ReplacementPolicy = {
 };
 
 /**
- * Least recently and frequently used (LRFU, Lee et al. 2001): a use counts half for every 500 requests since. The
- * logarithm of the sum plus its age keeps the order of unused nodes, so it needs no clock. Figures:
- * docs/research/ragcache.md.
- */
-const LRFU: ReplacementPolicy = {
-  name: 'lrfu',
-  remembersEvicted: true,
-  // A node without a use counts as used now.
-  priority: ({ request, recentFrequency }) => request / USE_HALF_LIFE_REQUESTS + Math.log2(recentFrequency || 1),
-};
-
-/**
  * Greedy-Dual-Size-Frequency (Cherkasova 1998) with a cost proportional to the size, as RAGCache §7.4 compares it:
  * `clock + frequency`, since the node was stored.
  */
@@ -90,7 +73,6 @@ const POLICIES: Readonly<Record<ReplacementPolicyName, ReplacementPolicy>> = {
   gdsf: GDSF,
   lru: LRU,
   lfu: LFU,
-  lrfu: LRFU,
 };
 
 /** The replacement policy of a name. Policies have no state and may be shared. */

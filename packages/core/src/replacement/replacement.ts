@@ -151,7 +151,6 @@ export class Replacement {
     const use = {
       request: this.#statistics.requests,
       frequency: this.#statistics.frequency(node),
-      recentFrequency: this.#statistics.recentFrequency(node),
       costPerToken: this.#statistics.costPerToken(node),
     };
     queue.setPriority(node, this.#policy.priority(use, queue.clockOf(node)));

@@ -1,5 +1,4 @@
 import { grown } from './eviction-queue.js';
-import { USE_HALF_LIFE_REQUESTS } from './policy.js';
 
 /** Numbers of a ring entry. */
 const USE_FIELDS = 3;
@@ -12,7 +11,7 @@ export interface UseStatisticsOptions {
 }
 
 /**
- * How often nodes were used in the window, and what computing them cost. O(nodes of a request) amortised; 56 bytes a
+ * How often nodes were used in the window, and what computing them cost. O(nodes of a request) amortised; 40 bytes a
  * handle, 12 a use.
  */
 export class UseStatistics {
@@ -25,9 +24,6 @@ export class UseStatistics {
   #misses = new Float64Array(0);
   /** Expected cost a token of nodes that were not computed yet. */
   #expectedCosts = new Float64Array(0);
-  /** Decayed uses at the last use, and the number of that request. */
-  #recent = new Float64Array(0);
-  #lastRequests = new Float64Array(0);
   /** Ring of the uses in the window: node, bearer, number of uses. */
   #uses = new Int32Array(USE_FIELDS * 128);
   #first = 0;
@@ -52,12 +48,6 @@ export class UseStatistics {
     return this.#frequencies[node] ?? 0;
   }
 
-  /** Uses of a node, each counted half for every `USE_HALF_LIFE_REQUESTS` requests since. */
-  recentFrequency(node: number): number {
-    const age = this.#requests - (this.#lastRequests[node] ?? 0);
-    return (this.#recent[node] ?? 0) * 2 ** (-age / USE_HALF_LIFE_REQUESTS);
-  }
-
   /** Mean cost a token of the requests that computed a node; the expected cost before the first. */
   costPerToken(node: number): number {
     const misses = this.#misses[node] ?? 0;
@@ -73,7 +63,7 @@ export class UseStatistics {
   /** Copies uses and cost of another node to a node without uses. They leave the window as uses of the last request. */
   inherit(node: number, from: number): void {
     this.#ensure(Math.max(node, from));
-    this.#count(node, this.frequency(from), this.recentFrequency(from));
+    this.#count(node, this.frequency(from));
     this.#costs[node] = this.#costs[from]!;
     this.#misses[node] = this.#misses[from]!;
   }
@@ -81,7 +71,7 @@ export class UseStatistics {
   /** Sets the uses of a node before this process started. They count as in {@link inherit}. */
   restoreUses(node: number, uses: number): void {
     this.#ensure(node);
-    this.#count(node, Math.min(uses, this.#window), uses);
+    this.#count(node, Math.min(uses, this.#window));
   }
 
   /** Counts a request that used these nodes, parents before children. The oldest request leaves the window. */
@@ -93,8 +83,6 @@ export class UseStatistics {
     for (const node of nodes) {
       this.#ensure(node);
       this.#frequencies[node]!++;
-      this.#recent[node] = this.recentFrequency(node) + 1;
-      this.#lastRequests[node] = this.#requests;
       this.#push(node, 1);
     }
     if (leaving > 0) this.#expire(leaving);
@@ -113,18 +101,15 @@ export class UseStatistics {
     this.#bearers[node]!++;
     this.#frequencies[node] = 0;
     this.#costs[node] = 0;
-    this.#recent[node] = 0;
     this.#misses[node] = 0;
     this.#expectedCosts[node] = 0;
   }
 
-  #count(node: number, uses: number, recent: number): void {
+  #count(node: number, uses: number): void {
     if (uses === 0) return;
     // Uses before the first request count as a request.
     if (this.#requests === 0) this.#requests = 1;
     this.#frequencies[node]! += uses;
-    this.#recent[node] = recent;
-    this.#lastRequests[node] = this.#requests;
     this.#perRequest[(this.#requests - 1) % this.#window]!++;
     this.#push(node, uses);
   }
@@ -166,8 +151,6 @@ export class UseStatistics {
     this.#frequencies = grown(this.#frequencies, node + 1);
     this.#bearers = grown(this.#bearers, node + 1);
     this.#costs = grown(this.#costs, node + 1);
-    this.#recent = grown(this.#recent, node + 1);
-    this.#lastRequests = grown(this.#lastRequests, node + 1);
     this.#misses = grown(this.#misses, node + 1);
     this.#expectedCosts = grown(this.#expectedCosts, node + 1);
   }

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Replacement, type ReplacementPolicy, type Tier } from '../../src/internal.js';
-import { USE_HALF_LIFE_REQUESTS } from '../../src/replacement/policy.js';
 import { NaiveReplacement } from '../naive-replacement.js';
 
 const TIERS: readonly Tier[] = ['device', 'host'];
@@ -23,7 +22,6 @@ const step = fc.oneof(
 const use = fc.record({
   request: fc.nat({ max: 1_000 }),
   frequency: fc.integer({ min: 1, max: 50 }),
-  recentFrequency: fc.double({ min: 0.01, max: 50, noNaN: true }),
   costPerToken: fc.integer({ min: 0, max: 100 }),
 });
 
@@ -40,7 +38,6 @@ export function replacementPolicyCases(policy: ReplacementPolicy): void {
             ...first,
             request: first.request + later + 1,
             frequency: first.frequency + 1,
-            recentFrequency: first.recentFrequency * 2 ** (-(later + 1) / USE_HALF_LIFE_REQUESTS) + 1,
           };
           expect(policy.priority(again, clock + later)).toBeGreaterThanOrEqual(before);
         }),

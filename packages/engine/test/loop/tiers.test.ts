@@ -111,7 +111,7 @@ describe('the host tier of a real engine', () => {
     expect(await engine.metric('warmpath_engine_host_evicted_tokens_total')).toBeGreaterThan(1000);
   });
 
-  it.each(['pgdsf', 'gdsf', 'lru', 'lfu', 'lrfu'])('answers alike under the policy %s', async (policy) => {
+  it.each(['pgdsf', 'gdsf', 'lru', 'lfu'])('answers alike under the policy %s', async (policy) => {
     await start({ hostTier: 400_000, policy });
     for (const [names, asked, weight] of [
       [['Marlo', 'Tibin'], 'Tibin', '31'],
