@@ -17,10 +17,13 @@ FROM install-engine AS install-gateway
 RUN rm -rf node_modules/@node-llama-cpp node_modules/zeromq
 
 FROM node:22-bookworm-slim AS with-engine
-ENV NODE_ENV=production
+ENV NODE_ENV=production WARMPATH_DATA_DIR=/var/lib/warmpath WARMPATH_CACHE_DIR=/var/lib/warmpath/cache
+RUN install --directory --owner=node --group=node /var/lib/warmpath
 WORKDIR /app
 COPY --from=install-engine /app /app
 USER node
+# Collections, and consents to prompts.
+VOLUME /var/lib/warmpath
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
   CMD ["node", "--eval", "fetch('http://127.0.0.1:8080/healthz').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
@@ -29,10 +32,13 @@ CMD ["up", "--config", "/etc/warmpath/warmpath.yaml"]
 
 # The last stage is what is built without --target.
 FROM node:22-bookworm-slim AS gateway
-ENV NODE_ENV=production
+ENV NODE_ENV=production WARMPATH_DATA_DIR=/var/lib/warmpath
+RUN install --directory --owner=node --group=node /var/lib/warmpath
 WORKDIR /app
 COPY --from=install-gateway /app /app
 USER node
+# Collections, and consents to prompts.
+VOLUME /var/lib/warmpath
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
   CMD ["node", "--eval", "fetch('http://127.0.0.1:8080/healthz').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]

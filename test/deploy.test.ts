@@ -15,12 +15,21 @@ import { kubernetesErrors } from './kubernetes-schema.js';
 
 const run = promisify(execFile);
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
+const SYSTEMD_ANALYZE = '/usr/bin/systemd-analyze';
 const PROBES = ['/healthz', '/readyz'];
 const ENVIRONMENT = {
   ENGINE_URL: 'http://engine:8000',
   WARMPATH_CLIENT_KEY: 'a key of the clients',
   WARMPATH_OPERATOR_KEY: 'a key of the operator',
 };
+
+/** Where a stage of the Dockerfile keeps what must last. */
+function dataFolderOf(stage: string): string | undefined {
+  const text = read('Dockerfile').split(`AS ${stage}\n`)[1]!.split('\nFROM ')[0]!;
+  const [, folder] = /\bWARMPATH_DATA_DIR=(\S+)/.exec(text) ?? [];
+  const isWritable = text.includes(`--owner=node --group=node ${folder}\n`) && text.includes(`\nVOLUME ${folder}\n`);
+  return isWritable ? folder : undefined;
+}
 
 describe('the Dockerfile', () => {
   const instructions = DockerfileParser.parse(read('Dockerfile')).getInstructions();
@@ -52,6 +61,10 @@ describe('the Dockerfile', () => {
     for (const copy of copies) expect(stages.map((other) => other.name)).toContain(copy.getFromFlag()!.getValue());
   });
 
+  it.each(['gateway', 'with-engine'])('%s has a folder that its user may write to, as a volume', (name) => {
+    expect(dataFolderOf(name)).toBe('/var/lib/warmpath');
+  });
+
   it('runs no script of a dependency', () => {
     const installs = stages
       .flatMap((stage) => argumentsOf(stage, 'RUN'))
@@ -68,7 +81,17 @@ describe('the Dockerfile', () => {
 describe('compose.yaml', () => {
   const { services } = parse(read('compose.yaml')) as {
     readonly services: Readonly<
-      Record<string, { environment?: object; volumes?: string[]; build?: { target: string } }>
+      Record<
+        string,
+        {
+          environment?: object;
+          volumes?: string[];
+          build?: { target: string };
+          mem_limit?: string;
+          read_only?: boolean;
+          tmpfs?: string[];
+        }
+      >
     >;
   };
 
@@ -79,6 +102,16 @@ describe('compose.yaml', () => {
     const named = [...text.replace(/^#.*$/gm, '').matchAll(/\$\{(\w+)\}/g)].map(([, name]) => name);
     expect(Object.keys(services['gateway']!.environment!).toSorted()).toEqual(named.toSorted());
     expect(checkConfig(text, {}).problems).not.toEqual([]);
+  });
+
+  it('gives the gateway a volume where its image keeps what must last, and limits its memory', () => {
+    const { volumes, mem_limit: limit, read_only: isReadOnly, tmpfs } = services['gateway']!;
+    const folder = dataFolderOf('gateway')!;
+    expect(volumes).toContain(`state:${folder}`);
+    expect(parse(read('compose.yaml'))).toHaveProperty('volumes.state');
+    expect(parse(read('deploy/compose/warmpath.yaml'))).toHaveProperty('collections.folder', `${folder}/collections`);
+    expect([isReadOnly, limit, tmpfs]).toEqual([true, '768m', ['/tmp:size=256m']]);
+    expect(services['redis']!.mem_limit).toBe('400m');
   });
 
   it('builds a stage that there is, and starts the store that the configuration names', () => {
@@ -112,6 +145,13 @@ describe('the Helm chart', () => {
     return { ...known, ...Object.fromEntries(entries.map(([key, value]) => [key, merged(known[key], value)])) };
   }
 
+  const mountsOf = (deployment: unknown) =>
+    at(deployment, 'spec.template.spec.containers.0.volumeMounts') as readonly {
+      readonly name: string;
+      readonly mountPath: string;
+      readonly readOnly?: boolean;
+    }[];
+
   const at = (document: unknown, path: string) =>
     path.split('.').reduce((value, key) => (value as Record<string, unknown>)?.[key], document);
 
@@ -122,7 +162,7 @@ describe('the Helm chart', () => {
   });
 
   it('makes a Deployment, a Service, a ConfigMap and a PodDisruptionBudget that fit together', () => {
-    const made = render();
+    const made = render({ replicas: 2 });
     expect(Object.keys(made).toSorted()).toEqual(['ConfigMap', 'Deployment', 'PodDisruptionBudget', 'Service']);
     const labels = at(made['Deployment'], 'spec.template.metadata.labels');
     expect(labels).toMatchObject(at(made['Service'], 'spec.selector') as object);
@@ -139,6 +179,7 @@ describe('the Helm chart', () => {
       'with what a cluster may need',
       {
         secretName: 'keys',
+        stateClaim: 'warmpath-state',
         podAnnotations: { team: 'search' },
         nodeSelector: { disk: 'fast' },
         tolerations: [{ key: 'gpu', operator: 'Exists' }],
@@ -147,7 +188,7 @@ describe('the Helm chart', () => {
     ],
   ])('is what Kubernetes takes, to each field: %s', (_, changes) => {
     const made = renderAll('rag', typeof changes === 'function' ? changes() : changes);
-    expect(made.length).toBeGreaterThan(3);
+    expect(made.length).toBeGreaterThanOrEqual(3);
     const known = made.filter(({ kind }) => kind !== 'ServiceMonitor');
     expect(known.flatMap((one) => kubernetesErrors(one) ?? [`${one['kind']} has no schema`])).toEqual([]);
   });
@@ -181,6 +222,46 @@ describe('the Helm chart', () => {
     expect(1_000 * graceSeconds).toBeGreaterThan(drainDelayMs + 30_000);
   });
 
+  it('never keeps a node from being drained for its only pod', () => {
+    expect(render()).not.toHaveProperty('PodDisruptionBudget');
+    expect(at(render({ replicas: 3 })['PodDisruptionBudget'], 'spec.maxUnavailable')).toBe(1);
+  });
+
+  it.each([
+    ['that ends with the pod', {}, { emptyDir: { sizeLimit: '1Gi' } }, undefined],
+    [
+      'of a claim, for one pod at a time',
+      { stateClaim: 'kept' },
+      { persistentVolumeClaim: { claimName: 'kept' } },
+      { type: 'Recreate' },
+    ],
+  ])('gives the pod a writable volume %s', (_, changes, source, strategy) => {
+    const { Deployment: deployment, ConfigMap: configMap } = render(changes);
+    expect(at(deployment, 'spec.strategy')).toEqual(strategy);
+    const volumes = at(deployment, 'spec.template.spec.volumes') as object[];
+    expect(volumes).toContainEqual({ name: 'state', ...source });
+    const { mountPath } = mountsOf(deployment).find(({ name }) => name === 'state')!;
+    expect(dataFolderOf('gateway')).toBe(mountPath);
+    const config = parse((at(configMap, 'data') as Record<string, string>)['warmpath.yaml']!) as object;
+    expect(at(config, 'collections.folder')).toBe(`${mountPath}/collections`);
+    expect(at(deployment, 'spec.template.spec.securityContext.fsGroup')).toBe(1_000);
+  });
+
+  it('mounts only volumes that there are, over a file system that is read-only', () => {
+    const { Deployment: deployment } = render();
+    const volumes = (at(deployment, 'spec.template.spec.volumes') as { name: string }[]).map(({ name }) => name);
+    expect(mountsOf(deployment).map(({ name }) => name)).toEqual(volumes);
+    const writable = mountsOf(deployment).filter(({ readOnly }) => readOnly !== true);
+    expect(writable.map(({ mountPath }) => mountPath)).toEqual(['/var/lib/warmpath', '/tmp']);
+  });
+
+  it('limits the memory of everything that runs beside an engine', () => {
+    const made = renderAll('rag', { redis: { enabled: true } });
+    for (const one of made.filter(({ kind }) => kind === 'Deployment')) {
+      expect(at(one, 'spec.template.spec.containers.0.resources.limits.memory')).toMatch(/^\d+[MG]i$/);
+    }
+  });
+
   it('starts other pods for another configuration', () => {
     const hashOf = (changes?: object) =>
       at(render(changes)['Deployment'], 'spec.template.metadata.annotations') as Record<string, string>;
@@ -194,7 +275,6 @@ describe('the Helm chart', () => {
     const made = render({
       secretName: 'keys',
       serviceMonitor: { enabled: true, interval: '10s', keySecret: 'keys', keyName: 'OPERATOR_KEY' },
-      podDisruptionBudget: { enabled: false, minAvailable: 1 },
       nodeSelector: { disk: 'fast' },
       tolerations: [{ key: 'gpu', operator: 'Exists' }],
     });
@@ -205,7 +285,6 @@ describe('the Helm chart', () => {
       name: 'keys',
       key: 'OPERATOR_KEY',
     });
-    expect(made).not.toHaveProperty('PodDisruptionBudget');
   });
 
   it('makes gateways, a Redis and a vLLM that find each other', () => {
@@ -231,7 +310,7 @@ describe('the Helm chart', () => {
       expect(at(service, 'spec.selector')).not.toEqual(at(named('Service', 'warmpath'), 'spec.selector'));
     }
     expect(render()).not.toHaveProperty('StatefulSet');
-    expect(renderAll('rag', {}).map((one) => at(one, 'metadata.name'))).toEqual(['rag', 'rag', 'rag', 'rag']);
+    expect(renderAll('rag', {}).map((one) => at(one, 'metadata.name'))).toEqual(['rag', 'rag', 'rag']);
   });
 
   it('starts commands that there are, with options that they have', async () => {
@@ -258,6 +337,18 @@ describe('the systemd unit', () => {
     const [name = '', ...rest] = command.split(' ');
     const { stdout } = await run(join(root, 'node_modules/.bin/warmpath'), [name, '--help']);
     for (const flag of rest.filter((word) => word.startsWith('--'))) expect(stdout).toContain(flag);
+  });
+
+  it('has a folder of its own to write to, and a limit of memory', () => {
+    expect(unit).toMatch(/^StateDirectory=warmpath$/m);
+    expect(unit).toMatch(/^Environment=WARMPATH_DATA_DIR=\/var\/lib\/warmpath$/m);
+    expect(unit).toMatch(/^MemoryMax=\d+M$/m);
+    expect(unit).toMatch(/^ProtectSystem=strict$/m);
+  });
+
+  it.skipIf(!existsSync(SYSTEMD_ANALYZE))('is what systemd takes', async () => {
+    const { stderr } = await run(SYSTEMD_ANALYZE, ['verify', join(root, 'deploy/systemd/warmpath.service')]);
+    expect(stderr.split('\n').filter((line) => line.includes('warmpath'))).toEqual([]);
   });
 
   it('does not start again what is configured wrongly', () => {

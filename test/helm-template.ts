@@ -3,7 +3,8 @@ import { stringify } from 'yaml';
 
 /**
  * Renders the part of Helm's templates that our chart uses, and refuses everything else: a path below `.Values` or
- * `.Release`, `toYaml <path>` with `| nindent <number>` or `| sha256sum`, `if <path>` with `end`, and `{{-`.
+ * `.Release`, `toYaml <path>` with `| nindent <number>` or `| sha256sum`, `if <path>` or `if gt (int <path>) <number>`
+ * with `else` and `end`, and `{{-`.
  */
 export function renderTemplate(template: string, context: object): string {
   const open: boolean[] = [];
@@ -14,8 +15,9 @@ export function renderTemplate(template: string, context: object): string {
     const isShown = open.every(Boolean);
     if (isShown) text += template.slice(end, match.index) + (trim === '-' ? '' : space);
     end = match.index + whole.length;
-    const condition = /^if (\S+)$/.exec(action);
-    if (condition) open.push(isTrue(valueAt(context, condition[1]!)));
+    const condition = /^if (\S+|gt \(int \S+\) \d+)$/.exec(action);
+    if (condition) open.push(holds(condition[1]!, context));
+    else if (action === 'else') open.push(!open.pop());
     else if (action === 'end') open.pop();
     else if (isShown) text += printed(action, context);
   }
@@ -36,6 +38,11 @@ function printed(action: string, context: object): string {
       .digest('hex');
   if (/^\.[\w.]+$/.test(action)) return String(valueAt(context, action));
   throw new Error(`not in the part of Helm's templates that is tested: ${action}`);
+}
+
+function holds(condition: string, context: object): boolean {
+  const [, path, number] = /^gt \(int (\S+)\) (\d+)$/.exec(condition) ?? [];
+  return path === undefined ? isTrue(valueAt(context, condition)) : Number(valueAt(context, path)) > Number(number);
 }
 
 /** A value that is not there is a mistake in the chart, unlike in Helm. */
