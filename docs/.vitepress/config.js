@@ -44,7 +44,13 @@ const SIDEBAR = [
   {
     text: 'Operate',
     items: [
-      ...list('operate/', ['Run it', 'run'], ['Secure it', 'secure'], ['Monitor it', 'monitor']),
+      ...list(
+        'operate/',
+        ['Run it', 'run'],
+        ['Upgrade', 'upgrade'],
+        ['Secure it', 'secure'],
+        ['Monitor it', 'monitor'],
+      ),
       ...list('guide/', ['Check an engine', 'doctor'], ['Queue and prefill', 'queue']),
       ...list(
         'operate/',
