@@ -24,6 +24,7 @@ export { BREAK_CAUSES, findPrefixBreak, outlinePrompt, sharedCharacters } from '
 export { FairCache } from './fair-cache.js';
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
+export type { CitationMapper } from './kinds/citations.js';
 export { LabelMap } from './kinds/label-map.js';
 export type { KindNotice, PromptKind } from './kinds/learned-kind.js';
 export { programParts } from './kinds/learned-kind.js';

@@ -8,6 +8,7 @@ const NAMES_SHOWN = 8;
 const LABELS = {
   none: undefined,
   kept: 'labels move with their documents',
+  mapped: 'documents have labels of their own, and the answer has those of the prompt',
 } as const;
 const DECISIONS = {
   arranged: undefined,

@@ -1,53 +1,87 @@
-/** Characters before a number that decide whether it cites a document. */
-const CONTEXT_LENGTH = 96;
-/** Numbers in one citation that are traced back to its first: `[1, 2, 3]`. */
-const MAX_LISTED = 24;
+import { isCitingWord, isNamingWord } from './citing-words.js';
+import { DIGIT_RUN, digitsAs, plainDigits } from './digits.js';
 
-/** How the labels of a prompt are written, and so how an answer may cite them. */
-export interface CitationForms {
-  /** Words in front of a label, in lower case: `source`, `document`, `id`. */
-  readonly words: ReadonlySet<string>;
-  /** A label may stand without a word or a bracket, so `(3)` cites it. */
-  readonly isBare: boolean;
-}
+/** Characters before a number that decide whether it cites a document. */
+const CONTEXT_LENGTH = 128;
+/** Characters between two numbers of one citation. */
+const MAX_BETWEEN = 48;
+/** Characters behind a number of a prompt that decide the same. */
+const MAX_BEHIND = 24;
 
 /** The word in front of a label, and the name of the tag around it. */
 const WORD_BEFORE = /([\p{L}_]{1,24})[\s:=#"'\\([./-]{0,4}$/u;
 const TAG_BEFORE = /<([\p{L}_-]{1,24})[^<>]{0,64}$/u;
 
-/** The forms of the labels that stand at these places of a text. O(labels). */
-export function citationForms(text: string, starts: Iterable<number>): CitationForms {
+/** The words with which a prompt introduces the labels at these places of a text, in lower case. O(labels). */
+export function labelWords(text: string, starts: Iterable<number>): ReadonlySet<string> {
   const words = new Set<string>();
-  let isBare = false;
   for (const start of starts) {
     const before = text.slice(Math.max(0, start - CONTEXT_LENGTH), start);
-    const word = WORD_BEFORE.exec(before)?.[1];
-    const tag = TAG_BEFORE.exec(before)?.[1];
-    for (const each of [word, tag]) if (each !== undefined) words.add(each.toLowerCase());
-    isBare ||= /(?:^|[\n(])\s*$/.test(before);
+    for (const pattern of [WORD_BEFORE, TAG_BEFORE]) {
+      const word = pattern.exec(before)?.[1];
+      if (word !== undefined) words.add(word.toLowerCase());
+    }
   }
-  return { words, isBare };
+  return words;
 }
 
-/** What joins two numbers of one citation: a sign, or a short word such as `and`. */
-const JOINER = /(\d+)(?:\s?[,;&/–—、-]\s?|\s?,?\s\p{L}{1,4}\s|[和と와])$/u;
-const OPEN_BRACKET = /[[【][^\]】\n]*$/;
-const SPELLED = /(\p{L}+)(?:[\s:=#"'\\([./-]|no\.){0,4}$/iu;
+/**
+ * Who says a text. `answer`: the model; its labels are numbers that the prompt has nowhere else. `model`: an earlier
+ * answer, `user`: a message, with the client's labels: small numbers, which may count anything.
+ */
+type CitedBy = 'answer' | 'model' | 'user';
+
+/** How a text cites documents. */
+interface CitationRules {
+  /** Other labels for these. */
+  readonly labels: ReadonlyMap<string, string>;
+  /** Words of the prompt in front of labels. */
+  readonly words: ReadonlySet<string>;
+  readonly by: CitedBy;
+}
+
+const URL = /(?:https?:\/\/|www\.)\S*$/i;
+/** A word, perhaps an abbreviation of «number», and signs up to the number. */
+const SPELLED =
+  /(\p{L}[\p{L}\p{M}]*)(?:[ _-]?(?:ids?|index|n[or]s?\.?|n\.?º|№|num\.?|number|nummer|numéro|número|numero|номер|号|番号|번호|رقم))?(?:[^\S\n]|[:=#"'`\\({[<>*_~“”„«：（【［№-]|[:：]\s*\n\s*[-*•]?){0,6}$/iu;
+const OPEN_BRACKET = /[[【［〔⟦][^\]】］〕⟧\n]*$/;
+/** A list over several lines, such as an array of JSON. */
+const OPEN_LIST = /\[\s*["']?$/;
+const AT_BRACKET = /[[【［〔⟦]\s*\^?["']?$/;
+const AT_PARENTHESIS = /[(（]\s?$/;
+const IDENTIFIER_INDEX = /[\p{L}\p{N}_)]\[$/u;
+const CONJUNCTION =
+  'and|or|und|oder|et|ou|y|o|e|en|of|och|eller|og|i|oraz|a|és|ve|veya|dan|atau|và|hoặc|и|или|та|або|και|و|أو|और|或|和|与|與|及|と|및|와|과';
+const JOINED = new RegExp(`^(?:[,;&/、，،・|+]|,?(?:${CONJUNCTION}))$`, 'iu');
+const BRACKETS_AND_SPACE = /[\s"'[\]【】［］〔〕⟦⟧()（）^*]/g;
+const BEHIND_IN_BRACKET = new RegExp(`^(?:["']?\\s*[\\]】］〕⟧,;、，|†]|\\s?(?:${CONJUNCTION})[\\s\\d])`, 'iu');
+const BEHIND_IN_LIST = new RegExp(`^(?:\\s*(?:["'\\]】］〕⟧)）.,;:!?、。，]|$|\\n)|\\s(?:${CONJUNCTION})\\s)`, 'iu');
+const BEHIND_IN_PARENTHESIS = /^(?:\s?[,;]\s?\d+)*\s?[)）](?:[.,;:!?。、，]|\s*$|\s*\n)/;
 
 /**
  * Replaces the numbers in a text that cite documents. Works on the pieces of a stream: any split gives the same text,
- * and only a number that may still become a label is held back.
+ * and only a number that may still become a label is held back. A number in doubt stays: a label that was not replaced
+ * names nothing, but a number that was replaced wrongly would name a document.
  */
 export class CitationMapper {
-  readonly #labels: ReadonlyMap<string, string>;
-  readonly #forms: CitationForms;
+  readonly #rules: CitationRules;
+  readonly #maxLabelLength: number;
   /** Text that was read, as it came: what stands before the next number. */
   #before = '';
   #held = '';
+  /** Whether the last number was replaced, and what was read since. */
+  #isCited = false;
+  #between = '';
+  #isCode = false;
 
-  constructor(labels: ReadonlyMap<string, string>, forms: CitationForms) {
-    this.#labels = labels;
-    this.#forms = forms;
+  constructor(rules: CitationRules) {
+    this.#rules = rules;
+    this.#maxLabelLength = Math.max(0, ...[...rules.labels.keys()].map(({ length }) => length));
+  }
+
+  /** Whether a part of a label may be held back. */
+  get isHolding(): boolean {
+    return this.#held !== '';
   }
 
   /** Takes the next piece. @returns what is certain of the text so far and was not returned before. */
@@ -61,80 +95,137 @@ export class CitationMapper {
   }
 
   #read(piece: string, isEnd: boolean): string {
-    if (this.#labels.size === 0) return piece;
+    const { labels } = this.#rules;
+    if (labels.size === 0) return piece;
     const text = this.#held + piece;
-    const digits = /\d+/g;
+    this.#held = '';
     let written = '';
     let from = 0;
-    for (let match = digits.exec(text); match !== null; match = digits.exec(text)) {
-      const [number] = match;
-      const end = match.index + number.length;
-      this.#remember(text.slice(from, match.index));
-      written += text.slice(from, match.index);
-      from = match.index;
-      if (this.#mayCite(number, end === text.length && !isEnd)) {
-        const behind = numberGoesOn(text, end, { isEnd, labels: this.#labels });
-        if (behind === undefined) {
+    for (const { 0: run, index } of text.matchAll(DIGIT_RUN)) {
+      this.#pass(text.slice(from, index));
+      written += text.slice(from, index);
+      from = index;
+      const end = index + run.length;
+      const isCut = end === text.length && !isEnd;
+      const number = plainDigits(run);
+      let label: string | undefined;
+      if (labels.has(number) || (isCut && this.#begins(number))) {
+        const cites = this.#cites(run, text.slice(end, end + MAX_BEHIND));
+        const goesOn = cites && this.#goesOn(text, end, isEnd);
+        if (goesOn === undefined) {
           this.#held = text.slice(from);
           return written;
         }
-        written += behind ? number : this.#labels.get(number)!;
-      } else written += number;
-      this.#remember(number);
+        if (goesOn === false && cites) label = labels.get(number);
+      }
+      written += label === undefined ? run : digitsAs(label, run);
+      this.#before = (this.#before + run).slice(-CONTEXT_LENGTH);
+      this.#between = '';
+      this.#isCited = label !== undefined;
       from = end;
     }
-    this.#held = '';
-    this.#remember(text.slice(from));
+    this.#pass(text.slice(from));
     return written + text.slice(from);
   }
 
-  #mayCite(number: string, isOpen: boolean): boolean {
-    const isLabel = this.#labels.has(number) || (isOpen && this.#begins(number));
-    return isLabel && this.#cites(this.#before, MAX_LISTED);
-  }
-
   #begins(number: string): boolean {
-    for (const label of this.#labels.keys()) if (label.startsWith(number)) return true;
+    for (const label of this.#rules.labels.keys()) if (label.startsWith(number)) return true;
     return false;
   }
 
-  #cites(before: string, left: number): boolean {
-    if (/[\d_]$/.test(before)) return false;
-    const word = SPELLED.exec(before)?.[1]?.toLowerCase();
-    if (word !== undefined && this.#isWord(word)) return true;
-    if (/\p{L}$/u.test(before) && !/[和と와]$/.test(before)) return false;
-    if (!/\d[.]$/.test(before) && OPEN_BRACKET.test(before)) return true;
-    if (this.#forms.isBare && before.endsWith('(')) return true;
-    const joined = left === 0 ? null : JOINER.exec(before);
-    return joined !== null && this.#labels.has(joined[1]!) && this.#cites(before.slice(0, joined.index), left - 1);
+  /** Text without digits was read. */
+  #pass(text: string): void {
+    if (text === '') return;
+    this.#before = (this.#before + text.slice(-CONTEXT_LENGTH)).slice(-CONTEXT_LENGTH);
+    this.#between = (this.#between + text).slice(0, MAX_BETWEEN);
+    for (const char of text) if (char === '`') this.#isCode = !this.#isCode;
   }
 
-  /** The word itself, or its English plural. */
+  /** Whether what stands before a number makes it a citation; of a prompt, also what stands behind it. */
+  #cites(run: string, behind: string): boolean {
+    const { by } = this.#rules;
+    const before = this.#before;
+    if (URL.test(before)) return false;
+    if (isSuperscript(run)) return this.#isFootnote();
+    const word = SPELLED.exec(before)?.[1];
+    if (word !== undefined && this.#isWord(word.normalize('NFC').toLowerCase())) return true;
+    if (/[\p{Nd}\p{No}_]$/u.test(before) || /\p{Nd}[.,'’–—-]$/u.test(before)) return this.#isJoined(behind);
+    if (this.#isJoined(behind)) return true;
+    if (by === 'answer' && /[^\d\s]\^$/.test(before)) return true;
+    if (/\p{L}$/u.test(before)) return false;
+    if (IDENTIFIER_INDEX.test(before) && (by === 'user' || this.#isCode)) return false;
+    if (by === 'answer') {
+      if (OPEN_BRACKET.test(before) || OPEN_LIST.test(before)) return true;
+      return AT_PARENTHESIS.test(before) && (behind === '' || /^[)）,;、，]/.test(behind));
+    }
+    if (AT_BRACKET.test(before) || OPEN_LIST.test(before)) return BEHIND_IN_BRACKET.test(behind);
+    return (
+      AT_PARENTHESIS.test(before) && /[\p{L}\p{N}"'”»)]\s?[(（]\s?$/u.test(before) && BEHIND_IN_PARENTHESIS.test(behind)
+    );
+  }
+
+  /** A raised number behind a word. Behind a digit, or one letter, it is an exponent. */
+  #isFootnote(): boolean {
+    if (this.#rules.by === 'answer') return !/[\p{Nd}\p{No}]$|(?:^|[^\p{L}])\p{L}$/u.test(this.#before);
+    return /\p{L}{4}$|[.,;:"”»)]$/u.test(this.#before);
+  }
+
+  /** Whether the number goes on a list of citations: `[417, 982]`, `Sources 417 and 982`. */
+  #isJoined(behind: string): boolean {
+    if (!this.#isCited || this.#between.length >= MAX_BETWEEN) return false;
+    const isClosed = /[\]】］〕⟧)）]/.test(this.#between);
+    if (isClosed && !/[[【［〔⟦(（]\^?$/.test(this.#between)) return false;
+    const sign = this.#between.replace(BRACKETS_AND_SPACE, '');
+    if (sign === '' ? !isClosed : !JOINED.test(sign)) return false;
+    return this.#rules.by === 'answer' || isClosed || BEHIND_IN_LIST.test(behind);
+  }
+
+  /** The word itself, its English plural, or with `id` behind it. */
   #isWord(word: string): boolean {
-    const { words } = this.#forms;
-    return words.has(word) || (word.endsWith('s') && words.has(word.slice(0, -1)));
+    const { words, by } = this.#rules;
+    const stem = word.replace(/(?:_?ids?|s)$/, '');
+    if (words.has(word) || (stem !== '' && words.has(stem))) return true;
+    if (isCitingWord(word) || (/ids?$/.test(word) && isCitingWord(stem))) return true;
+    return by !== 'user' && isNamingWord(word);
   }
 
-  #remember(read: string): void {
-    this.#before = (this.#before + read.slice(-CONTEXT_LENGTH)).slice(-CONTEXT_LENGTH);
+  /**
+   * Whether digits that end here are part of something longer, such as `417.5`, `417,000`, `417th` or the range
+   * `417-982`; `undefined` while the text does not show it.
+   */
+  #goesOn(text: string, end: number, isEnd: boolean): boolean | undefined {
+    if (end >= text.length) return isEnd ? false : undefined;
+    const next = text[end]!;
+    if (/[%‰°€$£¥₹_\p{Nd}\p{No}]/u.test(next)) return true;
+    if (/[\p{L}\p{M}]/u.test(next)) return !UNSPACED_LETTER.test(next);
+    if (!/[.,–—-]/.test(next)) return false;
+    const length = next === '.' || next === ',' ? 4 : this.#maxLabelLength + 1;
+    const rest = /^\d*/.exec(text.slice(end + 1, end + 1 + length))![0];
+    const isCut = end + 1 + rest.length >= text.length && rest.length < length && !isEnd;
+    if (next === '.') return rest.length > 0 ? true : isCut ? undefined : false;
+    if (isCut) return undefined;
+    if (next === ',') return rest.length === 3 && !this.#rules.labels.has(rest);
+    return this.#rules.labels.has(rest);
   }
 }
 
-/**
- * Whether digits that end here are part of something longer, such as `417.5`, `417,000` or `417th`; `undefined` while
- * the text does not show it.
- */
-function numberGoesOn(
-  text: string,
-  end: number,
-  { isEnd, labels }: { readonly isEnd: boolean; readonly labels: ReadonlyMap<string, string> },
-): boolean | undefined {
-  if (end >= text.length) return isEnd ? false : undefined;
-  if (/[A-Za-z_]/.test(text[end]!)) return true;
-  if (text[end] !== '.' && text[end] !== ',') return false;
-  const rest = /^\d{0,4}/.exec(text.slice(end + 1, end + 5))![0];
-  const isCut = end + 1 + rest.length >= text.length && rest.length < 4 && !isEnd;
-  if (text[end] === '.') return rest.length > 0 ? true : isCut ? undefined : false;
-  if (isCut) return undefined;
-  return rest.length === 3 && !labels.has(rest);
+/** Letters of scripts that put no space between a number and the next word. */
+const UNSPACED_LETTER =
+  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
+
+function isSuperscript(run: string): boolean {
+  return /^[⁰¹²³⁴-⁹]/.test(run);
+}
+
+/** Ranges in brackets, such as `[1-3]`, as the numbers between them, where each of these is a label. */
+export function withoutRanges(text: string, labels: ReadonlyMap<string, string>): string {
+  return text.replace(
+    /([[【［〔,;]\s?)(\d{1,4})\s?[-–—]\s?(\d{1,4})(?=\s?[\]】］〕,;])/g,
+    (whole, open: string, first: string, last: string) => {
+      const numbers = Array.from({ length: Math.max(0, Number(last) - Number(first) + 1) }, (_, i) =>
+        String(Number(first) + i),
+      );
+      return numbers.length > 1 && numbers.every((number) => labels.has(number)) ? open + numbers.join(', ') : whole;
+    },
+  );
 }

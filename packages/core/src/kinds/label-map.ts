@@ -1,7 +1,8 @@
 import { fingerprint } from '../fingerprint.js';
 import type { DocumentBlock, DocumentSpan, PromptText } from '../recognise/block.js';
 import { isCounted } from '../recognise/rewrite.js';
-import { type CitationForms, CitationMapper, citationForms } from './citations.js';
+import { CitationMapper, labelWords, withoutRanges } from './citations.js';
+import { DIGIT_RUN, plainDigits } from './digits.js';
 
 /** Tries with this many digits before a label gets more. */
 const TRIES_PER_LENGTH = 8;
@@ -12,6 +13,13 @@ const LABEL_DIGITS = 3;
 export interface RelabelledText {
   readonly text: string;
   readonly blocks: readonly DocumentBlock[];
+}
+
+/** What else the prompt says, beside its texts. */
+export interface OtherText {
+  readonly text: string;
+  /** The text that it follows; -1 before all of them. */
+  readonly behind: number;
 }
 
 interface LabelledDocument {
@@ -27,34 +35,33 @@ interface LabelledDocument {
  */
 export class LabelMap {
   readonly #documents: ReadonlyMap<DocumentBlock, readonly LabelledDocument[]>;
-  readonly #forms: CitationForms;
+  readonly #words: ReadonlySet<string>;
 
-  private constructor(documents: ReadonlyMap<DocumentBlock, readonly LabelledDocument[]>, forms: CitationForms) {
+  private constructor(documents: ReadonlyMap<DocumentBlock, readonly LabelledDocument[]>, words: ReadonlySet<string>) {
     this.#documents = documents;
-    this.#forms = forms;
+    this.#words = words;
   }
 
   /**
    * Labels for the blocks of a prompt that count their documents; other blocks keep their text. A label depends on
    * texts up to the next answer only, so it stays the same while the conversation grows. O(texts).
    */
-  static of(texts: readonly PromptText[], blocks: readonly DocumentBlock[]): LabelMap {
+  static of(
+    texts: readonly PromptText[],
+    blocks: readonly DocumentBlock[],
+    others: readonly OtherText[] = [],
+  ): LabelMap {
     const counted = blocks.filter(isCounted);
     const documents = new Map<DocumentBlock, readonly LabelledDocument[]>();
     const words = new Set<string>();
-    let isBare = false;
     for (const block of counted) {
       const { text } = texts[block.text]!;
       documents.set(block, labelledDocuments(text, block));
-      const forms = citationForms(
-        text,
-        block.documents.map(({ labels }) => labels[0]!.start),
-      );
-      for (const word of forms.words) words.add(word);
-      isBare ||= forms.isBare;
+      const starts = block.documents.map(({ labels }) => labels[0]!.start);
+      for (const word of labelWords(text, starts)) words.add(word);
     }
-    chooseLabels(texts, counted, documents);
-    return new LabelMap(documents, { words, isBare });
+    chooseLabels({ texts, others }, counted, documents);
+    return new LabelMap(documents, words);
   }
 
   /** Whether no document has a label to be mapped. */
@@ -67,25 +74,40 @@ export class LabelMap {
     return this.#documents.get(block)?.[rank]?.label;
   }
 
-  /** A text with the labels of this map; `blocks` are those of the text, in its order. O(text). */
-  relabel(text: string, blocks: readonly DocumentBlock[]): RelabelledText {
+  /**
+   * A text with the labels of this map: those of its documents, and those that it cites behind them. `blocks` are all
+   * of the text, in its order. O(text).
+   */
+  relabel({ role, text, kind }: PromptText, index: number, blocks: readonly DocumentBlock[]): RelabelledText {
+    const isQuoted = role === 'tool' || kind !== undefined;
     const parts: string[] = [];
     let from = 0;
     let shift = 0;
+    const write = (to: number, written: string) => {
+      parts.push(written);
+      shift += written.length - (to - from);
+      from = to;
+    };
+    /** What stands beside the documents. In front of the first ones are examples of citations. */
+    const writeBeside = (to: number) => {
+      const said = text.slice(from, to);
+      const isInFront = blocks.length > 0 && from < blocks[0]!.end;
+      const labels = this.#labelsOf((block) => block.text < index || (block.text === index && block.start < from));
+      write(to, isQuoted || isInFront ? said : this.#cited(said, labels, role === 'assistant' ? 'model' : 'user'));
+    };
     const written = blocks.map((block) => {
+      writeBeside(block.start);
       const documents = this.#documents.get(block);
       const spans = block.documents.map((span, rank) => {
         const label = documents?.[rank]?.label;
         const start = span.start + shift;
         const shifts: { readonly at: number; readonly by: number }[] = [{ at: 0, by: shift }];
         const labels = span.labels.map((place) => {
-          if (label === undefined) return { start: place.start + shift, end: place.end + shift };
-          parts.push(text.slice(from, place.start), label);
-          from = place.end;
-          const moved = { start: place.start + shift, end: place.start + shift + label.length };
-          shift += label.length - (place.end - place.start);
+          write(place.start, text.slice(from, place.start));
+          const moved = place.start + shift;
+          write(place.end, label ?? text.slice(place.start, place.end));
           shifts.push({ at: place.end, by: shift });
-          return moved;
+          return { start: moved, end: place.end + shift };
         });
         const movedTo = (at: number) => at + shifts.findLast((each) => each.at <= at)!.by;
         const { contentStart, contentEnd, end } = span;
@@ -98,9 +120,11 @@ export class LabelMap {
           labels,
         };
       });
+      const end = block.documents.at(-1)!.end;
+      write(end, text.slice(from, end));
       return { ...block, start: spans[0]!.start, end: spans.at(-1)!.end, documents: spans };
     });
-    parts.push(text.slice(from));
+    writeBeside(text.length);
     return { text: parts.join(''), blocks: written };
   }
 
@@ -110,22 +134,37 @@ export class LabelMap {
     return mapper.write(answer) + mapper.end();
   }
 
-  /** The same for an answer that comes in pieces. Where a label stands for two documents, the later one counts. */
+  /**
+   * The same for an answer that comes in pieces. A label whose number the client gave to a later document as well
+   * stays: the client would read it as that one.
+   */
   answerMapper(): CitationMapper {
-    const back = new Map<string, string>();
-    for (const documents of this.#documents.values()) for (const { label, given } of documents) back.set(label, given);
-    return new CitationMapper(back, this.#forms);
+    const labels = new Map([...this.#labelsOf(() => true)].map(([given, label]) => [label, given]));
+    return new CitationMapper({ labels, words: this.#words, by: 'answer' });
   }
 
-  /** What is said behind the documents about them (an earlier answer, a question) with the labels that are sent. */
-  inPrompt(said: string, text: number): string {
-    const forth = new Map<string, string>();
+  /** What the model said behind the text at `index`, in the client's labels, with the labels that are sent. */
+  inPrompt(said: string, index: number): string {
+    return this.#cited(
+      said,
+      this.#labelsOf(({ text }) => text <= index),
+      'model',
+    );
+  }
+
+  #cited(said: string, labels: ReadonlyMap<string, string>, by: 'model' | 'user'): string {
+    if (labels.size === 0) return said;
+    const mapper = new CitationMapper({ labels, words: this.#words, by });
+    return mapper.write(by === 'user' ? withoutRanges(said, labels) : said) + mapper.end();
+  }
+
+  /** By the number that the client gave: where two documents have one, the later one counts. */
+  #labelsOf(isMeant: (block: DocumentBlock) => boolean): ReadonlyMap<string, string> {
+    const labels = new Map<string, string>();
     for (const [block, documents] of this.#documents) {
-      if (block.text > text) continue;
-      for (const { label, given } of documents) forth.set(given, label);
+      if (isMeant(block)) for (const { label, given } of documents) labels.set(given, label);
     }
-    const mapper = new CitationMapper(forth, this.#forms);
-    return mapper.write(said) + mapper.end();
+    return labels;
   }
 }
 
@@ -154,17 +193,22 @@ function withoutLabels(text: string, { start, end, labels }: DocumentSpan): stri
 
 /** Gives each document the first number that it tries and that is free. In the order of hashes, not of places. */
 function chooseLabels(
-  texts: readonly PromptText[],
+  { texts, others }: { readonly texts: readonly PromptText[]; readonly others: readonly OtherText[] },
   blocks: readonly DocumentBlock[],
   documents: ReadonlyMap<DocumentBlock, readonly LabelledDocument[]>,
 ): void {
   const chosen = new Map<string, string>();
   const taken = new Set<string>();
-  let read = 0;
+  let read = -1;
   for (let next = 0; next < blocks.length; ) {
     const answer = texts.findIndex(({ role }, index) => index > blocks[next]!.text && role === 'assistant');
     const end = answer < 0 ? texts.length : answer;
-    for (; read < end; read++) addNumbers(texts[read]!.text, read, { blocks, taken });
+    for (; read < end; read++) {
+      for (const { text, behind } of others) if (behind === read) addNumbers(text, [], taken);
+      if (read < 0) continue;
+      const own = blocks.filter(({ text }) => text === read);
+      addNumbers(texts[read]!.text, own, taken);
+    }
     const turn: LabelledDocument[] = [];
     for (; next < blocks.length && blocks[next]!.text < end; next++) turn.push(...documents.get(blocks[next]!)!);
     turn.sort((a, b) => (a.hash < b.hash ? -1 : a.hash > b.hash ? 1 : 0));
@@ -180,15 +224,12 @@ function chooseLabels(
   }
 }
 
-/** The numbers of a text that are no labels. */
-function addNumbers(
-  text: string,
-  index: number,
-  { blocks, taken }: { readonly blocks: readonly DocumentBlock[]; readonly taken: Set<string> },
-): void {
-  const own = blocks.filter((block) => block.text === index);
-  const labels = new Set(own.flatMap((block) => block.documents.flatMap((span) => span.labels.map((l) => l.start))));
-  for (const { index: start, 0: number } of text.matchAll(/\d+/g)) if (!labels.has(start)) taken.add(number);
+/** The numbers of a text that are no labels of these blocks. */
+function addNumbers(text: string, blocks: readonly DocumentBlock[], taken: Set<string>): void {
+  const labels = new Set(
+    blocks.flatMap(({ documents }) => documents.flatMap((span) => span.labels.map((l) => l.start))),
+  );
+  for (const { index, 0: run } of text.matchAll(DIGIT_RUN)) if (!labels.has(index)) taken.add(plainDigits(run));
 }
 
 function freeLabel(hash: string, taken: ReadonlySet<string>): string {

@@ -29,7 +29,7 @@ function mapped(text: string) {
   const texts = userTexts(text);
   const blocks = found(texts);
   const labels = LabelMap.of(texts, blocks);
-  return { labels, block: blocks[0]!, sent: labels.relabel(text, blocks) };
+  return { labels, block: blocks[0]!, sent: labels.relabel(texts[0]!, 0, blocks) };
 }
 
 describe.each(Object.entries(FORMS))('labels written as %s', (_, write) => {
@@ -83,7 +83,7 @@ test('labels of a turn stay when the conversation grows, whatever is said behind
   const numbers = Array.from({ length: 900 }, (_, i) => i + 100).join(' ');
   const later: PromptText[] = [...first, { role: 'assistant', text: '[1]' }, { role: 'user', text: numbers }];
   const grown = LabelMap.of(later, blocks);
-  expect(grown.relabel(first[0]!.text, blocks)).toEqual(labels.relabel(first[0]!.text, blocks));
+  expect(grown.relabel(first[0]!, 0, blocks)).toEqual(labels.relabel(first[0]!, 0, blocks));
 });
 
 test('two documents of the same text have two labels', () => {

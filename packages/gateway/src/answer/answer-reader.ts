@@ -1,4 +1,4 @@
-import { answerHash } from '@warmpath/core/internal';
+import { answerHash, type LabelMap } from '@warmpath/core/internal';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 
 /** Characters of one response; a longer one has no hashes. */
@@ -22,6 +22,12 @@ export class AnswerReader {
   /** By index of the choice. */
   readonly #drafts = new Map<number, Draft>();
   #characters = 0;
+  readonly #labels: LabelMap | undefined;
+
+  /** @param labels Labels in the answer that its client gets as its own. */
+  constructor(labels: LabelMap | undefined) {
+    this.#labels = labels;
+  }
 
   /** Reads a whole JSON response. */
   response(body: JsonObject): void {
@@ -43,9 +49,16 @@ export class AnswerReader {
   hashes(): readonly string[] {
     if (this.#characters > MAX_CHARACTERS) return [];
     return [...this.#drafts.values()].flatMap(({ text, calls }) => {
-      const toolCalls = [...calls].sort(([a], [b]) => a - b).map(([, call]) => ({ function: call }));
-      return answerHash({ content: text, tool_calls: toolCalls }) ?? [];
+      const toolCalls = [...calls]
+        .sort(([a], [b]) => a - b)
+        .map(([, call]) => ({ function: { ...call, arguments: this.#mapped(call.arguments) } }));
+      return answerHash({ content: this.#mapped(text), tool_calls: toolCalls }) ?? [];
     });
+  }
+
+  /** As the client gets it. */
+  #mapped(text: string): string {
+    return this.#labels?.inAnswer(text) ?? text;
   }
 
   #message(choice: number, message: unknown): void {

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import type { LabelMap } from '@warmpath/core/internal';
 import type { ErrorShape, ResponseBody, ResponseHead } from '../apis/response-body.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
 import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
@@ -62,6 +63,8 @@ export interface RelayOptions {
   readonly now: () => number;
   /** What is read on the way: the engine's counts, or the model's words, too (`ResponseSniffer.answers`). */
   readonly reads: 'nothing' | 'usage' | 'answer';
+  /** Labels in the engine's answer that the client gets as its own. */
+  readonly labels?: LabelMap | undefined;
   /** Called once, when an answer below status 300 begins. Must not throw. */
   readonly onAccepted: () => void;
   /** Called once, when the engine failed before the client received anything: whether another engine tries. */
@@ -121,8 +124,8 @@ class Relay implements UpstreamListener {
     this.#client = client;
     this.#report = report;
     this.#options = options;
-    const { now, reads } = options;
-    this.#sniffer = reads === 'nothing' ? undefined : new ResponseSniffer(now, reads === 'answer');
+    const { now, reads, labels } = options;
+    this.#sniffer = reads === 'nothing' ? undefined : new ResponseSniffer(now, reads === 'answer', labels);
   }
 
   start(upstream: Pick<Upstream, 'start'>, request: UpstreamRequest): void {

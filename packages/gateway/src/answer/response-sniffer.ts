@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { SseReader } from '@warmpath/core/internal';
+import { type LabelMap, SseReader } from '@warmpath/core/internal';
 import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from '../apis/usage.js';
 import { AnswerReader } from './answer-reader.js';
 
@@ -39,10 +39,11 @@ export class ResponseSniffer {
   /**
    * @param now The monotonic clock, in milliseconds.
    * @param readsAnswer Whether `answers` is wanted; it costs parsing every event.
+   * @param labels Labels in the answer that its client gets as its own.
    */
-  constructor(now: () => number, readsAnswer = false) {
+  constructor(now: () => number, readsAnswer = false, labels?: LabelMap) {
     this.#now = now;
-    this.#answer = readsAnswer ? new AnswerReader() : undefined;
+    this.#answer = readsAnswer ? new AnswerReader(labels) : undefined;
   }
 
   /** Hashes of the model's answers (`answerHash`), once the response is complete. */

@@ -40,10 +40,16 @@ export interface RequestMessage {
   readonly texts: readonly RequestText[];
 }
 
-/** A change of one text: a new text, or its own parts in another order with their original bytes. */
+/**
+ * A change of one place: a new text, its own parts in another order with their original bytes, or other JSON in the
+ * place of an object.
+ */
 export type TextChange = { readonly place: TextPlace } & TextEdit;
 
-type TextEdit = { readonly text: string } | { readonly moves: readonly TextMove[]; readonly length: number };
+type TextEdit =
+  | { readonly text: string }
+  | { readonly moves: readonly TextMove[]; readonly length: number }
+  | { readonly json: string };
 
 /** A path as errors write it: `messages[2].content[0].text`. */
 export function pathName(place: TextPlace): string {
@@ -125,9 +131,13 @@ function branchAt(root: Branch, place: TextPlace): Branch {
 
 function collect(scan: JsonScanner, start: number, branch: Branch, edits: ByteEdit[]): void {
   const here = { start, end: start };
+  if (branch.edit !== undefined && 'json' in branch.edit) {
+    edits.push({ start, end: scan.valueEnd(start), pieces: [branch.edit.json] });
+    return;
+  }
   if (scan.isString(here)) {
     const { edit } = branch;
-    if (edit === undefined) return;
+    if (edit === undefined || 'json' in edit) return;
     if ('moves' in edit) edits.push(...movedParts(scan, start, edit));
     else edits.push({ start, end: scan.stringEnd(start), pieces: [JSON.stringify(edit.text)] });
   } else if (scan.isObject(here)) {

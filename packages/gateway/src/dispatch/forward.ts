@@ -1,4 +1,5 @@
 import { estimateTokens } from '@warmpath/core';
+import type { LabelMap } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { errorShapeOf, type ResponseBody, UntouchedBody } from '../apis/response-body.js';
@@ -16,6 +17,8 @@ export interface ForwardOptions {
   readonly requestHeaders?: readonly (HeaderOverrides | undefined)[];
   /** What becomes of the engine's response; it goes to the client as it is without one. */
   readonly body?: ResponseBody | undefined;
+  /** Labels of the prompt: the client gets the answer with its own. */
+  readonly labels?: LabelMap | undefined;
   /** What is read of the answer on its way: nothing by default. */
   readonly reads?: 'nothing' | 'usage' | 'answer';
   /** Called once, when the engine's answer begins and is no error. Must not throw. */
@@ -78,6 +81,7 @@ export function forward(
     errors,
     now: parts.now,
     reads: readsOf(options, charged),
+    labels: options.labels,
     onAccepted: options.onAccepted ?? ignored,
     onFirstData: options.onFirstData,
     onFirstContent: options.onFirstContent,

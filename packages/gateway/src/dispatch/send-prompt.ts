@@ -1,3 +1,5 @@
+import type { LabelMap } from '@warmpath/core/internal';
+import { MappedAnswer } from '../answer/map-labels.js';
 import type { EngineFailure, OwnField, RelayResult } from '../answer/relay.js';
 import { SourcedAnswer } from '../answer/sourced-answer.js';
 import { askingForUsage, WithoutUsage } from '../answer/stream-usage.js';
@@ -60,6 +62,7 @@ export class PromptSender {
     const { canRetryElsewhere } = listener;
     const dispatchedAt = now();
     const { report } = call.request;
+    const { labels } = arranged.sent;
     const { dialect, name, upstream } = engine;
     const trace = report.trace?.dispatched(
       { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
@@ -71,13 +74,14 @@ export class PromptSender {
     const prompt = learning.keep(arranged, call.tenant, engine);
     const readsAnswer = mustReadAnswer(prompt);
     learning.dispatched(arranged, prompt, call.tenant);
-    const back = responseBodyOf(call, prompt);
+    const back = responseBodyOf(call, prompt, labels);
     const body = cacheSalts?.salted(arranged.sent.body, call.tenant) ?? arranged.sent.body;
     const asking = engine.streamUsage === 'refused' ? undefined : askingForUsage(body, call.api, engine.dialect);
     const usage = asking && new WithoutUsage(back ?? new UntouchedBody(errorShapeOf(call.request.url)), dialect);
     forward(this.#parts, engine, call, asking ?? body, {
       path: call.translation && chatApi.path,
       body: usage ?? back,
+      labels,
       withoutOwnField: usage && engine.streamUsage === 'untried' ? ownField(engine, usage, body) : undefined,
       requestHeaders: [promptHeaders(engine, call), IDENTITY, trace?.headers],
       reads: readsAnswer ? 'answer' : 'usage',
@@ -185,14 +189,19 @@ function tracedAnswer(
   };
 }
 
-/** The answer to a translation goes back through it; to an answer from retrieved passages, its sources are added. */
+/**
+ * The answer gets the client's labels; then that to a translation goes back through it, and one from retrieved passages
+ * gets its sources.
+ */
 function responseBodyOf(
   { request, translation, sources, route }: Call,
   { arrangements }: LearningPrompt,
+  labels: LabelMap | undefined,
 ): ResponseBody | undefined {
-  if (sources === undefined) return translation?.answer;
-  const answer = translation?.answer ?? new UntouchedBody(errorShapeOf(request.url));
-  return new SourcedAnswer(answer, { api: route, sources, arrangements });
+  if (sources === undefined && labels === undefined) return translation?.answer;
+  let answer = translation?.answer ?? new UntouchedBody(errorShapeOf(request.url));
+  if (labels !== undefined) answer = new MappedAnswer(answer, labels);
+  return sources === undefined ? answer : new SourcedAnswer(answer, { api: route, sources, arrangements });
 }
 
 /**

@@ -88,6 +88,10 @@ export const switches = z
     blocks: flag().nullish().meta({ description: '`true`: also refer to repeated parts of documents.' }),
     ...ordering,
     bypass: flag().nullish().meta({ description: '`true`: forward the request without arranging anything.' }),
+    labels: oneOf(['kept', 'mapped']).nullish().meta({
+      description:
+        'Labels such as `[2]` of documents in the prompt. `kept` (default): a label moves with its document. `mapped`: each document has a label of its own in the prompt, and the answer has those of the request.',
+    }),
     recognise: oneOf(RECOGNITION_MODES).nullish().meta({ description: 'How documents in the prompt are looked for.' }),
   })
   .meta({ description: 'How this request is arranged. The configuration decides what is left out.' });

@@ -48,6 +48,8 @@ export interface ParsedRequest {
    */
   readonly deduplicate: boolean | undefined;
   readonly blocks: boolean | undefined;
+  /** What becomes of labels of documents in the prompt, where the request says so. */
+  readonly labels: 'kept' | 'mapped' | undefined;
   /** `undefined` for a request that names no conversation. */
   readonly conversation: NamedConversation | undefined;
   /** Takes the gateway's own fields out of the body. */
@@ -101,6 +103,7 @@ export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestCont
     recognise: asked.recognise,
     deduplicate: asked.deduplicate,
     blocks: asked.blocks,
+    labels: asked.labels,
     conversation: conversationOf(identity, context, asked),
     ownFields: body.without(bypass ? BYPASS_FIELDS : OWN_FIELDS),
   };
@@ -194,7 +197,8 @@ function shortened(name: string): string {
   return isShort ? name : `${DIGEST_PREFIX}${hash('sha256', name)}`;
 }
 
-interface Switches extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'deduplicate' | 'blocks' | 'switches'> {
+interface Switches
+  extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'deduplicate' | 'blocks' | 'labels' | 'switches'> {
   readonly session: string | undefined;
   readonly forgotten: 'refuse' | 'mark' | undefined;
 }
@@ -208,6 +212,7 @@ const NO_SWITCHES: Switches = {
   forgotten: undefined,
   deduplicate: undefined,
   blocks: undefined,
+  labels: undefined,
   recognise: undefined,
   switches: {},
 };
@@ -227,6 +232,7 @@ function readSwitches(value: unknown): Switches {
     forgotten: given.forgotten ?? undefined,
     deduplicate: given.deduplicate ?? undefined,
     blocks: given.blocks ?? undefined,
+    labels: given.labels ?? undefined,
     recognise: given.recognise ?? undefined,
   };
 }

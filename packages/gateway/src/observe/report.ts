@@ -200,6 +200,10 @@ export const SUMMARY_FIELDS = {
     'prompts that hold documents',
     'Each group of documents found in the prompt: format, number of documents, and `arranged`, `replayed`, `fixed` or `history`.',
   ],
+  labels: [
+    'prompts that hold documents',
+    '`mapped`: documents have labels of their own in the prompt. Labels in the answer were replaced by those of the request.',
+  ],
   moved: ['arranged requests', 'Documents that do not stand at their retrieval rank.'],
   predicted: ['arranged requests', 'Prompt tokens that the engine is believed to have cached.'],
   baseline: [
@@ -241,7 +245,10 @@ export function summaryHeader(report: ReportSoFar): string {
   add('engine', engine && quoted(engine.name));
   add('policy', report.policy);
   add('documents', report.documents);
-  if (recognised !== undefined) add('recognised', quoted(recognisedSlots(slots)));
+  if (recognised !== undefined) {
+    add('recognised', quoted(recognisedSlots(slots)));
+    if (slots.some(({ labels }) => labels === 'mapped')) add('labels', 'mapped');
+  }
   add('moved', report.documentsMoved);
   add('predicted', report.predictedCachedTokens);
   add('baseline', report.predictedBaselineTokens);

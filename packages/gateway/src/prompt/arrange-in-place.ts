@@ -38,7 +38,7 @@ export function slotOf({ block, decided, sent, references }: PlacedBlock): Decid
     documents: block.documents.length,
     decided,
     order: sent.order,
-    labels: isCounted(block) ? 'kept' : 'none',
+    labels: sent.labels,
     references: ranksOf(references, false),
     shortened: ranksOf(references, true),
   };
@@ -77,8 +77,8 @@ export interface InPlaceOptions {
  */
 export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions): InPlace {
   const placed: PlacedBlock[] = [];
-  const changes: TextChange[] = [];
-  const prompt = new PromptSoFar(request.scope);
+  const changes: TextChange[] = [...(request.mapped?.changes ?? [])];
+  const prompt = new PromptSoFar(request);
   const byText = blocksByText(request, options);
   const repeats = new Repeats(byText, options);
   for (const [index, given] of request.texts.entries()) {
@@ -92,7 +92,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
     for (const [i, each] of open.entries()) {
       const { block, message } = each;
       const shown = blocks[i]!;
-      const decided = decide(shown, {
+      const decided = decide(shown, labelsOf(request, block), {
         // Field by field: in a conversation of many blocks, spreading an object showed in the profile.
         recalled: each.recalled,
         isNew: each.isNew,
@@ -176,7 +176,7 @@ export function firstOpenDocuments(
   if (recalled !== undefined) return undefined;
   const byText = blocksByText(request, options);
   const repeats = new Repeats(byText, options);
-  const prompt = new PromptSoFar(request.scope);
+  const prompt = new PromptSoFar(request);
   for (const [index, given] of request.texts.slice(0, block.text + 1).entries()) {
     const [first] = byText.get(index) ?? [];
     const [references = NO_REPEATS] = repeats.in(given, first === undefined ? [] : [first]);
@@ -185,7 +185,8 @@ export function firstOpenDocuments(
       first === undefined ? [] : [{ block: first.block, repeats: references }],
     );
     if (index < block.text) {
-      if (first !== undefined) prompt.place(first.block, sentInOrder(first.block, references));
+      if (first !== undefined)
+        prompt.place(first.block, sentInOrder(first.block, labelsOf(request, first.block), references));
       prompt.add(text, []);
       continue;
     }
@@ -280,8 +281,14 @@ class Repeats {
 
 const NO_REPEATS: readonly never[] = [];
 
+function labelsOf({ mapped }: RecognisedRequest, block: DocumentBlock): DecidedSlot['labels'] {
+  if (mapped?.labels.has(block)) return 'mapped';
+  return isCounted(block) ? 'kept' : 'none';
+}
+
 function decide(
   block: DocumentBlock,
+  labels: DecidedSlot['labels'],
   {
     recalled,
     isNew,
@@ -297,7 +304,7 @@ function decide(
   },
 ): Pick<PlacedBlock, 'sent' | 'decided' | 'arrangement'> {
   if (recalled !== undefined) return { sent: recalled, decided: 'replayed', arrangement: undefined };
-  const inOrder = sentInOrder(block, references);
+  const inOrder = sentInOrder(block, labels, references);
   if (!isNew) return { sent: inOrder, decided: 'history', arrangement: undefined };
   if (block.fixed !== undefined || !isOrdered(block))
     return { sent: inOrder, decided: 'fixed', arrangement: undefined };
@@ -311,9 +318,14 @@ function decide(
   };
 }
 
-function sentInOrder({ documents }: DocumentBlock, references: readonly RepeatedDocument[]): SentOrder {
+function sentInOrder(
+  { documents }: DocumentBlock,
+  labels: DecidedSlot['labels'],
+  references: readonly RepeatedDocument[],
+): SentOrder {
   return {
     order: documents.map((_, rank) => rank),
+    labels,
     references: ranksOf(references, false),
     shortened: ranksOf(references, true),
   };
@@ -330,30 +342,32 @@ function keepsBehind(order: readonly number[], references: readonly RepeatedDocu
  * without reading it again.
  */
 class PromptSoFar {
-  readonly #scope: string;
+  readonly #request: RecognisedRequest;
   readonly #texts: { readonly text: string; readonly rewrites: readonly BlockRewrite[] }[] = [];
   #orders = '';
   /** Estimated. */
   tokens: number;
 
-  constructor(scope: string) {
-    this.#scope = scope;
-    this.tokens = estimateTokens(scope);
+  constructor(request: RecognisedRequest) {
+    this.#request = request;
+    this.tokens = estimateTokens(request.scope);
   }
 
   /** What stands before documents in a text of this message that begins with `before`. */
   preamble({ linkBefore, firstText }: RecognisedMessage, role: string, before: string): Preamble {
     const own = this.#texts.slice(firstText).map(({ text, rewrites }) => rewriteText(text, rewrites));
-    const key = fingerprint([this.#scope, linkBefore, this.#orders, role, ...own, before]);
+    const key = fingerprint([this.#request.scope, linkBefore, this.#orders, role, ...own, before]);
     return { key: `in-place#${key}`, tokens: this.tokens + (before === '' ? 0 : estimateTokens(before)) };
   }
 
   /** A block has its order. */
   place(block: DocumentBlock, { order, references, shortened }: SentOrder): void {
     if (!isOrdered(block) && references.length + shortened.length === 0) return;
+    const labels = this.#request.mapped?.labels.get(block);
     const replaced = references.length > 0 ? `d${references.join()}` : '';
     const parts = shortened.length > 0 ? `p${shortened.join()}` : '';
-    this.#orders += `${order.join()}${replaced}${parts};`;
+    const mapped = labels === undefined ? '' : `l${labels}`;
+    this.#orders += `${order.join()}${replaced}${parts}${mapped};`;
   }
 
   /** A text goes out with its blocks like this. It is written only for blocks behind it in the same message. */

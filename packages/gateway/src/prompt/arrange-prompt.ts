@@ -83,5 +83,5 @@ export class PromptArranger {
 function unarranged(prompt: Prompt): ArrangedPrompt {
   const { body, history } = prompt;
   const turn = history && { history, sent: plainTurn(history) };
-  return { prompt, decision: NOTHING_DECIDED, sent: { body, estimatedTokens: 0, turn } };
+  return { prompt, decision: NOTHING_DECIDED, sent: { body, estimatedTokens: 0, labels: undefined, turn } };
 }

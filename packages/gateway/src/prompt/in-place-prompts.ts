@@ -5,12 +5,16 @@ import { MemoryConversationStore } from '../conversation/conversation-store.js';
 import type { PlacedBlock, RecognisedRequest } from '../shapes/shapes.js';
 import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
 import { recogniseRequest } from './find-documents.js';
+import { type MapLabelsOptions, mapPromptLabels } from './map-prompt-labels.js';
 
 /** A prompt with its documents in their places. */
 export interface PlacedPrompt {
   readonly body: string;
   readonly blocks: readonly PlacedBlock[];
 }
+
+/** What may become of the documents of a prompt beside their order. */
+type PlaceOptions = Pick<InPlaceOptions, 'deduplicate' | 'blocks'> & Pick<MapLabelsOptions, 'labels'>;
 
 /** How documents may be ordered where they stand. */
 export type InPlaceSwitches = Pick<ArrangeRequest, 'policy' | 'maxShift' | 'shiftPrice'>;
@@ -41,12 +45,18 @@ export class InPlacePrompts {
       maxDocuments: Number.POSITIVE_INFINITY,
       blocks: false,
     });
-    return found === undefined ? { body, blocks: [] } : this.place(found, { deduplicate: true, blocks: false });
+    return found === undefined
+      ? { body, blocks: [] }
+      : this.place(found, { deduplicate: true, blocks: false, labels: 'kept' });
   }
 
   /** Places a prompt, and lets it count as served. O(body). */
-  place(recognised: RecognisedRequest, refers: Pick<InPlaceOptions, 'deduplicate' | 'blocks'>): PlacedPrompt {
+  place(given: RecognisedRequest, { labels, ...refers }: PlaceOptions): PlacedPrompt {
     const now = this.#now++;
+    const recognised = mapPromptLabels(given, {
+      labels,
+      ordersOf: (message) => this.#memory.ordersOf('', message),
+    });
     const placed = arrangeInPlace(recognised, {
       tenant: '',
       memory: this.#memory,

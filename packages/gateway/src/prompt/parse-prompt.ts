@@ -9,10 +9,11 @@ import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js'
 import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
 import type { FailOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
-import type { Call, PermuteSlots, Prompt } from '../shapes/shapes.js';
+import type { Call, PermuteSlots, Prompt, RecognisedRequest } from '../shapes/shapes.js';
 import { replayInPlace } from './arrange-in-place.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './find-documents.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
+import { mapPromptLabels } from './map-prompt-labels.js';
 import type { UnrecognisedPrompts } from './unrecognised-prompts.js';
 
 /** Larger bodies are not searched for documents. */
@@ -157,7 +158,7 @@ export class PromptParser {
         const slots = search && this.#findInTexts(call, asked, body, search);
         // The next slice is that of the order and the edits.
         yield slots === undefined ? 0 : call.body.length;
-        if (slots !== undefined) return { body, history, slots };
+        if (slots !== undefined) return { body, history, slots, labels: slots.found.mapped?.map };
         this.#lookLater(call, parsed);
         if (parsed === undefined || history === undefined || history.turns.length === 0)
           return unarranged(call, parsed, history);
@@ -173,13 +174,14 @@ export class PromptParser {
 
   /** Documents in the texts of a request that brings none, as far as the configuration or the request wants that. */
   #findInTexts(
-    { api }: Call,
+    { api, tenant }: Call,
     { parsed, request }: Asked,
     body: Buffer,
     search: RecogniseRequestOptions,
   ): PermuteSlots | undefined {
-    const found = recogniseRequest(body, api, search);
-    if (found === undefined) return undefined;
+    const given = recogniseRequest(body, api, search);
+    if (given === undefined) return undefined;
+    const found = this.#withLabels(given, tenant, parsed?.labels ?? 'kept');
     const deduplicate = parsed?.deduplicate ?? true;
     const switches = request ?? this.#parts.documents.withDefaults({ documents: [] });
     return { kind: 'permute', found, switches, deduplicate, blocks: search.blocks };
@@ -192,24 +194,35 @@ export class PromptParser {
     search: RecogniseRequestOptions | undefined,
   ): WorkSteps<Prompt> {
     const { documents } = this.#parts;
-    const whole = search === undefined ? parsed : this.#withSentOrders(call, parsed, search);
+    const sent = search && this.#sentBefore(call, parsed, search);
+    const whole = sent === undefined ? parsed : this.#withSentOrders(call, parsed, sent);
     const view = whole === parsed && given !== undefined ? given : PromptView.of(whole.body, call.api);
     if (view === undefined && parsed.documents === undefined) return unarranged(call, parsed, history);
     if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
     const slots = documents.slotOf(whole, view, request!, history);
     yield call.body.length;
-    return { body: call.body, history, slots };
+    return { body: call.body, history, slots, labels: sent?.mapped?.map };
   }
 
-  /**
-   * The request with documents of earlier messages as they were sent, where it brings documents of its own: a
-   * conversation may do so after results of tools. The very same request if nothing in it was changed.
-   */
-  #withSentOrders(call: Call, parsed: ParsedRequest, search: RecogniseRequestOptions): ParsedRequest {
-    const recognised = recogniseRequest(call.body, call.api, search);
-    if (recognised === undefined) return parsed;
-    const body = replayInPlace(recognised, { tenant: call.tenant, memory: this.#parts.memory });
-    if (body === recognised.view.bytes) return parsed;
+  /** Labels of messages that were sent before stay as they were; others are as the request, or its kind, wants. */
+  #withLabels(found: RecognisedRequest, tenant: string, labels: 'kept' | 'mapped'): RecognisedRequest {
+    return mapPromptLabels(found, { labels, ordersOf: (message) => this.#parts.memory.ordersOf(tenant, message) });
+  }
+
+  /** Documents in the texts of a request that brings documents of its own: a conversation may do so after tools. */
+  #sentBefore(
+    { api, body, tenant }: Call,
+    parsed: ParsedRequest,
+    search: RecogniseRequestOptions,
+  ): RecognisedRequest | undefined {
+    const found = recogniseRequest(body, api, search);
+    return found && this.#withLabels(found, tenant, parsed.labels ?? 'kept');
+  }
+
+  /** The request with documents of earlier messages as they were sent; the very same if nothing in it was changed. */
+  #withSentOrders(call: Call, parsed: ParsedRequest, found: RecognisedRequest): ParsedRequest {
+    const body = replayInPlace(found, { tenant: call.tenant, memory: this.#parts.memory });
+    if (body === found.view.bytes) return parsed;
     const { headers, report } = call.request;
     const again = parseRequest(body, call.api, { headers, caller: report.caller, all: true })!;
     return { ...again, conversation: parsed.conversation };

@@ -39,14 +39,15 @@ export class PromptRenderer {
   }
 
   /** O(prompt). */
-  render({ history, slots }: Prompt, { state, arrangements, placed }: Decision): Sent {
-    if (slots?.kind === 'insert') return this.#insert(slots, history !== undefined, arrangements[0]!, state!);
+  render({ history, slots, labels }: Prompt, { state, arrangements, placed }: Decision): Sent {
+    if (slots?.kind === 'insert')
+      return { ...this.#insert(slots, history !== undefined, arrangements[0]!, state!), labels };
     const { changes, estimatedTokens } = placed!;
     const turn = history && { history, sent: plainTurn(history) };
-    return { body: permuted(slots!.found, changes), estimatedTokens, turn };
+    return { body: permuted(slots!.found, changes), estimatedTokens, labels, turn };
   }
 
-  #insert(slot: InsertSlot, isNamed: boolean, arrangement: Arrangement, state: TenantModel): Sent {
+  #insert(slot: InsertSlot, isNamed: boolean, arrangement: Arrangement, state: TenantModel): Omit<Sent, 'labels'> {
     const { parsed, view, history } = slot;
     const { edits, turn, estimatedTokens } =
       view === undefined

@@ -2,6 +2,7 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import type { Arrangement, ArrangeRequest, DocumentBlock, ErrorCode, Preamble, Warning } from '@warmpath/core';
 import type {
   BlockFormat,
+  LabelMap,
   PrefixBreak,
   RecalledConversation,
   RepeatedDocument,
@@ -82,6 +83,8 @@ export interface Prompt {
   readonly history: RecalledConversation | undefined;
   /** `undefined` for a prompt in which nothing is arranged. */
   readonly slots: InsertSlot | PermuteSlots | undefined;
+  /** Labels of documents in the prompt that the answer must not show; `undefined` where there are none. */
+  readonly labels?: LabelMap | undefined;
 }
 
 /**
@@ -135,6 +138,17 @@ export interface RecognisedRequest {
   readonly messages: readonly RecognisedMessage[];
   /** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. */
   readonly scope: string;
+  /** `undefined` where all labels are the client's. */
+  readonly mapped?: MappedLabels | undefined;
+}
+
+/** Labels of their own that documents have in `RecognisedRequest.texts`. */
+interface MappedLabels {
+  readonly map: LabelMap;
+  /** The labels of each block that has some, as one key. */
+  readonly labels: ReadonlyMap<DocumentBlock, string>;
+  /** What changes beside the texts: inputs of tool calls that the model made. */
+  readonly changes: readonly TextChange[];
 }
 
 /** The places at which documents stand in the texts of the prompt already. */
@@ -166,8 +180,11 @@ export interface DecidedSlot {
   readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
   /** `order[place]` is the rank of the document that stood there. */
   readonly order: readonly number[];
-  /** `none`: no label counts the documents. `kept`: a label moves with its document. */
-  readonly labels: 'none' | 'kept';
+  /**
+   * `none`: no label counts the documents. `kept`: a label moves with its document. `mapped`: the prompt has other
+   * labels, and the answer the client's.
+   */
+  readonly labels: 'none' | 'kept' | 'mapped';
   /** Ranks of the documents that stand farther up in full, and were referred to. */
   readonly references: readonly number[];
   /** Ranks of the documents of which parts stand farther up, and were referred to. */
@@ -178,6 +195,7 @@ export interface DecidedSlot {
 export interface SentOrder {
   /** `order[place]` is the rank of the document that stood there. */
   readonly order: readonly number[];
+  readonly labels: DecidedSlot['labels'];
   /** Ranks of the documents that a reference stood for. */
   readonly references: readonly number[];
   /** Ranks of the documents of which parts were references. */
@@ -264,6 +282,8 @@ export interface Sent {
   readonly body: Buffer;
   /** The whole prompt, in estimated tokens. */
   readonly estimatedTokens: number;
+  /** Maps labels in the answer back to the client's; `undefined` where the prompt has the client's labels. */
+  readonly labels: LabelMap | undefined;
   /** What is to be remembered of the turn, and behind what; only of named conversations. */
   readonly turn: { readonly history: RecalledConversation; readonly sent: SentTurn } | undefined;
 }

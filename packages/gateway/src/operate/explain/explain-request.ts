@@ -5,7 +5,6 @@ import {
   type DocumentTemplate,
   type FixedReason,
   findPrefixBreak,
-  isCounted,
   outlinePrompt,
   type PrefixBreak,
   type PromptPiece,
@@ -160,6 +159,7 @@ interface ReadPrompt {
   readonly api: PromptApi;
   readonly deduplicate: boolean;
   readonly blocks: boolean;
+  readonly labels: 'kept' | 'mapped';
   /** Whether answers cite documents by their numbers, which therefore stay. */
   readonly isCited: boolean;
   readonly pieces: readonly PromptPiece[];
@@ -193,6 +193,7 @@ function readPrompt(
     api,
     deduplicate: said['deduplicate'] !== false,
     blocks: parts,
+    labels: said['labels'] === 'mapped' ? 'mapped' : 'kept',
     isCited: texts.some(({ kind }) => kind === 'verbatim'),
     pieces: promptPieces(body, object, { api, messages, blocks }),
     recognised,
@@ -200,8 +201,8 @@ function readPrompt(
 }
 
 /** A prompt as the gateway would send it. */
-function inPlace({ body, recognised, deduplicate, blocks }: ReadPrompt, prompts: InPlacePrompts): PlacedPrompt {
-  return recognised === undefined ? { body, blocks: [] } : prompts.place(recognised, { deduplicate, blocks });
+function inPlace({ body, recognised, ...options }: ReadPrompt, prompts: InPlacePrompts): PlacedPrompt {
+  return recognised === undefined ? { body, blocks: [] } : prompts.place(recognised, options);
 }
 
 function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, references }: PlacedBlock): ExplainedBlock {
@@ -210,7 +211,7 @@ function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, refere
     place: pathName(place),
     format: block.format,
     marked: block.marked,
-    labels: isCounted(block) ? 'kept' : 'none',
+    labels: sent.labels,
     fixed: block.fixed ?? null,
     documents: blockDocuments(text, block).map(({ title, tokens }, rank) => ({
       id: block.documents[rank]!.id ?? `#${rank + 1}`,
