@@ -63,8 +63,18 @@ export class FeedConnection {
   }
 
   /** Asks the gateway for something else. Rejects with a sentence for the reader. */
-  async get<Answer>(path: string): Promise<Answer> {
-    const response = await fetch(path, { headers: this.#headers() }).catch(() => {
+  get<Answer>(path: string): Promise<Answer> {
+    return this.#ask(path, { headers: this.#headers() });
+  }
+
+  /** Sends JSON to the gateway. Rejects as `get` does. */
+  post<Answer>(path: string, body: object): Promise<Answer> {
+    const headers = { ...this.#headers(), 'content-type': 'application/json' };
+    return this.#ask(path, { method: 'POST', headers, body: JSON.stringify(body) });
+  }
+
+  async #ask<Answer>(path: string, request: RequestInit): Promise<Answer> {
+    const response = await fetch(path, request).catch(() => {
       throw new Error('The gateway does not answer.');
     });
     if (response.ok) return (await response.json()) as Answer;

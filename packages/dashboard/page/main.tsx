@@ -1,14 +1,12 @@
 import { effect } from '@preact/signals';
 import { render } from 'preact';
-import { Page } from './page.tsx';
+import { Page, VIEW_NAMES } from './page.tsx';
 import { applyTheme, feed, view } from './state.ts';
 import './style.css';
 
-const TITLES = { overview: 'Overview', tree: 'Knowledge tree', requests: 'Requests', system: 'System' } as const;
-
 applyTheme();
 effect(() => {
-  document.title = `${TITLES[view.value]} · Warmpath`;
+  document.title = `${VIEW_NAMES[view.value]} · Warmpath`;
 });
 render(<Page />, document.getElementById('page')!);
 feed.connect();

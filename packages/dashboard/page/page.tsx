@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Overview } from './overview.tsx';
+import { PromptsView } from './prompts.tsx';
 import { RequestsView } from './requests.tsx';
 import {
   chooseTheme,
@@ -17,8 +18,9 @@ import {
 import { SystemView } from './system.tsx';
 import { TreeView } from './tree.tsx';
 
-const NAMES: Readonly<Record<View, string>> = {
+export const VIEW_NAMES: Readonly<Record<View, string>> = {
   overview: 'Overview',
+  prompts: 'Prompts',
   tree: 'Knowledge tree',
   requests: 'Requests',
   system: 'System',
@@ -48,7 +50,7 @@ export function Page() {
                 show(name);
               }}
             >
-              {NAMES[name]}
+              {VIEW_NAMES[name]}
             </a>
           ))}
         </nav>
@@ -59,7 +61,7 @@ export function Page() {
         </div>
       </header>
       <main id="content" tabIndex={-1}>
-        <h1 class="hidden">{NAMES[view.value]}</h1>
+        <h1 class="hidden">{VIEW_NAMES[view.value]}</h1>
         <Trouble />
         {kind === 'key' ? <KeyForm /> : kind !== 'refused' && <Content />}
       </main>
@@ -73,6 +75,7 @@ function Content() {
   return (
     <div class={isStale ? 'stale' : undefined}>
       {view.value === 'overview' && <Overview />}
+      {view.value === 'prompts' && <PromptsView />}
       {view.value === 'tree' && <TreeView />}
       {view.value === 'requests' && <RequestsView />}
       {view.value === 'system' && <SystemView />}

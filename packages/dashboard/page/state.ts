@@ -17,7 +17,7 @@ export const requests = signal<readonly RequestSummary[]>([]);
 export const omitted = signal(0);
 
 /** What the reader chose. */
-export const VIEWS = ['overview', 'tree', 'requests', 'system'] as const;
+export const VIEWS = ['overview', 'prompts', 'tree', 'requests', 'system'] as const;
 export type View = (typeof VIEWS)[number];
 export const view = signal<View>(viewOfHash());
 export const spanMinutes = signal<5 | 15>(15);

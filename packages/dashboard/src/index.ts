@@ -15,6 +15,7 @@ export type {
   TreeRow,
   TreeSnapshot,
 } from './feed.js';
+export type { ListedPromptKind, PromptKindList } from './prompt-kinds.js';
 
 /** The page, and the headers without which it must not be served. */
 export interface DashboardPage {

@@ -68,7 +68,7 @@ describe('the page', () => {
     expect(policy).not.toContain('unsafe');
     expect(headers['x-content-type-options']).toBe('nosniff');
     expect(text).not.toMatch(/(?:src|href)="(?!data:)/);
-    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(120 * 1_024);
+    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(136 * 1_024);
     const small = await send(`${gateway.url}/ui`, undefined, { headers: { 'accept-encoding': 'br, gzip' } });
     expect(small.headers['content-encoding']).toBe('gzip');
     expect(gunzipSync(small.body).toString()).toBe(text);

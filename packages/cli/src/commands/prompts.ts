@@ -1,4 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
+import type { ListedPromptKind, PromptKindList } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext, examplesHelp } from '../command-context.js';
 import { EngineClient } from '../engine-client.js';
@@ -21,25 +22,6 @@ interface PromptsOptions {
   readonly gateway: string;
   readonly keyEnv?: string;
   readonly tenant?: string;
-}
-
-/** A prompt kind as the gateway lists it. */
-interface ListedKind {
-  readonly id: string;
-  readonly tenant: string;
-  readonly role: string;
-  readonly parts: readonly { readonly kind: 'text' | 'documents' | 'changing'; readonly text?: string }[];
-  readonly prompts: number;
-  readonly withDocuments: number;
-  readonly notices: readonly { readonly preventsGain: boolean; readonly message: string }[];
-  readonly state: 'asking' | 'allowed' | 'automatic' | 'refused';
-  readonly labels: 'kept' | 'mapped';
-  readonly gain: { readonly tokens: number; readonly share: number } | null;
-}
-
-interface KindList {
-  readonly data: readonly ListedKind[];
-  readonly survivesRestart: boolean;
 }
 
 /** Adds `warmpath prompts`. */
@@ -99,8 +81,8 @@ class KindsClient {
     this.#signal = signal;
   }
 
-  async list(): Promise<KindList> {
-    return (await this.#client.get(`/v1/prompts${this.#query}`, this.#signal)) as KindList;
+  async list(): Promise<PromptKindList> {
+    return (await this.#client.get(`/v1/prompts${this.#query}`, this.#signal)) as PromptKindList;
   }
 
   /**
@@ -108,7 +90,7 @@ class KindsClient {
    *
    * @throws WarmpathError `WARMPATH_USAGE` where none does, or several do.
    */
-  async find(prefix: string): Promise<{ readonly kind: ListedKind; readonly isAlone: boolean }> {
+  async find(prefix: string): Promise<{ readonly kind: ListedPromptKind; readonly isAlone: boolean }> {
     const { data } = await this.list();
     const found = data.filter(({ id }) => id.startsWith(prefix.toLowerCase()));
     const [kind] = found;
@@ -117,13 +99,17 @@ class KindsClient {
     throw new WarmpathError('WARMPATH_USAGE', { path: 'id', detail: notOne(prefix, found) });
   }
 
-  async decide({ id, tenant }: ListedKind, choice: object): Promise<ListedKind> {
+  async decide({ id, tenant }: ListedPromptKind, choice: object): Promise<ListedPromptKind> {
     const query = `?tenant=${encodeURIComponent(tenant)}`;
-    return (await this.#client.post(`/v1/prompts/${id}${query}`, choice, this.#signal)) as ListedKind;
+    return (await this.#client.post(
+      `/v1/prompts/${encodeURIComponent(id)}${query}`,
+      choice,
+      this.#signal,
+    )) as ListedPromptKind;
   }
 }
 
-function notOne(prefix: string, found: readonly ListedKind[]): string {
+function notOne(prefix: string, found: readonly ListedPromptKind[]): string {
   if (found.length === 0) return `no prompt kind has an id that begins with ${prefix}; \`warmpath prompts\` lists them`;
   const ids = new Set(found.map(({ id }) => id));
   if (ids.size > 1) return `several ids begin with ${prefix}: ${[...ids].join(', ')}`;
@@ -189,11 +175,11 @@ function digitsOf(ids: readonly string[]): number {
   return digits;
 }
 
-function stateOf({ state, labels }: ListedKind): string {
+function stateOf({ state, labels }: ListedPromptKind): string {
   return labels === 'mapped' && state === 'allowed' ? 'allowed, labels mapped' : state;
 }
 
-function gainOf({ gain, notices }: ListedKind): string {
+function gainOf({ gain, notices }: ListedPromptKind): string {
   if (notices.some(({ preventsGain }) => preventsGain) && !(gain !== null && gain.tokens > 0)) return 'none';
   if (gain === null) return 'not known yet';
   return `${Math.round(gain.tokens).toLocaleString('en')} tokens (${percent(gain.share, 0)})`;
@@ -202,7 +188,7 @@ function gainOf({ gain, notices }: ListedKind): string {
 /** What a kind gains, why not, and its text with the places of the documents. */
 function printKind(
   terminal: Terminal,
-  kind: ListedKind,
+  kind: ListedPromptKind,
   { isAlone, maxLines }: { readonly isAlone: boolean; readonly maxLines: number },
 ): void {
   const { bold, yellow, dim } = terminal.style;
@@ -220,10 +206,10 @@ function printKind(
 }
 
 /** The program's text behind `|`, and places for other text behind `>`. */
-function linesOf({ parts }: ListedKind): readonly string[] {
-  return parts.flatMap(({ kind, text = '' }) => {
-    if (kind === 'text') return text.split('\n').map((line) => `| ${line}`);
-    return [kind === 'documents' ? '> documents' : '> text that changes'];
+function linesOf({ parts }: ListedPromptKind): readonly string[] {
+  return parts.flatMap((part) => {
+    if (part.kind === 'text') return part.text.split('\n').map((line) => `| ${line}`);
+    return [part.kind === 'documents' ? '> documents' : '> text that changes'];
   });
 }
 

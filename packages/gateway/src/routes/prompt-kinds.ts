@@ -6,6 +6,7 @@ import {
   type PromptKinds,
   programParts,
 } from '@warmpath/core/internal';
+import type { ListedPromptKind, PromptKindList } from '@warmpath/dashboard';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
 import { canActForTenant } from '../intake/admit.js';
@@ -24,9 +25,6 @@ export interface PromptKindsParts {
   readonly log: Log;
 }
 
-/** A kind in an answer. */
-type ListedKind = ReturnType<typeof listed>;
-
 /**
  * `GET /v1/prompts`: the prompt kinds of the caller's tenant; for the operator, of all tenants or the one in
  * `?tenant=`. `POST /v1/prompts/{id}`: allows or refuses a kind, or asks again, for the operator only.
@@ -44,7 +42,7 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
     return reply
       .header(RESPONSE_HEADERS.requestId, request.report.requestId)
       .header('cache-control', 'no-store')
-      .send({ object: 'list', data, mayChange, survivesRestart: consents.isStored });
+      .send({ object: 'list', data, mayChange, survivesRestart: consents.isStored } satisfies PromptKindList);
   });
 
   app.post<{ Params: { id: string }; Querystring: { tenant?: unknown } }>('/v1/prompts/:id', async (request, reply) => {
@@ -102,7 +100,7 @@ function tenantsOf(
 }
 
 /** Kinds of a tenant: those that were learned, then those that only a consent names. */
-function kindsOf(parts: PromptKindsParts, tenant: string): readonly ListedKind[] {
+function kindsOf(parts: PromptKindsParts, tenant: string): readonly ListedPromptKind[] {
   const learned = parts.kinds.list(tenant);
   const known = new Set(learned.map(({ id }) => id));
   const others = Array.from(parts.consents.all()).filter(
@@ -121,10 +119,11 @@ function unseen(program: ProgramText): PromptKind {
   return { id, role, parts: programParts(program), prompts: 0, withDocuments: 0, notices: [] };
 }
 
-function listed({ consents }: PromptKindsParts, tenant: string, kind: PromptKind) {
+function listed({ consents }: PromptKindsParts, tenant: string, kind: PromptKind): ListedPromptKind {
   const { state = 'asking', labels = 'kept' } = consents.of(tenant, kind.id) ?? {};
-  const notices = kind.notices.map((name) => ({ name, ...NOTICES[name] }));
-  return { object: 'prompt_kind', tenant, ...kind, notices, state, labels, gain: null } as const;
+  const open = kind.notices.filter((name) => name !== 'labels-by-position' || labels === 'kept');
+  const notices = open.map((name) => ({ name, ...NOTICES[name] }));
+  return { object: 'prompt_kind', tenant, ...kind, notices, state, labels, gain: null };
 }
 
 const NOTICES: Readonly<Record<KindNotice, { readonly preventsGain: boolean; readonly message: string }>> = {
