@@ -21,7 +21,6 @@ export { EngineRouter, expectedCachedTokens } from './engine-router.js';
 export { ERROR_TABLE, fileErrorReason } from './errors.js';
 export type { PrefixBreak, PromptOutline, PromptPiece } from './explain/prefix-break.js';
 export { BREAK_CAUSES, findPrefixBreak, outlinePrompt, sharedCharacters } from './explain/prefix-break.js';
-export { FairCache } from './fair-cache.js';
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
 export type { CitationMapper } from './kinds/citations.js';
@@ -49,7 +48,6 @@ export {
   TEXT_PLACES,
 } from './read-document.js';
 export { readUsage } from './read-usage.js';
-export { type RecencyLinks, RecencyList } from './recency-list.js';
 export type { BlockFormat, FixedReason, FormatName } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';
 export type { RecognitionMode } from './recognise/recognise.js';
@@ -96,10 +94,10 @@ export { SeenSegments } from './session/segments.js';
 export type { SentTurn, TurnName } from './session/sent-turn.js';
 export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
 export { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
-export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant } from './session/tenant.js';
 export type { SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
 export { SpeculationGate } from './speculation/speculation-gate.js';
+export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant, TenantCache } from './tenant-cache.js';
 export { costOfBytes, estimateTokensOfBytes } from './token-estimate.js';
 export type { KnowledgeTreeView, TreeNode } from './tree/view.js';
 export type { WorkSteps } from './work-steps.js';

@@ -1,4 +1,4 @@
-import { entryBytes, FairCache } from '../fair-cache.js';
+import { entryBytes, TenantCache } from '../tenant-cache.js';
 import type { ConversationName, TurnLookup } from './recall.js';
 import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
 import { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
@@ -34,12 +34,12 @@ interface Conversation {
 
 /**
  * Remembers what was sent in named conversations, so that later turns send the same bytes again. Bounded in bytes,
- * shared fairly among tenants and their end users (`FairCache`), and in age. A conversation is forgotten as a whole.
+ * shared fairly among tenants and their end users (`TenantCache`), and in age. A conversation is forgotten as a whole.
  * `now` in milliseconds of the caller's clock.
  */
 export class ConversationLog {
   readonly #limits: Required<ConversationLogOptions>;
-  readonly #conversations: FairCache<Conversation>;
+  readonly #conversations: TenantCache<Conversation>;
   /** All conversations in order of use. */
   readonly #byAge = new Set<Conversation>();
   /** Time of the last use; and whether all conversations are in order of use, which restored ones may not be. */
@@ -48,7 +48,7 @@ export class ConversationLog {
 
   constructor(options: ConversationLogOptions = {}) {
     this.#limits = { ...DEFAULTS, ...options };
-    this.#conversations = new FairCache(this.#limits.maxBytes, (removed) => this.#byAge.delete(removed));
+    this.#conversations = new TenantCache(this.#limits.maxBytes, (removed) => this.#byAge.delete(removed));
   }
 
   /** Turns remembered. O(turns). */

@@ -1,10 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
-import type { ConversationStore, RecalledConversation, StoreFailure, TurnLookup } from '@warmpath/core/internal';
-import { type ConversationName, recallConversation } from '@warmpath/core/internal';
+import {
+  type ConversationName,
+  type ConversationStore,
+  type RecalledConversation,
+  recallConversation,
+  type StoreFailure,
+  TenantCache,
+  type TurnLookup,
+} from '@warmpath/core/internal';
 import type { PromptView } from '../apis/prompt-view.js';
 import type { NamedConversation } from '../intake/parse-request.js';
-import { TenantCache } from '../memory/tenant-cache.js';
 import type { RecognisedMessage, Sent, SentOrder } from '../shapes/shapes.js';
 
 /** Options of `recall`. */

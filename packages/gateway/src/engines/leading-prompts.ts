@@ -1,5 +1,5 @@
 import type { Preamble } from '@warmpath/core';
-import { TenantCache } from '../memory/tenant-cache.js';
+import { TenantCache } from '@warmpath/core/internal';
 
 /** What a prompt can begin with: its preamble, and its documents in an order that is still open. */
 interface PromptStart {

@@ -1,9 +1,8 @@
-import type { HeldSpan } from '@warmpath/core/internal';
+import { type HeldSpan, TenantCache } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { type Dialect, reusable } from '../dialects/dialects.js';
 import { answerSpan, type CountedAnswer, type CountedStart, type PromptSpans, promptSpans } from './prompt-spans.js';
 import { type ShadowCache, type ShadowUse, shadowCacheOf } from './shadow-cache.js';
-import { TenantCache } from './tenant-cache.js';
 
 /** Tokens that an engine holds where it does not say how many. */
 const DEFAULT_CAPACITY_TOKENS = 500_000;

@@ -5,13 +5,13 @@ import {
   NESTED_DOCUMENT_FIELDS,
   type PrepareRequestOptions,
   requestSteps,
+  TenantCache,
   type WorkSteps,
 } from '@warmpath/core/internal';
 import type { RequestSwitches } from '../intake/parse-request.js';
 import { escaped } from '../json/json-body.js';
 import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
-import { TenantCache } from './tenant-cache.js';
 
 /** Copies bytes that are kept: a small buffer would keep the 8 KiB that it shares with others. */
 export function ownBytes(bytes: Buffer): Buffer {

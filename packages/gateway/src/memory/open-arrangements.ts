@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Arrangement, Document } from '@warmpath/core';
-import type { ServedRequest } from '@warmpath/core/internal';
+import { type ServedRequest, TenantCache } from '@warmpath/core/internal';
 import type { TenantModel } from './served-histories.js';
-import { TenantCache } from './tenant-cache.js';
 
 /** An arrangement whose result the client has not reported. */
 export interface OpenArrangement {

@@ -1,5 +1,4 @@
-import { type ByteRange, byteChain } from '@warmpath/core/internal';
-import { TenantCache } from './tenant-cache.js';
+import { type ByteRange, byteChain, TenantCache } from '@warmpath/core/internal';
 
 /** Bytes of a body that are hashed, at most. */
 const MAX_BYTES = 131_072;

@@ -1,4 +1,4 @@
-import { TenantCache } from './tenant-cache.js';
+import { TenantCache } from '@warmpath/core/internal';
 
 /** A prompt prefix: the text before the documents, of one tenant and model. */
 export interface PromptPrefix {

@@ -5,11 +5,11 @@ import {
   outlinePrompt,
   type PromptOutline,
   sharedCharacters,
+  TenantCache,
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { readObject } from '../json/json-body.js';
-import { TenantCache } from '../memory/tenant-cache.js';
 import type {
   ChosenEngine,
   DecidedSlot,

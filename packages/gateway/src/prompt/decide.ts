@@ -3,8 +3,7 @@ import { estimateTokensOfBytes } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import type { Engine } from '../engines/engine.js';
-import { predictedTokens } from '../engines/expected-reuse.js';
-import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
+import { predictedTokens, type ServedHistories, type TenantModel } from '../memory/served-histories.js';
 import {
   type DecidedSlot,
   type Decision,

@@ -29,12 +29,11 @@ import {
 } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
-import { mayBeReused } from '../engines/expected-reuse.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { invalid } from '../json/json-body.js';
 import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
 import { DocumentCache } from '../memory/document-cache.js';
-import type { TenantModel } from '../memory/served-histories.js';
+import { mayBeReused, type TenantModel } from '../memory/served-histories.js';
 import type { InsertSlot } from '../shapes/shapes.js';
 
 /** How `arrange` is called; a test puts a failing one in its place. */

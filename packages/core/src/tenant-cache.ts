@@ -1,6 +1,23 @@
 import { ABSENT, type HeapOrder, IndexedHeap } from './indexed-heap.js';
 import { type RecencyLinks, RecencyList } from './recency-list.js';
-import { isAnonymousTenant } from './session/tenant.js';
+
+/** Tenant of clients without a key, if keys are not checked. */
+export const ANONYMOUS_TENANT = 'anonymous';
+
+const ANONYMOUS_PREFIX = `${ANONYMOUS_TENANT}:`;
+
+/** Tenant of clients with this key, if keys are not checked. `digest` identifies the key. */
+export function anonymousTenant(digest: string): string {
+  return ANONYMOUS_PREFIX + digest;
+}
+
+/**
+ * Whether a tenant was not authenticated. Clients can invent any number of these. Names of authenticated tenants must
+ * not look like this.
+ */
+export function isAnonymousTenant(tenant: string): boolean {
+  return tenant === ANONYMOUS_TENANT || tenant.startsWith(ANONYMOUS_PREFIX);
+}
 
 /** A holder of bytes: a tenant, or a user of a tenant. */
 interface Holder {
@@ -63,7 +80,7 @@ const LARGEST_FIRST: HeapOrder<Holder> = {
  * fair share (the budget divided by tenants) to another one. Anonymous tenants lose first, because clients can invent
  * them. O(log tenants + log users) an operation.
  */
-export class FairCache<Value> {
+export class TenantCache<Value> {
   readonly #maxBytes: number;
   readonly #removed: (value: Value) => void;
   readonly #shares = new Map<string, TenantShare<Value>>();
@@ -118,19 +135,19 @@ export class FairCache<Value> {
    */
   set(tenant: string, key: string, value: Value, valueBytes: number, user = ''): boolean {
     const bytes = entryBytes(key, valueBytes);
-    const known = this.#find(tenant, key);
+    const share = this.#shares.get(tenant);
+    const known = share?.entries.get(key);
     if (bytes + TENANT_BYTES > this.#maxBytes) {
       if (known !== undefined) this.#remove(known);
       return false;
     }
-    const share = this.#shares.get(tenant);
     if (share?.isNewcomer) this.#markReturned(share);
     const entry = known ?? this.#add(share ?? this.#addTenant(tenant), key, value, user);
     entry.value = value;
-    this.#grow(entry, bytes - entry.bytes);
+    this.#grow(entry.share, entry.user, bytes - entry.bytes);
     entry.bytes = bytes;
     this.#use(entry);
-    this.#shrink(entry);
+    if (this.#bytes > this.#maxBytes) this.#shrink(entry);
     return entry.share.entries.get(key) === entry;
   }
 
@@ -138,11 +155,11 @@ export class FairCache<Value> {
   resize(tenant: string, key: string, valueBytes: number): void {
     const entry = this.#find(tenant, key);
     if (entry === undefined) return;
-    const bytes = entryBytes(key, valueBytes);
+    const bytes = entryBytes(entry.key, valueBytes);
     if (bytes === entry.bytes) return;
-    this.#grow(entry, bytes - entry.bytes);
+    this.#grow(entry.share, entry.user, bytes - entry.bytes);
     entry.bytes = bytes;
-    this.#shrink(entry);
+    if (this.#bytes > this.#maxBytes) this.#shrink(entry);
   }
 
   /** Removes and returns a value. */
@@ -183,7 +200,7 @@ export class FairCache<Value> {
     this.#shares.set(tenant, share);
     if (isAnonymous) this.#newcomers.add(share);
     else this.#largest.add(share);
-    this.#growTenant(share, TENANT_BYTES - USER_BYTES);
+    this.#grow(share, undefined, TENANT_BYTES - USER_BYTES);
     return share;
   }
 
@@ -191,7 +208,7 @@ export class FairCache<Value> {
     const user: UserShare<Value> = { name, byUse: new RecencyList(), bytes: 0, usedAt: 0, place: ABSENT };
     share.users.set(name, user);
     share.largestUsers.add(user);
-    this.#growTenant(share, USER_BYTES);
+    this.#grow(share, undefined, USER_BYTES);
     return user;
   }
 
@@ -217,30 +234,28 @@ export class FairCache<Value> {
     share.entries.delete(entry.key);
     user.byUse.remove(entry);
     this.#size--;
-    this.#grow(entry, -entry.bytes);
+    this.#grow(share, user, -entry.bytes);
     if (user.byUse.oldest === undefined) {
       share.users.delete(user.name);
       share.largestUsers.delete(user);
-      this.#growTenant(share, -USER_BYTES);
+      this.#grow(share, undefined, -USER_BYTES);
     }
     if (share.entries.size === 0) this.#removeTenant(share);
     this.#removed(entry.value);
   }
 
   #removeTenant(share: TenantShare<Value>): void {
-    this.#growTenant(share, USER_BYTES - TENANT_BYTES);
+    this.#grow(share, undefined, USER_BYTES - TENANT_BYTES);
     this.#shares.delete(share.tenant);
     if (share.isAnonymous) (share.isNewcomer ? this.#newcomers : this.#returned).remove(share);
     else this.#largest.delete(share);
   }
 
-  #grow({ share, user }: Entry<Value>, bytes: number): void {
-    user.bytes += bytes;
-    share.largestUsers.settle(user);
-    this.#growTenant(share, bytes);
-  }
-
-  #growTenant(share: TenantShare<Value>, bytes: number): void {
+  #grow(share: TenantShare<Value>, user: UserShare<Value> | undefined, bytes: number): void {
+    if (user !== undefined) {
+      user.bytes += bytes;
+      share.largestUsers.settle(user);
+    }
     share.bytes += bytes;
     this.#bytes += bytes;
     if (share.isNewcomer) this.#newcomerBytes += bytes;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TenantCache } from '../src/memory/tenant-cache.js';
+import { TenantCache } from '../src/tenant-cache.js';
 
 interface Held {
   readonly tenant: string;
@@ -168,12 +168,29 @@ describe('TenantCache', () => {
     expect(cache.get('authenticated', 'key')).toBe('kept');
   });
 
-  it('keeps a digest of a long key', () => {
-    const cache = new TenantCache<number>(2_000);
-    const long = 'x'.repeat(5_000_000);
-    expect(cache.set('t', long, 1, 0)).toBe(true);
-    expect(cache.get('t', long)).toBe(1);
-    expect(cache.get('t', `${long}y`)).toBeUndefined();
-    expect(cache.bytes).toBeLessThan(2_000);
+  it('counts the characters of its keys, and takes no key that is larger than the budget', () => {
+    const cache = new TenantCache<number>(4_000);
+    const before = cache.set('t', 'x', 1, 0) ? cache.bytes : 0;
+    expect(cache.set('t', 'x'.repeat(501), 2, 0)).toBe(true);
+    expect(cache.bytes - 2 * before).toBe(2 * 500 - SHARE);
+    expect(cache.set('t', 'x'.repeat(5_000_000), 3, 0)).toBe(false);
+    expect(cache.bytes).toBeLessThan(4_000);
+  });
+
+  it('shares the room of a tenant fairly among its users', () => {
+    const cache = new TenantCache<string>(20_000);
+    for (const user of ['a', 'b', 'c']) cache.set('t', `quiet ${user}`, 'kept', 500, user);
+    for (let made = 0; made < 500; made++) cache.set('t', `loud ${made}`, 'flood', 500, 'loud');
+    expect(['a', 'b', 'c'].map((user) => cache.get('t', `quiet ${user}`))).toEqual(['kept', 'kept', 'kept']);
+    expect(cache.bytes).toBeLessThanOrEqual(20_000);
+  });
+
+  it('calls back with each value that leaves, once', () => {
+    const left: number[] = [];
+    const cache = new TenantCache<number>(3_000, (value) => left.push(value));
+    for (let value = 0; value < 10; value++) cache.set('t', `${value}`, value, 500);
+    cache.take('t', '9');
+    expect(left).toHaveLength(10 - cache.size);
+    expect(new Set(left).size).toBe(left.length);
   });
 });
