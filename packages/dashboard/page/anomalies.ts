@@ -54,8 +54,8 @@ export function anomaliesOf(tick: FeedTick, totals: Totals, settings: FeedSettin
   if (totals.requests >= ENOUGH && totals.reported === 0) {
     add(
       'warning',
-      'The engine does not say how many tokens it had cached',
-      'vLLM: --enable-prompt-tokens-details. Or requests bring no documents, and are not looked into.',
+      'The engine reports no counts of its prompts',
+      'Without them nothing can be measured. Start vLLM with --enable-prompt-tokens-details, SGLang with --enable-cache-report.',
     );
   }
   if (tick.degradedHistories > 0) {

@@ -179,13 +179,21 @@ function optionsFor(element: HTMLElement, latest: { readonly current: ChartProps
         label: name,
         stroke: colour(property),
         width: filled ? 1 : 2,
-        spanGaps: true,
-        points: { show: false },
+        // A gap in time is a gap in the line. What stands alone is a point.
+        spanGaps: false,
+        points: { show: true, size: 4, fill: colour(property), filter: pointsAlone },
         ...(dashed && { dash: [5, 4] }),
         ...(filled && { fill: colour(property) }),
       })),
     ],
   };
+}
+
+/** Values without a neighbour: no line shows them. */
+function pointsAlone(plot: uPlot, series: number): number[] {
+  const values = plot.data[series]!;
+  const isValue = (place: number) => typeof values[place] === 'number';
+  return [...values.keys()].filter((place) => isValue(place) && !isValue(place - 1) && !isValue(place + 1));
 }
 
 function axisText(kind: string, value: number, format: (value: number) => string): string {

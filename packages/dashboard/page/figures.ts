@@ -8,8 +8,21 @@ export interface Totals {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly predictedTokens: number;
+  readonly measuredTokens: number;
+  readonly gainTokens: number;
+  readonly unchanged: number;
+  readonly unchangedPromptTokens: number;
+  readonly unchangedCachedTokens: number;
+  readonly unchangedBaselineTokens: number;
+  readonly heldOut: number;
+  readonly heldOutPromptTokens: number;
+  readonly heldOutCachedTokens: number;
   readonly ttftCached: ReadonlyMap<number, number>;
   readonly ttftComputed: ReadonlyMap<number, number>;
+  readonly ttftHeldOut: ReadonlyMap<number, number>;
+  readonly ttftOthers: ReadonlyMap<number, number>;
+  /** Prompts by the number of the reason why they gained nothing. */
+  readonly noGain: ReadonlyMap<number, number>;
 }
 
 /** One point of a chart. */
@@ -20,15 +33,35 @@ export interface Bin extends Totals {
 }
 
 export function totalsOf(slots: Iterable<TrafficSlot>): Totals {
-  const sums = { requests: 0, errors: 0, reported: 0, promptTokens: 0, cachedTokens: 0, predictedTokens: 0 };
-  const ttftCached = new Map<number, number>();
-  const ttftComputed = new Map<number, number>();
+  const sums = {
+    requests: 0,
+    errors: 0,
+    reported: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    predictedTokens: 0,
+    measuredTokens: 0,
+    gainTokens: 0,
+    unchanged: 0,
+    unchangedPromptTokens: 0,
+    unchangedCachedTokens: 0,
+    unchangedBaselineTokens: 0,
+    heldOut: 0,
+    heldOutPromptTokens: 0,
+    heldOutCachedTokens: 0,
+  };
+  const histograms = {
+    ttftCached: new Map<number, number>(),
+    ttftComputed: new Map<number, number>(),
+    ttftHeldOut: new Map<number, number>(),
+    ttftOthers: new Map<number, number>(),
+    noGain: new Map<number, number>(),
+  };
   for (const slot of slots) {
     for (const name of Object.keys(sums) as (keyof typeof sums)[]) sums[name] += slot[name];
-    addPairs(ttftCached, slot.ttftCached);
-    addPairs(ttftComputed, slot.ttftComputed);
+    for (const name of Object.keys(histograms) as (keyof typeof histograms)[]) addPairs(histograms[name], slot[name]);
   }
-  return { ...sums, ttftCached, ttftComputed };
+  return { ...sums, ...histograms };
 }
 
 function addPairs(histogram: Map<number, number>, pairs: readonly number[]): void {

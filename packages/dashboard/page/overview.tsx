@@ -4,7 +4,7 @@ import { anomaliesOf, isBad } from './anomalies.ts';
 import { Chart } from './chart.tsx';
 import { type Bin, countOf, quantile, share } from './figures.ts';
 import { count, milliseconds, percent, rate, tokens } from './format.ts';
-import { bins, settings, show, slots, spanMinutes, spanMs, tick, totals } from './state.ts';
+import { bins, settings, show, spanMinutes, spanMs, tick, totals } from './state.ts';
 
 /** What is saved, how fast, and whether the engine does as predicted. */
 export function Overview() {
@@ -16,19 +16,26 @@ export function Overview() {
           <strong>{title}.</strong> {remedy}
         </div>
       ))}
-      <Tiles />
-      {slots.value.size === 0 ? <Empty /> : <Charts />}
+      {totals.value.requests === 0 ? (
+        <Empty />
+      ) : (
+        <>
+          <div class="answers">
+            <Gain />
+            <NoGain />
+          </div>
+          <Tiles />
+          <Charts />
+        </>
+      )}
     </>
   );
 }
 
-/** Engines tell the cached tokens of a stream to those clients only that ask for them. */
-const NO_STREAMS = 'No stream with usage in this time. Clients ask for it with stream_options: {"include_usage": true}';
-
 function Empty() {
   return (
     <section class="card empty">
-      <h2>No prompts in the last quarter of an hour</h2>
+      <h2>No prompts {PERIOD[spanMinutes.value]}</h2>
       <p>Send one through the gateway, and its figures appear here within a second:</p>
       <pre tabIndex={0}>{`curl ${location.origin}/v1/chat/completions \\
   -H 'content-type: application/json' \\
@@ -38,11 +45,141 @@ function Empty() {
   );
 }
 
+/** Prompts from which on the error of the baseline is worth telling. */
+const ENOUGH = 20;
+
+/** What the gateway added, of the prompts whose baseline is known. */
+function Gain() {
+  const { measuredTokens, cachedTokens, promptTokens, gainTokens, ...sums } = totals.value;
+  const gain = share(gainTokens, measuredTokens);
+  const cached = share(cachedTokens, promptTokens);
+  const without = gain === null || cached === null ? null : Math.max(0, cached - gain);
+  const error = share(sums.unchangedBaselineTokens - sums.unchangedCachedTokens, sums.unchangedPromptTokens);
+  return (
+    <section class="card gain" aria-label="What did Warmpath add?">
+      <h2>What did Warmpath add?</h2>
+      <p class={`value ${gainTokens > 0 ? 'ready' : ''}`}>
+        {signed(gain)}
+        <span class="unit">
+          {' '}
+          of prompt tokens: {tokens(gainTokens)} tokens {PERIOD[spanMinutes.value]}
+        </span>
+      </p>
+      {gain !== null && <Bar without={without ?? 0} gain={Math.max(0, gain)} />}
+      <dl class="parts">
+        <dt class="without">Cached without Warmpath</dt>
+        <dd>{percent(without)}</dd>
+        <dt class="added">Added by Warmpath</dt>
+        <dd>{signed(gain)}</dd>
+        <dt class="computed">Computed by the engine</dt>
+        <dd>{percent(cached === null ? null : 1 - cached)}</dd>
+      </dl>
+      <p class="beside">
+        {measuredTokens === 0
+          ? 'No prompt has counts of the engine yet.'
+          : 'Cached without Warmpath is a model: the same prompts as their clients wrote them, in a cache of the same kind and size.'}
+        {sums.unchanged >= ENOUGH &&
+          error !== null &&
+          ` It is off by ${signed(error)} of the tokens of ${count(sums.unchanged)} prompts that were not changed.`}
+      </p>
+      <HeldOut />
+    </section>
+  );
+}
+
+const PERIOD: Readonly<Record<(typeof spanMinutes)['value'], string>> = {
+  5: 'in 5 minutes',
+  15: 'in 15 minutes',
+  1440: 'in 24 hours',
+};
+
+function signed(value: number | null): string {
+  return value === null || value <= 0 ? percent(value) : `+${percent(value)}`;
+}
+
+function Bar({ without, gain }: { readonly without: number; readonly gain: number }) {
+  return (
+    <div class="bar" aria-hidden="true">
+      <i class="without" style={{ width: `${100 * without}%` }} />
+      <i class="added" style={{ width: `${100 * gain}%` }} />
+    </div>
+  );
+}
+
+/** The group that is left as it is, beside all others. */
+function HeldOut() {
+  const { ttftBounds } = settings.value!;
+  const { heldOut, heldOutPromptTokens, heldOutCachedTokens, ttftHeldOut, ttftOthers, ...sums } = totals.value;
+  if (heldOut === 0) return null;
+  const rows = [
+    {
+      name: 'Left as they are',
+      prompts: heldOut,
+      cached: share(heldOutCachedTokens, heldOutPromptTokens),
+      ttft: ttftHeldOut,
+    },
+    {
+      name: 'All others',
+      prompts: sums.reported - heldOut,
+      cached: share(sums.cachedTokens - heldOutCachedTokens, sums.promptTokens - heldOutPromptTokens),
+      ttft: ttftOthers,
+    },
+  ];
+  return (
+    <table class="groups">
+      <thead>
+        <tr>
+          <th scope="col">Group</th>
+          <th scope="col">Prompts</th>
+          <th scope="col">Cached</th>
+          <th scope="col">Median TTFT</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(({ name, prompts, cached, ttft }) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td>{count(prompts)}</td>
+            <td>{percent(cached)}</td>
+            <td>
+              {milliseconds(quantile(ttft, 0.5, ttftBounds))} ({count(countOf(ttft))})
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Reasons why prompts gained nothing, the most frequent first. */
+function NoGain() {
+  const { noGain, requests } = totals.value;
+  const { noGainReasons } = settings.value!;
+  const rows = [...noGain].toSorted((one, other) => other[1] - one[1]);
+  const without = rows.reduce((sum, [, prompts]) => sum + prompts, 0);
+  return (
+    <section class="card no-gain" aria-label="Why not more?">
+      <h2>Why not more?</h2>
+      <p class="beside">
+        {without === 0
+          ? 'No prompt went without a gain.'
+          : `${count(without)} of ${count(requests)} prompts gained nothing:`}
+      </p>
+      <ul>
+        {rows.map(([reason, prompts]) => (
+          <li key={reason}>
+            <b>{count(prompts)}</b> {noGainReasons[reason]}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
 function Tiles() {
-  const { metrics, engines } = tick.value!;
+  const { engines } = tick.value!;
   const { ttftBounds } = settings.value!;
   const { promptTokens, cachedTokens, predictedTokens, ttftCached, ttftComputed, requests, errors } = totals.value;
-  const saved = metrics['warmpath_cached_tokens_total'] ?? 0;
   const fast = quantile(ttftCached, 0.5, ttftBounds);
   const slow = quantile(ttftComputed, 0.5, ttftBounds);
   const ready = engines.filter(({ state }) => state === 'ready').length;
@@ -50,9 +187,6 @@ function Tiles() {
     <div class="tiles">
       <Tile name="Prompt tokens cached" value={percent(share(cachedTokens, promptTokens))}>
         predicted {percent(share(predictedTokens, promptTokens))}
-      </Tile>
-      <Tile name="Prefill tokens saved" value={tokens(cachedTokens)}>
-        {tokens(saved)} since the start
       </Tile>
       <Tile name="Median TTFT, cached" value={milliseconds(fast)}>
         computed: {milliseconds(slow)}
@@ -101,8 +235,8 @@ function Tile(props: {
 const QUANTILES = [
   ['p50', 0.5],
   ['p95', 0.95],
-  ['p99', 0.99],
 ] as const;
+const HISTOGRAMS = ['ttftCached', 'ttftComputed', 'ttftHeldOut', 'ttftOthers'] as const;
 
 function Charts() {
   const { ttftBounds } = settings.value!;
@@ -110,39 +244,44 @@ function Charts() {
   const ends = points.map(({ end }) => end);
   const sums = totals.value;
   const seconds = spanMs.value / 1_000;
-  const ttft = (histogram: 'ttftCached' | 'ttftComputed', colour: string) =>
-    QUANTILES.map(([name, q], i) => ({
-      name,
-      values: points.map((bin) => quantile(bin[histogram], q, ttftBounds)),
-      whole: quantile(sums[histogram], q, ttftBounds),
-      colour: `--${colour}-${i + 1}`,
-    }));
-  const [cached, computed] = [ttft('ttftCached', 'cached'), ttft('ttftComputed', 'computed')];
-  // Both charts have one scale, or they could not be compared.
-  const all = [...cached, ...computed].flatMap(({ values }) => values).filter((value) => value !== null);
+  const ttftOf = (histogram: (typeof HISTOGRAMS)[number], name: string, colour: string, q = 0.5) => ({
+    name,
+    values: points.map((bin) => quantile(bin[histogram], q, ttftBounds)),
+    whole: quantile(sums[histogram], q, ttftBounds),
+    colour,
+  });
+  const ttft = (histogram: 'ttftCached' | 'ttftComputed', group: string, colour: string) =>
+    QUANTILES.map(([name, q], i) => ttftOf(histogram, `${group} ${name}`, `--${colour}-${i + 1}`, q));
+  const all = HISTOGRAMS.flatMap((name) =>
+    points.flatMap((bin) => QUANTILES.map(([, q]) => quantile(bin[name], q, ttftBounds))),
+  ).filter((value) => value !== null);
   const range: [number, number] = all.length === 0 ? [10, 1_000] : [Math.min(...all) / 1.4, Math.max(...all) * 1.4];
   const reported = points.map((bin) => share(bin.cachedTokens, bin.promptTokens));
   const predicted = points.map((bin) => share(bin.predictedTokens, bin.promptTokens));
   return (
     <div class="charts">
       <Chart
-        title="TTFT, mostly cached prompts"
-        note={`${count(countOf(sums.ttftCached))} streams with half of the prompt or more from the cache`}
-        whenEmpty={NO_STREAMS}
+        title="TTFT"
+        note={`${count(countOf(sums.ttftCached))} streams with half of the prompt or more from the cache, ${count(countOf(sums.ttftComputed))} with less`}
+        whenEmpty="No stream with counts of the engine in this time"
         ends={ends}
-        series={cached}
+        series={[...ttft('ttftCached', 'Cached', 'cached'), ...ttft('ttftComputed', 'Computed', 'computed')]}
         format={milliseconds}
         scale={{ kind: 'log', range }}
       />
-      <Chart
-        title="TTFT, mostly computed prompts"
-        note={`${count(countOf(sums.ttftComputed))} streams with less than half from the cache`}
-        whenEmpty={NO_STREAMS}
-        ends={ends}
-        series={computed}
-        format={milliseconds}
-        scale={{ kind: 'log', range }}
-      />
+      {sums.heldOut > 0 && (
+        <Chart
+          title="TTFT by group"
+          note="Medians of prompts that are left as they are, and of all others"
+          ends={ends}
+          series={[
+            ttftOf('ttftOthers', 'All others', '--cached-1'),
+            ttftOf('ttftHeldOut', 'Left as they are', '--computed-1'),
+          ]}
+          format={milliseconds}
+          scale={{ kind: 'log', range }}
+        />
+      )}
       <Chart
         title="Share of prompt tokens from the cache"
         note="Lines apart: the engine does not cache as it is believed to"
@@ -190,7 +329,7 @@ function Charts() {
         scale={{ kind: 'count' }}
       />
       <p class="under">
-        The last {spanMinutes.value} minutes. What happened before stands in <code>/metrics</code>.{' '}
+        Prompts {PERIOD[spanMinutes.value]}. Counts since the start stand in <code>/metrics</code>.{' '}
         <button type="button" class="link" onClick={() => show('requests')}>
           Look at single requests
         </button>

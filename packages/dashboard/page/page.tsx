@@ -6,6 +6,7 @@ import {
   chooseTheme,
   connection,
   feed,
+  SPANS,
   show,
   spanMinutes,
   THEMES,
@@ -106,7 +107,7 @@ function Span() {
   return (
     <fieldset class="choice">
       <legend class="hidden">Time shown</legend>
-      {([5, 15] as const).map((minutes) => (
+      {SPANS.map((minutes) => (
         <label key={minutes}>
           <input
             type="radio"
@@ -116,7 +117,7 @@ function Span() {
               spanMinutes.value = minutes;
             }}
           />
-          <span>{minutes} min</span>
+          <span>{minutes === 1_440 ? '24 h' : `${minutes} min`}</span>
         </label>
       ))}
     </fieldset>

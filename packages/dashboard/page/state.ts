@@ -5,12 +5,15 @@ import { binsOf, totalsOf } from './figures.ts';
 
 /** Requests that the page keeps. */
 const MAX_REQUESTS = 1_000;
+const DAY_MS = 86_400_000;
 
 /** What the page knows. Changed by the feed alone. */
 export const connection = signal<Connection>({ kind: 'connecting' });
 export const settings = signal<FeedSettings | null>(null);
 export const tick = signal<FeedTick | null>(null);
-export const slots = signal<ReadonlyMap<number, TrafficSlot>>(new Map());
+const slots = signal<ReadonlyMap<number, TrafficSlot>>(new Map());
+/** Slots of the day, by the wall clock. */
+const daySlots = signal<ReadonlyMap<number, TrafficSlot>>(new Map());
 /** The latest first. */
 export const requests = signal<readonly RequestSummary[]>([]);
 /** Requests that were not told, because too many ended at once. */
@@ -20,7 +23,8 @@ export const omitted = signal(0);
 export const VIEWS = ['overview', 'prompts', 'tree', 'requests', 'system'] as const;
 export type View = (typeof VIEWS)[number];
 export const view = signal<View>(viewOfHash());
-export const spanMinutes = signal<5 | 15>(15);
+export const SPANS = [5, 15, 1_440] as const;
+export const spanMinutes = signal<(typeof SPANS)[number]>(15);
 export const selectedRequest = signal<string | null>(null);
 export const THEMES = ['auto', 'light', 'dark'] as const;
 export const theme = signal<(typeof THEMES)[number]>(storedTheme());
@@ -32,6 +36,13 @@ export const spanMs = computed(() => spanMinutes.value * 60_000);
 export const bins = computed(() => {
   const known = settings.value;
   if (known === null || tick.value === null) return [];
+  const { time, now } = tick.value;
+  if (spanMinutes.value === 1_440) {
+    const day = { now: time, spanMs: spanMs.value, binSlots: 1, slotMs: known.daySlotMs };
+    return binsOf(daySlots.value, day).map((bin) => {
+      return { ...bin, start: bin.start - time + now, end: bin.end - time + now };
+    });
+  }
   const binSlots = spanMinutes.value === 5 ? 1 : 3;
   return binsOf(slots.value, { now: tick.value.now, spanMs: spanMs.value, binSlots, slotMs: known.slotMs });
 });
@@ -39,6 +50,10 @@ export const totals = computed(() => totalsOf(slotsOfSpan()));
 
 function* slotsOfSpan(): Generator<TrafficSlot> {
   if (settings.value === null || tick.value === null) return;
+  if (spanMinutes.value === 1_440) {
+    yield* daySlots.value.values();
+    return;
+  }
   const first = (tick.value.now - spanMs.value) / settings.value.slotMs;
   for (const slot of slots.value.values()) if (slot.slot > first) yield slot;
 }
@@ -56,6 +71,7 @@ export const feed = new FeedConnection({
   start: (start) => {
     settings.value = start.settings;
     slots.value = new Map(start.slots.map((slot) => [slot.slot, slot]));
+    daySlots.value = new Map(start.daySlots.map((slot) => [slot.slot, slot]));
     requests.value = start.requests.toReversed();
     omitted.value = 0;
   },
@@ -65,6 +81,11 @@ export const feed = new FeedConnection({
       const oldest = (next.now - settings.value!.seriesMs) / settings.value!.slotMs;
       const kept = [...slots.value].filter(([slot]) => slot >= oldest);
       slots.value = new Map([...kept, ...next.slots.map((slot) => [slot.slot, slot] as const)]);
+    }
+    if (next.daySlots.length > 0) {
+      const oldest = (next.time - DAY_MS) / settings.value!.daySlotMs;
+      const kept = [...daySlots.value].filter(([slot]) => slot >= oldest);
+      daySlots.value = new Map([...kept, ...next.daySlots.map((slot) => [slot.slot, slot] as const)]);
     }
     const latest = requests.value[0]?.sequence ?? 0;
     const fresh = next.requests.filter(({ sequence }) => sequence > latest).toReversed();

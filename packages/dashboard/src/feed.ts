@@ -8,6 +8,8 @@ export interface FeedStart {
   readonly settings: FeedSettings;
   /** Slots of the series, the oldest first. */
   readonly slots: readonly TrafficSlot[];
+  /** Slots of the last day, which go by the wall clock. */
+  readonly daySlots: readonly TrafficSlot[];
   /** The latest requests, the oldest first. */
   readonly requests: readonly RequestSummary[];
 }
@@ -25,6 +27,10 @@ export interface FeedSettings {
   readonly slotMs: number;
   /** Milliseconds that the series reaches back. */
   readonly seriesMs: number;
+  /** Milliseconds of one slot of the day. */
+  readonly daySlotMs: number;
+  /** Why prompts gain nothing, by the number of the reason. */
+  readonly noGainReasons: readonly string[];
   /** Upper ends of the classes of TTFT, in milliseconds; each class begins where the one before ends. */
   readonly ttftBounds: readonly number[];
 }
@@ -36,6 +42,7 @@ export interface FeedTick {
   readonly now: number;
   /** The slots that changed since the tick before. */
   readonly slots: readonly TrafficSlot[];
+  readonly daySlots: readonly TrafficSlot[];
   /** Requests that ended since then; `omitted` more would not fit. */
   readonly requests: readonly RequestSummary[];
   readonly omitted: number;
@@ -61,9 +68,26 @@ export interface TrafficSlot {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly predictedTokens: number;
+  /** Tokens of prompts with a baseline, and those that the gateway added to what would have been cached. */
+  readonly measuredTokens: number;
+  readonly gainTokens: number;
+  /** Of these, prompts that went out as their clients wrote them: how far the baseline is off. */
+  readonly unchanged: number;
+  readonly unchangedPromptTokens: number;
+  readonly unchangedCachedTokens: number;
+  readonly unchangedBaselineTokens: number;
+  /** Prompts that are left as they are, to compare with. */
+  readonly heldOut: number;
+  readonly heldOutPromptTokens: number;
+  readonly heldOutCachedTokens: number;
   /** TTFT of prompts of which at least half was cached, and of the others: pairs of class and count. */
   readonly ttftCached: readonly number[];
   readonly ttftComputed: readonly number[];
+  /** The same of prompts that are left as they are, and of all others. */
+  readonly ttftHeldOut: readonly number[];
+  readonly ttftOthers: readonly number[];
+  /** Prompts that gained nothing: pairs of the reason's number and count. */
+  readonly noGain: readonly number[];
 }
 
 /** One request that is over. Times are milliseconds. */

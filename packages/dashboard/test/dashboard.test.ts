@@ -62,8 +62,21 @@ describe('what the page shows', () => {
     const prompt = metrics.get('warmpath_prompt_tokens_total')!;
     const predicted = metrics.get('warmpath_predicted_cached_tokens_total')!;
     expect(cached).toBeGreaterThan(1_000);
-    const whole = new Intl.NumberFormat('en').format(cached);
-    expect(await tile(page, 'Prefill tokens saved')).toEqual([whole, `${whole} since the start`]);
+    const sumOf = (name: string, labels: string) =>
+      [...metrics].reduce(
+        (sum, [key, value]) => sum + (key.startsWith(`warmpath_${name}{`) && key.includes(labels) ? value : 0),
+        0,
+      );
+    const gain =
+      sumOf('measured_cached_tokens_total', 'changed="true"') - sumOf('baseline_tokens_total', 'changed="true"');
+    expect(gain).toBeGreaterThan(1_000);
+    const added = page.getByRole('region', { name: 'What did Warmpath add?' });
+    const measured = sumOf('measured_prompt_tokens_total', '');
+    expect(await added.locator('.value').textContent()).toBe(
+      `+${((100 * gain) / measured).toFixed(1)}% of prompt tokens: ${new Intl.NumberFormat('en').format(gain)} tokens in 15 minutes`,
+    );
+    const reasons = await page.getByRole('region', { name: 'Why not more?' }).locator('li b').allTextContents();
+    expect(reasons.reduce((sum, prompts) => sum + Number(prompts), 0)).toBe(sumOf('no_gain_total', ''));
     const [share, beside] = await tile(page, 'Prompt tokens cached');
     expect(share).toBe(`${((100 * cached) / prompt).toFixed(1)}%`);
     expect(beside).toBe(`predicted ${((100 * predicted) / prompt).toFixed(1)}%`);
@@ -91,12 +104,12 @@ describe('what the page shows', () => {
   it('follows the traffic', async () => {
     const simulation = await simulate();
     const dashboard = await openDashboard(simulation.gateway.url);
-    await dashboard.page.getByText('No prompts in the last quarter of an hour').waitFor();
+    await dashboard.page.getByText('No prompts in 15 minutes').waitFor();
     await simulation.run(questions(20, 1));
-    await dashboard.page.getByRole('heading', { name: 'TTFT, mostly cached prompts' }).waitFor();
+    await dashboard.page.getByRole('heading', { name: 'TTFT', exact: true }).waitFor();
     // The page may hear of some before the others.
     await expect.poll(async () => Number((await tile(dashboard.page, 'Prompts'))[0])).toBeGreaterThan(5);
-    const lines = dashboard.page.locator('.u-over').nth(2);
+    const lines = dashboard.page.locator('.u-over').nth(1);
     await lines.hover({ position: { x: (await lines.boundingBox())!.width - 4, y: 20 } });
     expect(await lines.locator('.tip').textContent()).toMatch(/Reported by the engine: [\d.]+%\nPredicted: [\d.]+%/);
   });
@@ -209,7 +222,7 @@ describe('a gateway that goes away', () => {
     expect(await tile(page, 'Prompts')).toEqual(prompts);
     await simulate({ server: { port } });
     await page.getByRole('button', { name: 'Try now' }).click();
-    await page.getByText('No prompts in the last quarter of an hour').waitFor();
+    await page.getByText('No prompts in 15 minutes').waitFor();
     await live(dashboard);
   });
 

@@ -38,6 +38,7 @@ import { Metrics } from './observe/metrics.js';
 import { PeerGateways } from './observe/peer-gateways.js';
 import { RequestLog } from './observe/request-log.js';
 import { loadTracing } from './observe/tracing.js';
+import { TrafficFile } from './observe/traffic-file.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { PromptArranger } from './prompt/arrange-prompt.js';
@@ -213,8 +214,21 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     refused: (reason) => metrics.shed(reason),
   });
   const access = { authenticator, cors: new Cors(config.server.cors ?? []) };
-  const traffic = new TrafficSeries();
-  const feed = new DashboardFeed({ config, engines, collections, histories, requests, traffic, metrics, now });
+  const traffic = TrafficSeries.recent();
+  const dayTraffic = TrafficSeries.day();
+  const trafficFile =
+    parts.stateFolder === undefined ? undefined : new TrafficFile(parts.stateFolder, dayTraffic, () => Date.now());
+  const feed = new DashboardFeed({
+    config,
+    engines,
+    collections,
+    histories,
+    requests,
+    traffic,
+    dayTraffic,
+    metrics,
+    now,
+  });
   const lifecycle = { leaving: false, draining: false };
   const failOpen = failOpenTo({ metrics, log });
   const decider = new PromptDecider({ config, documents, histories, memory, now });
@@ -282,6 +296,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     requests,
     tracing,
     traffic,
+    dayTraffic,
   });
   const { server } = config;
   const forwarding = { rateLimits, lifecycle, now };
@@ -315,6 +330,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     peers,
     rateLimits,
     store: sessions,
+    trafficFile,
     warmups,
   };
 }

@@ -69,6 +69,8 @@ export interface ServerParts extends AdmitParts {
   readonly eventLoopBudget: EventLoopBudget;
   readonly requests: RequestLog;
   readonly traffic: TrafficSeries;
+  /** By the wall clock. */
+  readonly dayTraffic: TrafficSeries;
   readonly metrics: Metrics;
   readonly log: Log;
   /** `undefined` without OpenTelemetry's API. */
@@ -206,6 +208,7 @@ function begin(
       const record = recordOf(report);
       if (tenant !== undefined) {
         parts.traffic.add(report, now);
+        parts.dayTraffic.add(report, Date.now());
         parts.requests.add(tenant, record, report.arrivedAt);
       }
       if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: report.method });

@@ -56,6 +56,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   }
   watchEngines(gateway, parts.onEngine);
   gateway.overload.start();
+  gateway.trafficFile?.open();
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {
@@ -119,6 +120,7 @@ async function shutDown(
   gateway.feed.endAll();
   const deadline = setTimeout(() => gateway.app.server.closeAllConnections(), drainMs);
   await gateway.app.close();
+  gateway.trafficFile?.close();
   clearTimeout(deadline);
   await admin?.close();
   gateway.consents.close();

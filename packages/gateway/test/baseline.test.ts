@@ -95,7 +95,7 @@ describe('the baseline of a prompt', () => {
     const { requestId, baselineTokens, gainTokens, promptTokens } = report;
     const record = JSON.parse((await send(`${gateway.url}/v1/requests/${requestId}`)).text) as object;
     expect(record).toMatchObject({ baselineTokens, gainTokens, noGain: null });
-    const changed = (name: string) => metricOf(gateway, `warmpath_${name}{changed="true"}`);
+    const changed = (name: string) => metricOf(gateway, `warmpath_${name}{changed="true",group="rest"}`);
     expect(await changed('measured_prompt_tokens_total')).toBe(promptTokens);
     expect(await changed('measured_cached_tokens_total')).toBe(400);
     expect(await changed('baseline_tokens_total')).toBe(baselineTokens);
@@ -265,6 +265,61 @@ describe('a prompt that brings no documents', () => {
     expect((await ask(plain)).report).toMatchObject({ cachedTokens: 32, baselineTokens: 0, gainTokens: 0 });
     expect((await ask(plain)).report.baselineTokens).toBeGreaterThan(64);
     expect(await metricOf(gateway, 'warmpath_cached_tokens_total')).toBe(64);
-    expect(await metricOf(gateway, 'warmpath_measured_cached_tokens_total{changed="false"}')).toBe(64);
+    expect(await metricOf(gateway, 'warmpath_measured_cached_tokens_total{changed="false",group="rest"}')).toBe(64);
+  });
+});
+
+describe('the group that is left as it is', () => {
+  const HALF: StandConfig = { ...VLLM, holdout: 0.5 };
+
+  it('has about its share of conversations, and all turns of each, in every gateway', async () => {
+    const one = await standing(HALF, 0);
+    const other = await standing(HALF, 0);
+    const held: boolean[] = [];
+    for (let i = 0; i < 40; i++) {
+      const first = { role: 'user', content: `Question ${i} of many?` };
+      const system = { role: 'system', content: SYSTEM };
+      const { report } = await one.ask({ model: 'm', messages: [system, first] });
+      const later = [system, first, { role: 'assistant', content: 'Yes.' }, { role: 'user', content: 'Why?' }];
+      for (const { ask } of [one, other])
+        expect((await ask({ model: 'm', messages: later })).report.isHeldOut).toBe(report.isHeldOut);
+      const named = { model: 'm', messages: [system, first], warmpath: { session: `s${i}` } };
+      const { report: turn } = await one.ask(named);
+      expect((await one.ask({ ...named, messages: later })).report.isHeldOut).toBe(turn.isHeldOut);
+      held.push(report.isHeldOut, turn.isHeldOut);
+    }
+    const count = held.filter(Boolean).length;
+    expect(count).toBeGreaterThan(20);
+    expect(count).toBeLessThan(60);
+  });
+
+  it('keeps its documents in retrieval order, without hints, and in the text as they are', async () => {
+    const { ask, engine, gateway } = await standing({ ...HALF, arrange: { hints: true } }, 300);
+    const orders = new Map<boolean, Set<string>>([
+      [true, new Set()],
+      [false, new Set()],
+    ]);
+    await ask(asked([1, 2, 3]));
+    for (let i = 0; i < 20; i++) {
+      const body = asked([3, 2, 1], { messages: [{ role: 'user', content: `Question ${i}?` }] });
+      const { report } = await ask(body);
+      const order = [...engine.last.body.matchAll(/id=\\"(p\d)\\"/g)].map(([, id]) => id).join();
+      orders.get(report.isHeldOut)!.add(order);
+      if (!report.isHeldOut) continue;
+      expect(report).toMatchObject({ gainTokens: 0, noGain: 'holdout', isUnchanged: true, documentsMoved: 0 });
+    }
+    expect([...orders.get(true)!]).toEqual(['p3,p2,p1']);
+    expect(orders.get(false)!.size).toBeGreaterThan(0);
+    expect(
+      await metricOf(gateway, 'warmpath_measured_cached_tokens_total{changed="false",group="holdout"}'),
+    ).toBeGreaterThan(0);
+  });
+
+  it('is empty where it is not configured', async () => {
+    const { ask } = await standing(VLLM, 0);
+    for (let i = 0; i < 20; i++) {
+      const { report } = await ask({ model: 'm', messages: [{ role: 'user', content: `Question ${i}?` }] });
+      expect(report.isHeldOut).toBe(false);
+    }
   });
 });

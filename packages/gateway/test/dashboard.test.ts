@@ -1,9 +1,13 @@
 import { once } from 'node:events';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import type { FeedStart, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { TrafficSeries } from '../src/observe/traffic-series.js';
+import type { RunningGateway } from '../src/start-gateway.js';
 import { answerAsAsked } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Stand, type StandConfig, send, stand } from './harness.js';
 
@@ -18,7 +22,7 @@ interface Viewer {
 }
 
 /** Somebody who watches. */
-async function watch({ gateway }: Pick<Stand, 'gateway'>, headers: object = {}): Promise<Viewer> {
+async function watch({ gateway }: { readonly gateway: RunningGateway }, headers: object = {}): Promise<Viewer> {
   const request: ClientRequest = httpRequest(`${gateway.url}/ui/events`, { agent: false, headers: { ...headers } });
   request.end();
   request.on('error', () => {});
@@ -68,7 +72,7 @@ describe('the page', () => {
     expect(policy).not.toContain('unsafe');
     expect(headers['x-content-type-options']).toBe('nosniff');
     expect(text).not.toMatch(/(?:src|href)="(?!data:)/);
-    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(136 * 1_024);
+    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(144 * 1_024);
     const small = await send(`${gateway.url}/ui`, undefined, { headers: { 'accept-encoding': 'br, gzip' } });
     expect(small.headers['content-encoding']).toBe('gzip');
     expect(gunzipSync(small.body).toString()).toBe(text);
@@ -263,7 +267,7 @@ describe('the series', () => {
   const report = (status: number, fields: object) => ({ status, ...fields }) as Parameters<TrafficSeries['add']>[0];
 
   it('keeps a quarter of an hour, and tells quantiles to 5 %', () => {
-    const series = new TrafficSeries();
+    const series = TrafficSeries.recent();
     series.add(report(200, { promptTokens: 100, cachedTokens: 50, predictedCachedTokens: 70, ttftMs: 200 }), 10_000);
     series.add(report(200, { promptTokens: 100, cachedTokens: 49, predictedCachedTokens: 170, ttftMs: 800 }), 10_001);
     series.add(report(503, {}), 10_002);
@@ -279,6 +283,39 @@ describe('the series', () => {
     expect(series.since(0, 10_000 + 180 * 5_000)).toEqual([]);
     series.add(report(200, {}), 10_000 + 180 * 5_000);
     expect(series.since(0, 10_000 + 180 * 5_000)).toMatchObject([{ slot: 182, requests: 1, promptTokens: 0 }]);
+  });
+});
+
+describe('the series of a day', () => {
+  it('survives a restart, a damaged file, and a folder that cannot be written', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-traffic-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const stateFolder = join(folder, 'state');
+    const daySlots = async (gateway: RunningGateway) => {
+      return (await (await watch({ gateway })).next<FeedStart>('start')).daySlots;
+    };
+    const one = await stand(answerAsAsked, {}, { stateFolder });
+    await ask(one, 'one');
+    await one.gateway.close();
+    const path = join(stateFolder, 'traffic.json');
+    expect((await stat(path)).mode & 0o777).toBe(0o600);
+    const again = async () => closing(await gatewayAt(one.engine.url, {}, { stateFolder }));
+    const [slot, ...others] = await daySlots(await again());
+    expect(others).toEqual([]);
+    expect(slot).toMatchObject({ requests: 1, promptTokens: 120, cachedTokens: 96 });
+    for (const text of [
+      '',
+      '{',
+      '[]',
+      '{"format":"warmpath-traffic","version":1,"slots":[{"slot":"x"}]}',
+      '0'.repeat(99),
+    ]) {
+      await writeFile(path, text);
+      expect(await daySlots(await again())).toEqual([]);
+    }
+    await writeFile(join(folder, 'file'), '');
+    const without = closing(await gatewayAt(one.engine.url, {}, { stateFolder: join(folder, 'file', 'state') }));
+    expect(await daySlots(without)).toEqual([]);
   });
 });
 

@@ -228,6 +228,14 @@ export const gatewayConfigSchema = z
     recognise: recognise.prefault({}).describe('Documents inside prompts.'),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait for an engine.'),
+    holdout: z
+      .number()
+      .min(0)
+      .max(0.5)
+      .default(0)
+      .describe(
+        'Share of conversations that are left as they are, to compare with: documents stay in retrieval order, without references and hints. Metrics and the dashboard show both groups. Start with 0.05.',
+      ),
     explain: explain.prefault({}).describe('Records of served requests.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),
     collections: collections

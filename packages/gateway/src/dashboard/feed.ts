@@ -8,7 +8,8 @@ import type { Engines } from '../engines/engines.js';
 import type { ServedHistories } from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { RequestLog } from '../observe/request-log.js';
-import { SLOT_MS, SLOTS, slotOf, type TrafficSeries, TTFT_BOUNDS } from '../observe/traffic-series.js';
+import { DAY_SLOT_MS, SLOT_MS, SLOTS, type TrafficSeries, TTFT_BOUNDS } from '../observe/traffic-series.js';
+import { NO_GAIN_REASONS } from '../shapes/shapes.js';
 import { nameOf, treeSnapshot } from './tree-snapshot.js';
 
 const TICK_MS = 1_000;
@@ -32,6 +33,8 @@ export interface DashboardParts {
   readonly histories: ServedHistories;
   readonly requests: RequestLog;
   readonly traffic: TrafficSeries;
+  /** By the wall clock. */
+  readonly dayTraffic: TrafficSeries;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
@@ -81,7 +84,7 @@ export class DashboardFeed {
     viewer.write(this.#start());
     if (this.#timer !== undefined) return;
     this.#timer = setInterval(() => this.#tickOnce(), TICK_MS);
-    this.#slot = slotOf(this.#parts.now());
+    this.#slot = this.#parts.traffic.slotOf(this.#parts.now());
     this.#sequence = this.#parts.requests.sequence;
     this.#tickOnce();
   }
@@ -114,10 +117,11 @@ export class DashboardFeed {
   }
 
   #start(): string {
-    const { traffic, requests, now } = this.#parts;
+    const { traffic, dayTraffic, requests, now } = this.#parts;
     return event('start', {
       settings: this.#settings(),
       slots: traffic.since(0, now()),
+      daySlots: dayTraffic.since(0, Date.now()),
       requests: requests.latest(0, START_REQUESTS),
     });
   }
@@ -131,6 +135,8 @@ export class DashboardFeed {
       queueCapacity: queue.capacity,
       slotMs: SLOT_MS,
       seriesMs: SLOTS * SLOT_MS,
+      daySlotMs: DAY_SLOT_MS,
+      noGainReasons: Object.values(NO_GAIN_REASONS),
       ttftBounds: TTFT_BOUNDS,
     };
   }
@@ -148,7 +154,7 @@ export class DashboardFeed {
   }
 
   async #tick(): Promise<void> {
-    const { traffic, requests, metrics, histories, now: clock } = this.#parts;
+    const { traffic, dayTraffic, requests, metrics, histories, now: clock } = this.#parts;
     const values = await metrics.values();
     const now = clock();
     const ended = requests.sequence - this.#sequence;
@@ -159,6 +165,7 @@ export class DashboardFeed {
       time: Date.now(),
       now,
       slots: traffic.since(this.#slot, now),
+      daySlots: dayTraffic.since(dayTraffic.slotOf(Date.now()) - 1, Date.now()),
       requests: shown,
       omitted: ended - shown.length,
       metrics: values,
@@ -166,7 +173,7 @@ export class DashboardFeed {
       collections: this.#collections,
       degradedHistories,
     };
-    this.#slot = slotOf(now);
+    this.#slot = traffic.slotOf(now);
     this.#sequence += ended;
     this.#send(event('tick', tick));
   }

@@ -87,6 +87,7 @@ export class Metrics {
   readonly #inFlight = this.#gauge('requests_in_flight', 'Requests whose answer is not complete.');
   readonly #overhead = this.#histogram('overhead_seconds', "The gateway's own time before dispatch.", OVERHEAD_SECONDS);
   readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
+  readonly #holdoutTtft = this.#histogram('holdout_ttft_seconds', 'The same, of prompts that are held out.', SECONDS);
   readonly #queueWait = this.#histogram('queue_wait_seconds', 'Wait of prompts that found no room at once.', SECONDS);
   readonly #documents = this.#counter('documents_total', 'Documents arranged.');
   readonly #recognised = this.#counter('recognised_documents_total', 'Documents found where they stand in prompts.');
@@ -101,16 +102,17 @@ export class Metrics {
   readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
   readonly #measured = this.#counter(
     'measured_prompt_tokens_total',
-    'Prompt tokens of prompts with a cached count and a baseline. `changed`: by whether the gateway changed the prompt.',
-    ['changed'],
+    'Prompt tokens of prompts with a cached count and a baseline, by whether the gateway changed the prompt, and by group: `holdout` is left as it is.',
+    ['changed', 'group'],
   );
   readonly #measuredCached = this.#counter('measured_cached_tokens_total', 'Of these, tokens the engine had cached.', [
     'changed',
+    'group',
   ]);
   readonly #baseline = this.#counter(
     'baseline_tokens_total',
     'Of these, tokens the engine would have cached of prompts as clients wrote them. The gain is the difference, of changed prompts; of unchanged prompts, the difference is the error of the baseline.',
-    ['changed'],
+    ['changed', 'group'],
   );
   readonly #noGain = this.#counter('no_gain_total', 'Prompts that gained nothing, by the reason.', ['reason']);
   readonly #storeTime = this.#histogram(
@@ -235,10 +237,11 @@ export class Metrics {
     else if (report.errorCode !== undefined) this.error(report.errorCode, report.errorSource ?? 'gateway');
   }
 
-  #gained({ promptTokens, cachedTokens, baselineTokens, isUnchanged, noGain }: Report): void {
+  #gained({ promptTokens, cachedTokens, baselineTokens, isUnchanged, isHeldOut, noGain, ttftMs }: Report): void {
+    if (isHeldOut && ttftMs !== undefined) this.#holdoutTtft.observe(ttftMs / 1_000);
     if (noGain !== undefined) this.#noGain.inc({ reason: noGain });
     if (promptTokens === undefined || cachedTokens === undefined || baselineTokens === undefined) return;
-    const labels = { changed: String(isUnchanged === false) };
+    const labels = { changed: String(isUnchanged === false), group: isHeldOut ? 'holdout' : 'rest' };
     this.#measured.inc(labels, promptTokens);
     this.#measuredCached.inc(labels, cachedTokens);
     this.#baseline.inc(labels, baselineTokens);

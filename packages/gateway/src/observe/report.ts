@@ -67,6 +67,8 @@ export class ReportBuilder {
   baselineTokens: number | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   isUnchanged: boolean | undefined;
+  /** Whether it is left as it is, to compare others with. */
+  isHeldOut = false;
   /** Why documents stay where they are, where that was decided before an order was. */
   unmoved: NoGainReason | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
@@ -138,6 +140,7 @@ export class ReportBuilder {
       baselineTokens: this.baselineTokens,
       gainTokens: gainOf(this),
       isUnchanged: this.isUnchanged,
+      isHeldOut: this.isHeldOut,
       noGain: noGainOf(this),
       ttftMs: this.ttftMs,
     };
@@ -159,11 +162,11 @@ function gainOf({ cachedTokens, baselineTokens, isUnchanged }: CountedPrompt): n
 
 /** Why a prompt gained nothing: the first reason that holds. */
 function noGainOf(report: ReportBuilder): NoGainReason | undefined {
-  const { isUnchanged, decision, errorCode, fallback, unmoved } = report;
+  const { isUnchanged, decision, errorCode, errorSource, fallback, unmoved } = report;
   if (isUnchanged === undefined) return undefined;
   const gain = gainOf(report);
   if (gain !== undefined && gain > 0) return undefined;
-  if (errorCode !== undefined || fallback !== undefined) return 'failed';
+  if (errorCode !== undefined || errorSource !== undefined || fallback !== undefined) return 'failed';
   if (gain === undefined) return 'not-counted';
   if (unmoved !== undefined) return unmoved;
   const { documents = 0, slots, documentsMoved, predictedCachedTokens } = decision;

@@ -45,6 +45,8 @@ export interface RequestRecord {
   readonly baselineTokens: number | null;
   /** Cached tokens without those. */
   readonly gainTokens: number | null;
+  /** Whether it is of the group that is left as it is. */
+  readonly isHeldOut: boolean;
   /** Why nothing was gained; `null` where something was. */
   readonly noGain: NoGainReason | null;
   /** Documents that it brought, or that stood in its prompt; `null` where nothing was arranged. */
@@ -240,6 +242,7 @@ export function recordOf(report: Report): RequestRecord {
     predictedCachedTokens: report.predictedCachedTokens ?? null,
     baselineTokens: report.baselineTokens ?? null,
     gainTokens: report.gainTokens ?? null,
+    isHeldOut: report.isHeldOut,
     noGain: report.noGain ?? null,
     documents: report.documents ?? null,
     blocks: report.slots,

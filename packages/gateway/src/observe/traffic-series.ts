@@ -1,9 +1,13 @@
 import type { TrafficSlot } from '@warmpath/dashboard';
-import type { Report } from '../shapes/shapes.js';
+import { NO_GAIN_REASONS, type NoGainReason, type Report } from '../shapes/shapes.js';
 
 /** Milliseconds of one slot, and slots that are kept: a quarter of an hour. */
 export const SLOT_MS = 5_000;
 export const SLOTS = 180;
+
+/** The same of the coarse series: a day. */
+export const DAY_SLOT_MS = 300_000;
+const DAY_SLOTS = 288;
 
 /** Classes of TTFT: eight for each doubling from half a millisecond on, so that a quantile is off by 5 % at most. */
 const FIRST_BOUND_MS = 0.5;
@@ -19,92 +23,171 @@ export const TTFT_BOUNDS: readonly number[] = Array.from(
 /** Part of a prompt that must have been cached for it to count as cached. */
 const CACHED_PART = 0.5;
 
-/** Sums of one slot, then its two histograms. */
-const REQUESTS = 0;
-const ERRORS = 1;
-const REPORTED = 2;
-const PROMPT = 3;
-const CACHED = 4;
-const PREDICTED = 5;
-const TTFT_CACHED = 6;
-const TTFT_COMPUTED = TTFT_CACHED + CLASSES;
-const FIELDS = TTFT_COMPUTED + CLASSES;
+const REASONS = Object.keys(NO_GAIN_REASONS) as readonly NoGainReason[];
+
+type HistogramName = 'ttftCached' | 'ttftComputed' | 'ttftHeldOut' | 'ttftOthers' | 'noGain';
+type SlotSums = { -readonly [Name in keyof Omit<TrafficSlot, 'slot' | HistogramName>]: number };
+
+/** One slot while it is filled. */
+interface OpenSlot {
+  readonly slot: number;
+  readonly sums: SlotSums;
+  /** Counts by class of TTFT, or by number of the reason. */
+  readonly histograms: Readonly<Record<HistogramName, Map<number, number>>>;
+}
 
 /**
- * What became of the prompts of the last quarter of an hour, in slots of five seconds: counts, tokens and histograms of
- * TTFT. One flat array that never grows (460 KB); adding a request is O(1) and allocates nothing.
+ * What became of the prompts of some time, in slots: counts, tokens and histograms of TTFT. A slot takes some 20 KB at
+ * most. A series that outlives its process goes by the wall clock.
  */
 export class TrafficSeries {
-  readonly #values = new Float64Array(SLOTS * FIELDS);
-  /** Which slot of time each place holds; -1 for none. */
-  readonly #slots = new Int32Array(SLOTS).fill(-1);
+  readonly #slotMs: number;
+  readonly #maxSlots: number;
+  /** In their order. */
+  #slots: OpenSlot[] = [];
 
-  /** A prompt's answer is over. `now` on the gateway's clock, in milliseconds. */
-  add({ promptTokens, cachedTokens, predictedCachedTokens, ttftMs, status }: Report, now: number): void {
-    const at = this.#open(slotOf(now));
-    const values = this.#values;
-    values[at + REQUESTS]! += 1;
+  constructor(slotMs: number, maxSlots: number) {
+    this.#slotMs = slotMs;
+    this.#maxSlots = maxSlots;
+  }
+
+  /** The last quarter of an hour. */
+  static recent(): TrafficSeries {
+    return new TrafficSeries(SLOT_MS, SLOTS);
+  }
+
+  /** The last day. */
+  static day(): TrafficSeries {
+    return new TrafficSeries(DAY_SLOT_MS, DAY_SLOTS);
+  }
+
+  /** A prompt's answer is over. `now` in milliseconds. O(1). */
+  add(report: Report, now: number): void {
+    const { promptTokens, cachedTokens, predictedCachedTokens, ttftMs, status, noGain } = report;
+    const { sums, histograms } = this.#open(this.slotOf(now));
+    sums.requests++;
     // A client that left is no error.
-    if (status >= 400 && status !== 499) values[at + ERRORS]! += 1;
+    if (status >= 400 && status !== 499) sums.errors++;
+    if (noGain !== undefined) addTo(histograms.noGain, REASONS.indexOf(noGain), 1);
+    if (ttftMs !== undefined) addTo(histograms[report.isHeldOut ? 'ttftHeldOut' : 'ttftOthers'], classOf(ttftMs), 1);
     if (promptTokens === undefined || cachedTokens === undefined) return;
-    values[at + REPORTED]! += 1;
-    values[at + PROMPT]! += promptTokens;
-    values[at + CACHED]! += cachedTokens;
-    values[at + PREDICTED]! += Math.min(promptTokens, predictedCachedTokens ?? 0);
+    sums.reported++;
+    sums.promptTokens += promptTokens;
+    sums.cachedTokens += cachedTokens;
+    sums.predictedTokens += Math.min(promptTokens, predictedCachedTokens ?? 0);
+    addMeasured(sums, report, { promptTokens, cachedTokens });
     if (ttftMs === undefined) return;
-    const histogram = cachedTokens >= CACHED_PART * promptTokens ? TTFT_CACHED : TTFT_COMPUTED;
-    values[at + histogram + classOf(ttftMs)]! += 1;
+    addTo(histograms[cachedTokens >= CACHED_PART * promptTokens ? 'ttftCached' : 'ttftComputed'], classOf(ttftMs), 1);
   }
 
-  /** The slots of the last quarter of an hour in which anything ended from slot `first` on, the oldest first. */
+  /** The slots in which anything ended from slot `first` on, the oldest first. */
   since(first: number, now: number): TrafficSlot[] {
-    const latest = slotOf(now);
-    const found: TrafficSlot[] = [];
-    for (let slot = Math.max(first, latest - SLOTS + 1, 0); slot <= latest; slot++) {
-      if (this.#slots[slot % SLOTS] === slot) found.push(this.#read(slot));
-    }
-    return found;
+    const oldest = Math.max(first, this.slotOf(now) - this.#maxSlots + 1);
+    return this.#slots.filter(({ slot }) => slot >= oldest).map(readSlot);
   }
 
-  /** Where a slot's values begin; what stood there before is a quarter of an hour old. */
-  #open(slot: number): number {
-    const place = slot % SLOTS;
-    if (this.#slots[place] !== slot) {
-      this.#slots[place] = slot;
-      this.#values.fill(0, place * FIELDS, (place + 1) * FIELDS);
-    }
-    return place * FIELDS;
+  /** The slot of a time. */
+  slotOf(now: number): number {
+    return Math.floor(now / this.#slotMs);
   }
 
-  #read(slot: number): TrafficSlot {
-    const start = (slot % SLOTS) * FIELDS;
-    const value = (field: number) => this.#values[start + field]!;
-    return {
-      slot,
-      requests: value(REQUESTS),
-      errors: value(ERRORS),
-      reported: value(REPORTED),
-      promptTokens: value(PROMPT),
-      cachedTokens: value(CACHED),
-      predictedTokens: value(PREDICTED),
-      ttftCached: this.#pairs(start + TTFT_CACHED),
-      ttftComputed: this.#pairs(start + TTFT_COMPUTED),
-    };
+  /** Puts slots that an earlier process has left before its own. */
+  restore(slots: readonly TrafficSlot[], now: number): void {
+    const latest = this.slotOf(now);
+    const known = new Set(this.#slots.map(({ slot }) => slot));
+    const earlier = slots.filter(({ slot }) => slot > latest - this.#maxSlots && slot <= latest && !known.has(slot));
+    this.#slots = [...earlier.map(openSlot), ...this.#slots].toSorted((one, other) => one.slot - other.slot);
   }
 
-  #pairs(start: number): number[] {
-    const pairs: number[] = [];
-    for (let i = 0; i < CLASSES; i++) {
-      const count = this.#values[start + i]!;
-      if (count > 0) pairs.push(i, count);
-    }
-    return pairs;
+  #open(slot: number): OpenSlot {
+    const last = this.#slots.at(-1);
+    // A wall clock may go back.
+    if (last !== undefined && last.slot >= slot) return last;
+    const next = openSlot({ slot });
+    this.#slots.push(next);
+    while (this.#slots[0]!.slot <= slot - this.#maxSlots) this.#slots.shift();
+    return next;
   }
 }
 
-/** The slot of a time. */
-export function slotOf(now: number): number {
-  return Math.floor(now / SLOT_MS);
+/** What the gateway added, and how far the baseline is off for prompts that it did not change. */
+function addMeasured(
+  sums: SlotSums,
+  { baselineTokens, gainTokens, isUnchanged, isHeldOut }: Report,
+  { promptTokens, cachedTokens }: { readonly promptTokens: number; readonly cachedTokens: number },
+): void {
+  if (isHeldOut) {
+    sums.heldOut++;
+    sums.heldOutPromptTokens += promptTokens;
+    sums.heldOutCachedTokens += cachedTokens;
+  }
+  if (baselineTokens === undefined || gainTokens === undefined) return;
+  sums.measuredTokens += promptTokens;
+  sums.gainTokens += gainTokens;
+  if (isUnchanged !== true) return;
+  sums.unchanged++;
+  sums.unchangedPromptTokens += promptTokens;
+  sums.unchangedCachedTokens += cachedTokens;
+  sums.unchangedBaselineTokens += baselineTokens;
+}
+
+function openSlot(known: Partial<TrafficSlot> & { readonly slot: number }): OpenSlot {
+  const sums: SlotSums = {
+    requests: 0,
+    errors: 0,
+    reported: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    predictedTokens: 0,
+    measuredTokens: 0,
+    gainTokens: 0,
+    unchanged: 0,
+    unchangedPromptTokens: 0,
+    unchangedCachedTokens: 0,
+    unchangedBaselineTokens: 0,
+    heldOut: 0,
+    heldOutPromptTokens: 0,
+    heldOutCachedTokens: 0,
+  };
+  for (const name of Object.keys(sums) as (keyof SlotSums)[]) sums[name] = known[name] ?? 0;
+  const { ttftCached, ttftComputed, ttftHeldOut, ttftOthers, noGain } = known;
+  return {
+    slot: known.slot,
+    sums,
+    histograms: {
+      ttftCached: mapOf(ttftCached),
+      ttftComputed: mapOf(ttftComputed),
+      ttftHeldOut: mapOf(ttftHeldOut),
+      ttftOthers: mapOf(ttftOthers),
+      noGain: mapOf(noGain),
+    },
+  };
+}
+
+function readSlot({ slot, sums, histograms }: OpenSlot): TrafficSlot {
+  return {
+    slot,
+    ...sums,
+    ttftCached: pairsOf(histograms.ttftCached),
+    ttftComputed: pairsOf(histograms.ttftComputed),
+    ttftHeldOut: pairsOf(histograms.ttftHeldOut),
+    ttftOthers: pairsOf(histograms.ttftOthers),
+    noGain: pairsOf(histograms.noGain),
+  };
+}
+
+function addTo(counts: Map<number, number>, key: number, count: number): void {
+  counts.set(key, (counts.get(key) ?? 0) + count);
+}
+
+function mapOf(pairs: readonly number[] = []): Map<number, number> {
+  const counts = new Map<number, number>();
+  for (let i = 0; i + 1 < pairs.length; i += 2) addTo(counts, pairs[i]!, pairs[i + 1]!);
+  return counts;
+}
+
+function pairsOf(counts: ReadonlyMap<number, number>): number[] {
+  return [...counts].toSorted(([one], [other]) => one - other).flat();
 }
 
 /** The class whose upper end is the first at or above this. */

@@ -12,6 +12,7 @@ import { traced } from '../observe/tracing.js';
 import type { Call, PermuteSlots, Prompt, RecognisedRequest } from '../shapes/shapes.js';
 import { replayInPlace } from './arrange-in-place.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './find-documents.js';
+import { isHeldOut } from './holdout.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
 import { mapPromptLabels } from './map-prompt-labels.js';
 import type { UnrecognisedPrompts } from './unrecognised-prompts.js';
@@ -68,17 +69,19 @@ export class PromptParser {
     const isUnwanted = () => call.reply.raw.destroyed;
     try {
       const read = traced(this.#parts, report, 'read', () => this.#readRequest(call, isUnwanted));
-      const prompt = whenReady(read, (asked) =>
-        whenReady(this.#recall(call, asked), (history) => {
-          const search = this.#searchOptions(call, asked.parsed, history);
-          if (asked.parsed === undefined && search === undefined) {
-            this.#lookLater(call, undefined);
-            return unarranged(call, undefined, undefined);
-          }
-          return traced(this.#parts, report, 'documents', () =>
-            eventLoopBudget.runSteps(this.#findSlots(call, asked, history, search), isUnwanted),
-          );
-        }),
+      const prompt = whenReady(
+        whenReady(read, (given) => this.#holdOut(call, given)),
+        (asked) =>
+          whenReady(this.#recall(call, asked), (history) => {
+            const search = this.#searchOptions(call, asked.parsed, history);
+            if (asked.parsed === undefined && search === undefined) {
+              this.#lookLater(call, undefined);
+              return unarranged(call, undefined, undefined);
+            }
+            return traced(this.#parts, report, 'documents', () =>
+              eventLoopBudget.runSteps(this.#findSlots(call, asked, history, search), isUnwanted),
+            );
+          }),
       );
       return prompt instanceof Promise ? prompt.catch((error) => this.#withoutSlots(call, error)) : prompt;
     } catch (error) {
@@ -109,6 +112,20 @@ export class PromptParser {
     const request = parsed.bypass ? undefined : yield* this.#parts.documents.readDocuments(parsed, tenant);
     const view = parsed.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
     return { parsed, request, view };
+  }
+
+  /** Of a prompt that is held out, documents stay in retrieval order, without references and hints. */
+  #holdOut(call: Call, asked: Asked): Asked {
+    const { parsed, request } = asked;
+    const { report } = call.request;
+    report.isHeldOut = isHeldOut(call, parsed?.conversation, this.#parts.config.holdout);
+    if (!report.isHeldOut) return asked;
+    report.unmoved = 'holdout';
+    return {
+      ...asked,
+      parsed: parsed && { ...parsed, deduplicate: false, blocks: false },
+      request: request && { ...request, policy: 'retrieval', hints: false },
+    };
   }
 
   /** What the conversation's earlier turns were rendered to. `undefined` where no conversation is followed. */
@@ -230,11 +247,11 @@ export class PromptParser {
 
   /** How documents in the texts are looked for; `undefined` where they are not. O(body) where it may hold some. */
   #searchOptions(
-    { body }: Call,
+    { body, request: { report } }: Call,
     parsed: ParsedRequest | undefined,
     history: RecalledConversation | undefined,
   ): RecogniseRequestOptions | undefined {
-    if (parsed?.bypass === true) return undefined;
+    if (parsed?.bypass === true || report.isHeldOut) return undefined;
     const { recognise, server, upstream } = this.#parts.config;
     const mode = parsed?.recognise ?? recognise.mode;
     if (body.length > MAX_SEARCHED_BYTES || !mayHoldDocuments(body, mode) || !isReadable(body)) return undefined;

@@ -326,6 +326,7 @@ export type ErrorSource = 'gateway' | 'upstream';
 export const NO_GAIN_REASONS = {
   failed: 'The request failed, or a defect of the gateway cost it its order.',
   'not-counted': 'The engine reports no counts of this prompt.',
+  holdout: 'The prompt is of the group that is left as it is, to compare with.',
   bypass: 'The request asked the gateway to change nothing.',
   'no-documents': 'No documents were found in the prompt.',
   'kind-not-allowed': 'Documents were found, and nobody has allowed this kind of prompt yet.',
@@ -375,6 +376,8 @@ export interface ReportSoFar extends DecisionSummary {
   readonly gainTokens: number | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   readonly isUnchanged: boolean | undefined;
+  /** Whether it is of the group that is left as it is (`holdout`). */
+  readonly isHeldOut: boolean;
   /** Why nothing was gained; `undefined` where something was, and for what is no prompt. */
   readonly noGain: NoGainReason | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
