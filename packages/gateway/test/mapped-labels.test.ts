@@ -295,3 +295,207 @@ describe.each(Object.entries(FORMS))('citations of %s', (_, form) => {
     expect((await rightCitations(gateway, { form, api, labels: 'kept', isStreamed: false })).right).toBe(30);
   });
 });
+
+const DOCUMENTS = [0, 1, 2].map((rank) => PASSAGES[rank]!);
+const LIST = `Sources:\n${DOCUMENTS.map((text, i) => `[${i + 1}] ${text}`).join('\n\n')}\n\nQuestion: Who?`;
+const labelOf = (passage: string, body: string) => new RegExp(`\\[(\\d+)\\] ${passage}`).exec(body)![1]!;
+
+/** Asks about three passages; `①` to `③` in the engine's answer stand for their labels in the prompt. */
+async function answered(answer: string | readonly string[], messages: readonly object[] = [], fields: object = {}) {
+  const gateway = await stand((response, { body }) => {
+    const written = (part: string) =>
+      part.replaceAll(/[①②③]/g, (sign) => labelOf(DOCUMENTS['①②③'.indexOf(sign)]!, body));
+    if (typeof answer === 'string') {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(written(answer));
+    } else {
+      startStream(response);
+      const [last] = answer.slice(-1);
+      const begun = answer.slice(0, -1).map(written).join('');
+      if (last === 'BREAK') response.write(begun, () => response.socket!.end());
+      else response.end(begun + written(last!));
+    }
+  }, CONSERVATIVE);
+  const reply = await send(`${gateway.gateway.url}/v1/chat/completions`, {
+    model: 'm',
+    messages: [{ role: 'user', content: LIST }, ...messages],
+    warmpath: { labels: 'mapped' },
+    ...fields,
+  });
+  return { reply, sent: gateway.engine.last.body };
+}
+
+const chunk = (choices: object[], more: object = {}) => `data: ${JSON.stringify({ id: 'c', choices, ...more })}\n\n`;
+const said = (content: string, index = 0) => chunk([{ index, delta: { content } }]);
+const END = [
+  chunk([{ index: 0, delta: {}, finish_reason: 'stop' }]),
+  chunk([], { usage: { prompt_tokens: 1 } }),
+  'data: [DONE]\n\n',
+];
+
+describe('an answer with mapped labels', () => {
+  it('keeps every byte that is no label', async () => {
+    const around = (text: string) =>
+      `{ "id":"c" , "n":12345678901234567890,"choices":[ {"index":0,"message":{"content":"caf\\u00e9 \\/ ${text}","role":"assistant"},"logprobs":{"content":[{"token":"①"}]}}],"x":1.0}`;
+    const { reply } = await answered(around('[①]'));
+    const label = /"token":"(\d+)"/.exec(reply.text)![1]!;
+    expect(reply.text).toBe(around('[1]').replace('①', label).replace('caf\\u00e9 \\/', 'café /'));
+  });
+
+  it('has the client’s labels in inputs of tools, reasoning, refusals and all choices', async () => {
+    const message = (n: string) => ({
+      role: 'assistant',
+      content: `See [${n}].`,
+      reasoning_content: `It is source ${n}.`,
+      refusal: `Not from [${n}].`,
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'fetch', arguments: `{"id": ${n}, "max": 12}` } }],
+    });
+    const body = (...numbers: string[]) =>
+      JSON.stringify({ choices: numbers.map((n, index) => ({ index, message: message(n) })) });
+    expect((await answered(body('①', '②'))).reply.text).toBe(body('1', '2'));
+  });
+
+  it('is left alone where the engine reports an error', async () => {
+    const gateway = await stand((response) => {
+      response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":"[417]"}');
+    }, CONSERVATIVE);
+    const messages = [{ role: 'user', content: LIST }];
+    const reply = await send(`${gateway.gateway.url}/v1/chat/completions`, {
+      messages,
+      warmpath: { labels: 'mapped' },
+    });
+    expect(reply.text).toBe('{"error":"[417]"}');
+  });
+});
+
+describe('a stream with mapped labels', () => {
+  const texts = (stream: string, index = 0) =>
+    events(stream)
+      .flatMap(({ choices }) => (choices ?? []) as unknown as { index: number; delta: { content?: string } }[])
+      .map((choice) => (choice.index === index ? (choice.delta.content ?? '') : ''))
+      .join('');
+
+  it('brings what it held back before its last events, and these in their order', async () => {
+    const { reply } = await answered([said('It is source ①'), ...END]);
+    expect(texts(reply.text)).toBe('It is source 1');
+    expect(reply.text.endsWith(END.join(''))).toBe(true);
+    const cut = await answered([said('It is source 1'), ...END]);
+    expect(texts(cut.reply.text)).toBe('It is source 1');
+  });
+
+  it('brings what it held back where the engine breaks off', async () => {
+    const { reply } = await answered([said('It is source ①'), 'BREAK']);
+    expect(texts(reply.text)).toBe('It is source 1');
+    expect(reply.text).toContain('"error"');
+  });
+
+  it('keeps choices apart', async () => {
+    const { reply } = await answered([
+      said('[', 0),
+      said('source ', 1),
+      said('①', 0),
+      said('②', 1),
+      said(']', 0),
+      ...END,
+    ]);
+    expect(texts(reply.text, 0)).toBe('[1]');
+    expect(texts(reply.text, 1)).toBe('source 2');
+  });
+
+  it('passes on events as they came that hold no label', async () => {
+    const stream = [
+      ': comment\r\n\r\n',
+      'data:{"choices": [{"index":0,"delta":{"content":"caf\\u00e9 [12]"}}] , "n":1.0}\r\n\r\n',
+      'event: ping\ndata: {"type": "ping"}\n\n',
+      'data: no JSON\n\n',
+      ...END,
+    ];
+    expect((await answered(stream)).reply.text).toBe(stream.join(''));
+  });
+
+  it('maps the input of a tool call that comes in pieces, and repeats no name', async () => {
+    const call = (part: object, more: object = {}) =>
+      chunk([{ index: 0, delta: { tool_calls: [{ index: 0, ...more, function: part }] } }]);
+    const ends = chunk([{ index: 0, delta: {}, finish_reason: 'tool_calls' }]);
+    const { reply } = await answered([
+      call({ name: 'fetch', arguments: '' }, { id: 'a' }),
+      call({ arguments: '{"source_id": "' }),
+      call({ arguments: '①' }),
+      ends,
+    ]);
+    const calls = events(reply.text)
+      .flatMap(({ choices }) => choices as unknown as { delta: { tool_calls?: { function: object }[] } }[])
+      .flatMap(({ delta }) => delta.tool_calls ?? [])
+      .map((each) => each.function as { name?: string; arguments: string });
+    expect(calls.map(({ arguments: input }) => input).join('')).toBe('{"source_id": "1');
+    expect(calls.flatMap(({ name }) => name ?? [])).toEqual(['fetch']);
+  });
+});
+
+describe('a conversation with mapped labels', () => {
+  const ANSWER = JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content: 'It is [②].' } }] });
+
+  it('sends earlier answers, inputs of calls and questions with the labels of the prompt', async () => {
+    const { sent } = await answered(ANSWER, [
+      {
+        role: 'assistant',
+        content: 'It is [2].',
+        tool_calls: [
+          { id: 'a', type: 'function', function: { name: 'fetch', arguments: '{"source_id": 2, "max": 3}' } },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'a', content: 'Not [2].' },
+      { role: 'user', content: 'And what does [3] say?' },
+    ]);
+    const { messages } = JSON.parse(sent) as {
+      messages: { content: string; tool_calls: { function: { arguments: string } }[] }[];
+    };
+    const [, two, three] = DOCUMENTS.map((passage) => labelOf(passage, sent));
+    expect(messages[1]!.content).toBe(`It is [${two}].`);
+    expect(messages[1]!.tool_calls[0]!.function.arguments).toBe(`{"source_id": ${two}, "max": 3}`);
+    expect(messages[2]!.content).toBe('Not [2].');
+    expect(messages[3]!.content).toBe(`And what does [${three}] say?`);
+  });
+
+  it('sends the same bytes for its earlier messages, behind any gateway, whatever later turns ask for', async () => {
+    const turns = [
+      { role: 'assistant', content: 'It is [2].' },
+      { role: 'user', content: 'Why?' },
+    ];
+    const first = await answered(ANSWER);
+    const elsewhere = await answered(ANSWER, turns);
+    const contents = (body: string) => (JSON.parse(body) as { messages: { content: string }[] }).messages;
+    expect(contents(elsewhere.sent)[0]).toEqual(contents(first.sent)[0]);
+
+    const gateway = await stand((response, { body }) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(ANSWER.replace('②', labelOf(DOCUMENTS[1]!, body)));
+    }, CONSERVATIVE);
+    const ask = (messages: object[], labels: string) =>
+      send(`${gateway.gateway.url}/v1/chat/completions`, { model: 'm', messages, warmpath: { labels } });
+    await ask([{ role: 'user', content: LIST }], 'mapped');
+    const before = contents(gateway.engine.last.body)[0];
+    const reply = await ask([{ role: 'user', content: LIST }, ...turns], 'kept');
+    expect(contents(gateway.engine.last.body)[0]).toEqual(before);
+    expect(reply.text).toContain('It is [2].');
+    expect(told(reply).labels).toBe('mapped');
+  });
+
+  it('keeps labels that were sent, where only a later turn asks for others', async () => {
+    const gateway = await stand((response) => {
+      response.writeHead(200, { 'content-type': 'application/json' }).end(ANSWER.replace('②', '2'));
+    }, CONSERVATIVE);
+    const ask = (messages: object[], labels: string) =>
+      send(`${gateway.gateway.url}/v1/chat/completions`, { model: 'm', messages, warmpath: { labels } });
+    await ask([{ role: 'user', content: LIST }], 'kept');
+    await ask(
+      [
+        { role: 'user', content: LIST },
+        { role: 'assistant', content: 'It is [2].' },
+        { role: 'user', content: 'Why?' },
+      ],
+      'mapped',
+    );
+    expect(gateway.engine.last.body).toContain(JSON.stringify(LIST));
+  });
+});

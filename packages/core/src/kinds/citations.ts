@@ -41,15 +41,23 @@ interface CitationRules {
 }
 
 const URL = /(?:https?:\/\/|www\.)\S*$/i;
-/** A word, perhaps an abbreviation of «number», and signs up to the number. */
-const SPELLED =
-  /(\p{L}[\p{L}\p{M}]*)(?:[ _-]?(?:ids?|index|n[or]s?\.?|n\.?º|№|num\.?|number|nummer|numéro|número|numero|номер|号|番号|번호|رقم))?(?:[^\S\n]|[:=#"'`\\({[<>*_~“”„«：（【［№-]|[:：]\s*\n\s*[-*•]?){0,6}$/iu;
+/** What stands between a word and its number: signs, or a new line behind a colon. */
+const BETWEEN = '(?:[^\\S\\n]|[:=#"\'`\\\\({[<>*_~“”„«：（【［№-]|[:：]\\s*\\n\\s*[-*•]?){0,6}';
+const NUMBER_WORD =
+  '[ _-]?(?:ids?|index|n[or]s?\\.?|n\\.?\\s?[º°]|№|num\\.?|number|nummer|numéro|número|numero|номер|号|番号|번호|رقم)';
+const SPELLED = new RegExp(
+  `(\\p{L}[\\p{L}\\p{M}]*)(?:\\(\\p{L}{1,2}\\)|(?<=refs?|docs?)\\.)?(?:${NUMBER_WORD})?${BETWEEN}$`,
+  'iu',
+);
 const OPEN_BRACKET = /[[【［〔⟦][^\]】］〕⟧\n]*$/;
 /** A list over several lines, such as an array of JSON. */
 const OPEN_LIST = /\[\s*["']?$/;
 const AT_BRACKET = /[[【［〔⟦]\s*\^?["']?$/;
 const AT_PARENTHESIS = /[(（]\s?$/;
+const BEHIND_WORDS =
+  /(?:[\p{L}\p{N}"'”»)]\s|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}])[(（]\s?$/u;
 const IDENTIFIER_INDEX = /[\p{L}\p{N}_)]\[$/u;
+const SHORT_IDENTIFIER_INDEX = /(?:^|[^\p{L}])[\p{Script=Latin}\p{N}_]{1,3}\[$/u;
 const CONJUNCTION =
   'and|or|und|oder|et|ou|y|o|e|en|of|och|eller|og|i|oraz|a|és|ve|veya|dan|atau|và|hoặc|и|или|та|або|και|و|أو|और|或|和|与|與|及|と|및|와|과';
 const JOINED = new RegExp(`^(?:[,;&/、，،・|+]|,?(?:${CONJUNCTION}))$`, 'iu');
@@ -154,14 +162,13 @@ export class CitationMapper {
     if (by === 'answer' && /[^\d\s]\^$/.test(before)) return true;
     if (/\p{L}$/u.test(before)) return false;
     if (IDENTIFIER_INDEX.test(before) && (by === 'user' || this.#isCode)) return false;
+    if (by === 'model' && SHORT_IDENTIFIER_INDEX.test(before)) return false;
     if (by === 'answer') {
       if (OPEN_BRACKET.test(before) || OPEN_LIST.test(before)) return true;
       return AT_PARENTHESIS.test(before) && (behind === '' || /^[)）,;、，]/.test(behind));
     }
     if (AT_BRACKET.test(before) || OPEN_LIST.test(before)) return BEHIND_IN_BRACKET.test(behind);
-    return (
-      AT_PARENTHESIS.test(before) && /[\p{L}\p{N}"'”»)]\s?[(（]\s?$/u.test(before) && BEHIND_IN_PARENTHESIS.test(behind)
-    );
+    return BEHIND_WORDS.test(before) && BEHIND_IN_PARENTHESIS.test(behind);
   }
 
   /** A raised number behind a word. Behind a digit, or one letter, it is an exponent. */
