@@ -1,7 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import {
   buildNote,
-  cpuText,
   type EngineFlag,
   type EngineOptions,
   engineFlags,
@@ -72,7 +71,7 @@ export function engineNotes(
   { environment }: CommandContext,
 ): string[] {
   const building = model.paysToBuild ? buildNote(`${programName(environment)} engine`, cacheDir) : undefined;
-  return [model.notice, `CPU code: ${cpuText(model)}`, building].filter((note) => note !== undefined);
+  return [model.notice, building].filter((note) => note !== undefined);
 }
 
 /** Milliseconds between two lines about the same work. */

@@ -18,7 +18,7 @@ export const tcpPort = wholeNumber(0, 65_535);
 /** Parses an option that takes a URL of HTTP. */
 export function httpUrl(text: string): string {
   if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
-  throw new InvalidArgumentError('An http:// or https:// URL was expected.');
+  throw new InvalidArgumentError('A URL with http:// or https:// was expected, such as http://127.0.0.1:8000.');
 }
 
 /** The options of commands that can work on an engine that runs already. */

@@ -136,9 +136,9 @@ function announce(
   terminal.line(bold('Warmpath is ready.'));
   terminal.line();
   terminal.line(`  gateway   ${cyan(gateway.url)}  ${dim(`OpenAI API; base URL for clients: ${gateway.url}/v1`)}`);
+  terminal.line(`  page      ${cyan(`${gateway.url}/ui`)}  ${dim('what Warmpath saves, and why not more')}`);
+  terminal.line(`  metrics   ${metrics}`);
   terminal.line(`  engine    ${engine.url}  ${dim(name)}`);
-  terminal.line(`  numbers   ${metrics}  ${dim(`and \`${program} demo\` compares both orders on real documents`)}`);
-  terminal.line(`  page      ${gateway.url}/ui  ${dim('what is saved, and why not more')}`);
   for (const note of notes) terminal.line(`  note      ${note}`);
   terminal.line();
   terminal.line('  Ask a question over two documents:');
@@ -151,6 +151,7 @@ function announce(
     dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
   );
   terminal.line(dim(`  Or ask documents of your own: \`${program} ingest docs\`, then \`${program} ask "…"\`.`));
+  terminal.line(dim(`  \`${program} demo\` compares both orders on real documents.`));
   terminal.line(dim('  Ctrl-C stops both.'));
   terminal.line();
 }
