@@ -76,7 +76,7 @@ it('warmpath sessions exports, imports and forgets', async () => {
       });
       expect(anns).toMatchObject({ code: 0, stdout: '1 turns forgotten\n' });
       const nobody = await runCli(['sessions', 'forget', '--socket', two]);
-      expect([nobody.code, nobody.stderr]).toEqual([1, expect.stringContaining('name a tenant, or say `all=true`')]);
+      expect([nobody.code, nobody.stderr]).toEqual([1, expect.stringContaining('name a tenant, or set `all=true`')]);
       const rest = await runCli(['sessions', 'forget', '--socket', two, '--all', '--json']);
       expect(JSON.parse(rest.stdout)).toEqual({ object: 'sessions', forgotten: 3 });
     } finally {

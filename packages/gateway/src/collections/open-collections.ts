@@ -315,7 +315,8 @@ export function collectionTenant(
   const isChecked = identifiesTenants(server);
   if (!isChecked && (server.open || isLoopback(server.host))) return DEFAULT_TENANT;
   throw new WarmpathError('WARMPATH_FORBIDDEN', {
-    detail: 'Collections are for callers that the gateway can tell from others.',
+    detail:
+      'Collections need an authenticated caller: configure `server.keys`, `server.jwt` or `server.trustedHeaders.tenant`.',
   });
 }
 

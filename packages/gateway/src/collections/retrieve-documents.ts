@@ -65,7 +65,7 @@ export function readRetrievalCall(
   if (given !== undefined) edits.push(body.with('warmpath', JSON.stringify(switches)));
   const brings = body.has('documents') && body.raw('documents') !== 'null' && body.raw('documents') !== '[]';
   if (brings && given !== undefined && given !== null) {
-    throw invalid('documents', 'a request brings documents, or has them retrieved, and not both');
+    throw invalid('documents', 'send either `documents` or `warmpath.retrieval`, not both');
   }
   // Own documents go before the collection.
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
@@ -148,7 +148,7 @@ function lastQuestion({ conversation }: MessageApi, body: BodyView): string {
     const text = content === undefined ? '' : textOf(scan.parse(content));
     if (text.trim() !== '') return text;
   }
-  throw invalid(name, 'there is no message of the user to look for; send `warmpath.retrieval.query`');
+  throw invalid(name, 'the request has no user message to search for; send `warmpath.retrieval.query`');
 }
 
 function textOf(content: unknown): string {

@@ -19,29 +19,29 @@ import type { z } from 'zod';
 import { describeConfig } from './describe.js';
 import { type GatewayConfig, type GatewayConfigInput, gatewayConfigSchema } from './schema.js';
 
-/** One thing that is wrong with a configuration. */
+/** One error in a configuration. */
 export interface ConfigProblem {
   readonly code: Extract<ErrorCode, `WARMPATH_CONFIG_${string}`>;
   /** Dotted path of the key, for instance `upstream.url`; empty for the file as a whole. */
   readonly path: string;
-  /** Line in the file, counted from 1, where it is known. */
+  /** Line in the file, counted from 1; `undefined` if unknown. */
   readonly line: number | undefined;
   readonly message: string;
 }
 
-/** The variables that `${NAME}` may name; `process.env` in the program. */
+/** Variables for `${NAME}`: `process.env` in the program. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What became of a configuration text: the configuration, or everything that is wrong with it. */
+/** The result of a check: the configuration, or all its errors. */
 export type ConfigCheck =
   | { readonly config: GatewayConfig; readonly problems: readonly [] }
   | { readonly config: undefined; readonly problems: readonly ConfigProblem[] };
 
 /**
- * Reads a YAML or JSON file, replaces `${NAME}` and `${NAME:-default}`, validates, and fills in the defaults.
- * Throws a WarmpathError with a `WARMPATH_CONFIG_…` code, the path of the key, and the line in the message.
+ * Reads a YAML or JSON file, replaces `${NAME}` and `${NAME:-default}`, validates it, and fills in defaults.
  *
- * @param engineUrl Goes before the file's `upstream.url` or `engines`, which may then be left out.
+ * @param engineUrl replaces the file's `upstream.url` or `engines`, which may then be left out
+ * @throws WarmpathError `WARMPATH_CONFIG_…` with the key's path, and the line in the message
  */
 export async function loadConfig(file: string, environment: Environment, engineUrl?: string): Promise<GatewayConfig> {
   let text: string;
@@ -58,21 +58,21 @@ export async function loadConfig(file: string, environment: Environment, engineU
   return config;
 }
 
-/** Without it the parser warns of keys that are no texts, and quotes them, on the process's standard error. */
+/** Otherwise the parser prints warnings about keys that are not text, with the keys, to standard error. */
 const QUIET = { logLevel: 'error' } as const;
 
-/** Fills in the defaults of a configuration made in code. Throws as `loadConfig` does, without lines. */
+/** Validates a configuration made in code and fills in defaults. Throws as `loadConfig`, without lines. */
 export function resolveConfig(input: GatewayConfigInput): GatewayConfig {
   const result = gatewayConfigSchema.safeParse(input);
   if (result.success) return result.data;
   throw toError(result.error.issues.flatMap((issue) => describeIssue(issue, () => undefined)));
 }
 
-/** Everything that is wrong with a configuration text, in the file's order; never throws. */
+/** Checks a configuration text. Returns all errors in the file's order. Never throws. */
 export function checkConfig(text: string, environment: Environment, engineUrl?: string): ConfigCheck {
   const lines = new LineCounter();
   const document = parseDocument(text, { ...QUIET, lineCounter: lines, prettyErrors: false });
-  // A warning is a tag that nothing knows, or a directive: what it was meant to do is not done.
+  // A warning is an unknown tag or directive, which would have no effect.
   const syntax = [...document.errors, ...document.warnings].map((error) =>
     problem('WARMPATH_CONFIG_SYNTAX', '', lines.linePos(error.pos[0]).line, error.message),
   );
@@ -94,7 +94,7 @@ export function checkConfig(text: string, environment: Environment, engineUrl?: 
   return { config: undefined, problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
 }
 
-/** The plain value of a document. Aliases are followed only here: it is said where one leads nowhere. */
+/** The plain value of a document. Aliases are resolved here, so that an unknown one is reported. */
 function toValue(
   document: Document,
   lines: LineCounter,
@@ -114,7 +114,7 @@ function toValue(
   }
 }
 
-/** Puts the one engine's address in place of what the file says of engines; a file of another shape stays as it is. */
+/** Replaces the engines of the file by one address. A file of another shape stays as it is. */
 function placeEngine(value: unknown, url: string): void {
   if (!isRecord(value)) return;
   const { upstream = {} } = value;
@@ -144,9 +144,8 @@ function toError(problems: readonly ConfigProblem[], file?: string): WarmpathErr
 const VARIABLE = /\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
 
 /**
- * Replaces variables inside string scalars, after parsing: a value can never add keys. What looks like a number or a
- * boolean becomes one, so that a variable can set any key, in quotes (JSON has no other way) or without; `originals`
- * remembers the text for keys that want a string whatever it looks like.
+ * Replaces variables in string scalars after parsing, so that a value cannot add keys. A value that looks like a number
+ * or boolean becomes one, in quotes or without. `originals` keeps the text for keys that need a string.
  */
 function interpolate(document: Document, environment: Environment, lines: LineCounter) {
   const missing: ConfigProblem[] = [];
@@ -159,7 +158,7 @@ function interpolate(document: Document, environment: Environment, lines: LineCo
       const text = node.value.replace(VARIABLE, (match, escaped?: string, name?: string, fallback?: string) => {
         if (escaped !== undefined) return match.slice(1);
         const value = environment[name!];
-        // As in a shell, `:-` stands in for an empty variable too.
+        // As in a shell, `:-` also replaces an empty variable.
         if (value !== undefined && (value !== '' || fallback === undefined)) return value;
         if (fallback !== undefined) return fallback;
         missing.push(problem('WARMPATH_CONFIG_VARIABLE', path, line, `the environment variable ${name} is not set`));
@@ -194,9 +193,7 @@ function pathOf(ancestors: readonly unknown[], leaf: unknown): string {
   return parts.join('.');
 }
 
-/**
- * Gives keys that want a string their text back, where a variable made it look like a number (an API key of digits).
- */
+/** Restores the text of string keys whose variable looked like a number, such as an API key of digits. */
 function restoreStrings(
   value: unknown,
   issues: readonly z.core.$ZodIssue[],
@@ -215,8 +212,8 @@ function restoreStrings(
 }
 
 /**
- * The line of a key, or of an element of a list. A missing key has none; its nearest parent that is there is where it
- * belongs. What an alias stands for is found where it is written.
+ * The line of a key or list element. For a missing key, the line of its nearest parent. For an alias, the line of its
+ * anchor.
  */
 function lineOfPath(document: Document, path: readonly PropertyKey[], lines: LineCounter): number | undefined {
   let node: unknown = document.contents;
@@ -239,7 +236,7 @@ function lineOfPath(document: Document, path: readonly PropertyKey[], lines: Lin
   return found?.range ? lines.linePos(found.range[0]).line : undefined;
 }
 
-/** Keys that are gone: what happens instead. Dotted paths, without the positions of lists. */
+/** Removed keys, and what happens instead. Dotted paths, without positions of lists. */
 export const REMOVED_KEYS: Readonly<Record<string, string>> = {
   residency:
     "delete it. The gateway knows what an engine holds from the engine's KV events (`kvEvents`), or from what it served. How the engine evicts follows from `upstream.dialect`",
@@ -314,7 +311,7 @@ function describeIssue(
   return [problem('WARMPATH_CONFIG_INVALID', path, lineOf(issue.path), `${inWords(issue)}${wanted(issue.path)}`)];
 }
 
-/** What the schema says of a value of the wrong type, as a person says it. */
+/** The schema's message about a wrong type, in plain words. */
 function inWords({ code, message }: z.core.$ZodIssue): string {
   if (code !== 'invalid_type') return message;
   const [, expected, received] = /expected (\w+), received (\w+)$/.exec(message) ?? [];
@@ -322,7 +319,7 @@ function inWords({ code, message }: z.core.$ZodIssue): string {
   return received === 'undefined' ? `is missing (a ${expected})` : `must be of type ${expected}, and not ${received}`;
 }
 
-/** What the key is for, where that says what would be right. */
+/** The key's description, if it says which values are valid. */
 function wanted(path: readonly PropertyKey[]): string {
   const name = path.filter((part) => typeof part === 'string').join('.');
   const description = describeConfig().find((key) => key.path === name)?.description ?? '';
@@ -330,13 +327,13 @@ function wanted(path: readonly PropertyKey[]): string {
   return first === '' ? '' : `; it is: ${first.replace(/[.;]$/, '')}`;
 }
 
-/** The keys that there are beside an unknown one. */
+/** The known keys beside an unknown one. */
 function known(parent: readonly PropertyKey[]): string {
   const keys = knownKeys(parent);
   return keys.length === 0 ? '' : `; there are ${keys.join(', ')}`;
 }
 
-/** Names of the keys at a path, through lists. */
+/** Names of the keys at a path. Passes through lists. */
 function knownKeys(parent: readonly PropertyKey[]): readonly string[] {
   let schema: SchemaPart | undefined = gatewayConfigSchema as unknown as SchemaPart;
   for (const part of parent) {
@@ -346,7 +343,7 @@ function knownKeys(parent: readonly PropertyKey[]): readonly string[] {
   return Object.keys(unwrap(schema)?.shape ?? {});
 }
 
-/** As much of a schema as leads to its keys. */
+/** The parts of a schema that lead to its keys. */
 interface SchemaPart {
   readonly shape?: Readonly<Record<string, SchemaPart>>;
   readonly def?: { readonly innerType?: SchemaPart; readonly in?: SchemaPart; readonly element?: SchemaPart };

@@ -64,7 +64,7 @@ export class EngineWatch {
   }
 }
 
-/** When an engine gets no requests, where there are several. */
+/** When one of several engines gets no requests. */
 export interface HealthSettings {
   /** Milliseconds between two checks of an engine. */
   readonly checkMs: number;

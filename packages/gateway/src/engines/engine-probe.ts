@@ -94,8 +94,8 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
   if (status === 401 || status === 403) {
     return report(
       'wants-key',
-      `The engine wants a key that it was not given (status ${status}).`,
-      'Clients may send theirs; or set `upstream.apiKey`, with `serve` by `--key-env NAME` from an environment variable.',
+      `The engine needs a key (status ${status}).`,
+      'Clients may send their own keys. Or set `upstream.apiKey` (`serve`: `--key-env NAME`).',
     );
   }
   if (status === 404 || status === 405) return report('not-an-engine', `There is no ${url}/v1/models.`, BASE_URL);
@@ -105,14 +105,14 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
   if (status >= 500) {
     return report(
       'down',
-      `It answers with status ${status}: it starts, or what is in front of it cannot reach it.`,
+      `It answers with status ${status}: it is starting, or a proxy in front of it cannot reach it.`,
       WAIT,
     );
   }
-  if (/^\s*</.test(text)) return report('not-an-engine', 'A page of HTML is there, no OpenAI API.', BASE_URL);
+  if (/^\s*</.test(text)) return report('not-an-engine', 'An HTML page is there, no OpenAI API.', BASE_URL);
   const models = status < 300 ? modelsIn(text) : undefined;
   if (models === undefined) {
-    return report('not-an-engine', `What it answers is no list of models (status ${status}).`, BASE_URL);
+    return report('not-an-engine', `Its answer is no list of models (status ${status}).`, BASE_URL);
   }
   const { slotCount, cacheSize } = models.dialect ?? question.dialect;
   const asked = { ...question, headers };
@@ -130,7 +130,7 @@ const WAIT = 'Wait, or see its log.';
 
 function remedyOf(code: WarmpathError['code']): string {
   if (code === 'WARMPATH_UPSTREAM_TIMEOUT')
-    return 'Check the address, and whether a firewall is between; or wait until it has started.';
+    return 'Check the address and firewalls, or wait until the engine has started.';
   return 'Start the engine, or correct its address (`--engine`, `upstream.url`).';
 }
 

@@ -109,9 +109,7 @@ export class Authenticator {
     }
     const token = this.#verify && presented.find((text) => JWT.test(text));
     if (token !== undefined) return this.#callerOfToken(token, endUser);
-    throw unauthorized(
-      presented.length === 0 ? undefined : 'The key of this request is not one that this server knows.',
-    );
+    throw unauthorized(presented.length === 0 ? undefined : 'This gateway does not know the key of this request.');
   }
 
   async #callerOfToken(token: string, endUser: string | undefined): Promise<Caller> {
@@ -148,7 +146,7 @@ export class Authenticator {
 function trustedTenant(headers: IncomingHttpHeaders, header: string): string {
   const value = headers[header];
   if (value === undefined || value === '') {
-    throw unauthorized('The proxy in front of the gateway did not say whose request this is.');
+    throw unauthorized('The trusted header with the tenant is missing: the proxy in front of the gateway must set it.');
   }
   if (isTenantName(value) && !isRepeated(value)) return value;
   const detail = `one name of 1 to ${NAME_MAX_LENGTH} characters, without a comma, was expected`;

@@ -1,15 +1,15 @@
 import type { Usage } from '../apis/usage.js';
 
-/** What an engine counted of one prompt, as far as it reported. */
+/** An engine's token counts of one prompt, as far as it reported them. */
 export interface EngineTokens {
   readonly promptTokens?: number | undefined;
   readonly cachedTokens?: number | undefined;
   readonly answerTokens?: number | undefined;
 }
 
-/** Weight of the newest observation in the moving average: about the last ten requests count. */
+/** Weight of the newest observation in the moving average. */
 const NEWEST_WEIGHT = 0.2;
-/** No tokenizer of natural language is further than this from the estimate; beyond it, a count is a mistake. */
+/** Bounds of the factor. No tokenizer of natural language differs more from the estimate. */
 const FACTOR_MIN = 0.25;
 const FACTOR_MAX = 4;
 
@@ -48,10 +48,9 @@ export class ReportedCounts {
 }
 
 /**
- * What is learned about one model's way of counting. The gateway has no tokenizer: core's estimate counts characters
- * by kind. An engine's `usage.prompt_tokens` tells how far off it was, and the moving average of actual / estimated,
- * kept within 0.25 and 4, turns estimates into that model's tokens. Orders do not depend on it (the estimate keeps the
- * ratio between documents), so the knowledge tree stays in estimated tokens and only what is shown is scaled.
+ * Scales estimated tokens to one model's tokens, because the gateway has no tokenizer: by the moving average of
+ * `usage.prompt_tokens` / estimate. Orders do not depend on it, so the knowledge tree has estimated tokens, and only
+ * figures that are shown are scaled.
  */
 export class EngineCounts {
   #factor = 1;
@@ -62,17 +61,17 @@ export class EngineCounts {
     return this.#factor;
   }
 
-  /** An estimate in this model's tokens. */
+  /** Converts an estimate into this model's tokens. */
   toEngineTokens(estimated: number): number {
     return Math.round(estimated * this.#factor);
   }
 
-  /** A count of the engine in estimated tokens. */
+  /** Converts a count of the engine into estimated tokens. */
   toEstimatedTokens(counted: number): number {
     return Math.round(counted / this.#factor);
   }
 
-  /** What became of a prompt as the knowledge tree compares it: in estimated tokens. */
+  /** Converts an engine's counts of a prompt into estimated tokens. */
   outcome({ promptTokens, cachedTokens, answerTokens }: EngineTokens): EngineTokens {
     return {
       promptTokens: promptTokens && this.toEstimatedTokens(promptTokens),
@@ -81,7 +80,7 @@ export class EngineCounts {
     };
   }
 
-  /** Learns from a request whose prompt was estimated at `estimated` tokens. */
+  /** Learns from a request whose prompt has `estimated` tokens by the estimate. */
   observe(estimated: number, usage: Usage): void {
     if (estimated <= 0 || usage.promptTokens <= 0) return;
     const factor = Math.min(FACTOR_MAX, Math.max(FACTOR_MIN, usage.promptTokens / estimated));

@@ -3,21 +3,21 @@ import { type EventResidency, PromptSlots, TenantCache } from '@warmpath/core/in
 import { beliefOf, type Dialect, leastReused, reusable } from '../dialects/dialects.js';
 import { EngineCounts, ReportedCounts } from './engine-counts.js';
 
-/** What an engine's own events tell. */
+/** The residency that follows an engine's KV events. */
 interface FollowedEvents {
   readonly events: EventResidency;
-  /** Whether prompts of that history are served whose tokens are not known yet. */
+  /** Whether tokens of served prompts of this history are not known yet. */
   isLearning(history: ServedHistory): boolean;
 }
 
-/** The engine that holds what a history says. */
+/** The engine of a history. */
 export interface HistoryEngine {
   readonly number: number;
   readonly name: string;
   readonly url: string;
-  /** What kind of engine it is. */
+  /** Its kind. */
   readonly dialect: Dialect;
-  /** Only where it publishes KV events. */
+  /** Only for engines that publish KV events. */
   readonly kvResidency: FollowedEvents | undefined;
 }
 
@@ -26,35 +26,35 @@ export interface TenantModel {
   readonly tenant: string;
   readonly model: string;
   readonly engine: HistoryEngine;
-  /** What the engine is believed to hold. */
+  /** What the engine should have cached. */
   readonly history: ServedHistory;
   readonly counts: EngineCounts;
   readonly reported: ReportedCounts;
 }
 
-/** Part of the memory that one history may take: its tree, and its statistics. */
+/** Parts of the memory that one history may take: its tree, and its statistics. */
 const TREE_PART = 1 / 4;
 const STATISTICS_PART = 1 / 32;
-/** Bytes of one document in the statistics. */
+/** Estimated bytes of one document in the statistics. */
 const STATISTIC_BYTES = 256;
-/** Bytes of a history beside what it counts itself: small tables of a fixed size, maps and objects. */
+/** Estimated bytes of a history beside those that it counts itself. */
 const HISTORY_BYTES = 13_312;
-/** Prompts that an engine with slots may have saved, and their spans, as far as that is followed: some 1 MiB. */
+/** Saved prompts of an engine with slots that are followed, and their spans: about 1 MiB. */
 const MAX_SAVED_PROMPTS = 512;
 const MAX_SAVED_SPANS = 8_192;
-/** Models of engines whose slots are followed, and of which is known what they report. */
+/** Models of engines whose slots and reports are followed. */
 const MAX_MODELS = 64;
 
 /**
- * State per engine, tenant and model, never shared between them. Bounded in bytes, which are taken when a history is
- * asked for, so they lag by one request; what goes is the least recently used history of the tenant that holds most.
+ * State per engine, tenant and model, shared by no two. Bounded in bytes, which are counted when a history is used, so
+ * they lag by one request. A full memory forgets the least recently used history of the tenant that holds most.
  */
 export class ServedHistories {
   readonly #maxBytes: number;
   readonly #histories: TenantCache<TenantModel>;
-  /** Of each engine and model: its requests push each other's prompts out, whoever sent them. */
+  /** By engine and model: requests of all tenants evict each other's prompts. */
   readonly #slots = new Map<string, PromptSlots>();
-  /** Of the same: what it reports, it reports to all tenants. */
+  /** By engine and model: it reports the same to all tenants. */
   readonly #reported = new Map<string, ReportedCounts>();
 
   constructor(maxBytes: number) {
@@ -66,7 +66,7 @@ export class ServedHistories {
     return this.#histories.size;
   }
 
-  /** Bytes of all histories, as far as they were asked for since they grew. */
+  /** Bytes of all histories, as counted at their last use. */
   get bytes(): number {
     return this.#histories.bytes;
   }
@@ -78,12 +78,12 @@ export class ServedHistories {
     return nodes;
   }
 
-  /** All of them, tenant by tenant. */
+  /** All states, tenant by tenant. */
   values(): Iterable<TenantModel> {
     return this.#histories.values();
   }
 
-  /** The state of that tenant and model on an engine; made when it is new. O(log tenants). */
+  /** The state of a tenant and model on an engine, created if new. O(log tenants). */
   of(engine: HistoryEngine, tenant: string, model: string): TenantModel {
     const key = keyOf(engine, model);
     const known = this.#histories.get(tenant, key);
@@ -101,7 +101,7 @@ export class ServedHistories {
     });
   }
 
-  /** The engine is gone, or of another kind than was believed, and what it held. O(histories). */
+  /** Forgets an engine that was removed, or is of another kind than assumed. O(histories). */
   forget(engine: HistoryEngine): void {
     for (const state of [...this.#histories.values()]) {
       if (state.engine === engine) this.#histories.take(state.tenant, keyOf(engine, state.model));
@@ -135,7 +135,7 @@ export class ServedHistories {
   }
 }
 
-/** Clients choose names of models: those of unknown ones must not pile up, so the first of many goes. */
+/** The state of a model. Clients choose names of models, so the oldest of too many is dropped. */
 function ofModel<State>(models: Map<string, State>, key: string, make: () => State): State {
   let state = models.get(key);
   if (state === undefined) {

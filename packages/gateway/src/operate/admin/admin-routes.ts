@@ -47,7 +47,7 @@ export function adminRoutes(app: FastifyInstance, { store, engines, access, log,
   app.delete<{ Querystring: Query }>('/sessions', async (request) => {
     const filter = await filterOf(access, request);
     if (filter.tenant === undefined && request.query.all !== 'true') {
-      throw invalid('tenant', 'name a tenant, or say `all=true`');
+      throw invalid('tenant', 'name a tenant, or set `all=true`');
     }
     const forgotten = await store.forget(filter);
     log.info({ forgotten }, 'sessions forgotten');
@@ -109,7 +109,7 @@ async function filterOf(
   const isKeyGiven = query.tenant === undefined && KEY_HEADERS.some((name) => headers[name] !== undefined);
   const tenant = isKeyGiven ? (await authenticator.callerOf(headers)).tenant : (query.tenant as string | undefined);
   if ((session ?? user) !== undefined && tenant === undefined) {
-    throw invalid(session === undefined ? 'user' : 'session', 'a name is one of a tenant: name that, too');
+    throw invalid(session === undefined ? 'user' : 'session', 'also name the tenant');
   }
   return {
     tenant,
