@@ -12,7 +12,7 @@ import {
   type PolicyName,
 } from './ordering/policy.js';
 import { readPolicyName } from './prepare-request.js';
-import { hintTokens, movedChains } from './render/hints.js';
+import { hintTokens, movedChains } from './render/layout.js';
 import type { ServedHistory } from './residency/history.js';
 import type { ResidencyView } from './residency/view.js';
 import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';

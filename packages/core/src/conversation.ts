@@ -4,7 +4,6 @@ import { fingerprint } from './fingerprint.js';
 import { withCachedPrefix } from './ordering/placement.js';
 import type { OrderingPolicy } from './ordering/policy.js';
 import type { Preamble } from './preamble.js';
-import { renderHint } from './render/hints.js';
 import {
   applyEdits,
   chatEdits,
@@ -12,6 +11,7 @@ import {
   chatTokens,
   type PreambleOptions,
   type RenderChatOptions,
+  renderHint,
 } from './render/layout.js';
 import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
 import { documentName, renderDocuments } from './render/template.js';

@@ -16,6 +16,15 @@ export {
 } from './conversation.js';
 export type { CostModel, PrefillProfile } from './cost-model.js';
 export { profiledCost } from './cost-model.js';
+export {
+  DOCUMENT_FIELDS,
+  DOCUMENT_ID_FIELDS,
+  isBlank,
+  isRecord,
+  NESTED_DOCUMENT_FIELDS,
+  readRawDocument,
+  TEXT_PLACES,
+} from './document.js';
 export type { RouteCandidate } from './engine-router.js';
 export { EngineRouter, expectedCachedTokens } from './engine-router.js';
 export { ERROR_TABLE, fileErrorReason } from './errors.js';
@@ -38,15 +47,6 @@ export type { PathStep } from './preamble.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { DEFAULT_DOCUMENT_LIMITS, readPolicyName, requestSteps } from './prepare-request.js';
 export { printableJson, printableLine, printableText } from './printable.js';
-export {
-  DOCUMENT_FIELDS,
-  DOCUMENT_ID_FIELDS,
-  isBlank,
-  isRecord,
-  NESTED_DOCUMENT_FIELDS,
-  readRawDocument,
-  TEXT_PLACES,
-} from './read-document.js';
 export { readUsage } from './read-usage.js';
 export type { BlockFormat, FixedReason, FormatName } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';
@@ -58,15 +58,13 @@ export type { BlockRewrite } from './recognise/rewrite.js';
 export { isCounted, type TextMove, textMoves } from './recognise/rewrite.js';
 export { suggestTemplate } from './recognise/suggest-template.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
-export { hintTokens } from './render/hints.js';
-export { canonicalJson, chatEdits, chatTokens, completionPreamble, messageSteps } from './render/layout.js';
+export { canonicalJson, chatEdits, chatTokens, completionPreamble, hintTokens, messageSteps } from './render/layout.js';
 export type { ChatEdit, ContentPart } from './render/prompt.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export { renderDocuments } from './render/template.js';
 export type { NodeOwner } from './replacement/eviction-queue.js';
-export type { ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
-export { REPLACEMENT_POLICY_NAMES, replacementPolicy } from './replacement/policy.js';
-export { Replacement } from './replacement/replacement.js';
+export type { ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/replacement.js';
+export { REPLACEMENT_POLICY_NAMES, Replacement, replacementPolicy } from './replacement/replacement.js';
 export type { KvEvent } from './residency/block-index.js';
 export type { PromptTokens } from './residency/event-residency.js';
 export { EventResidency } from './residency/event-residency.js';
@@ -94,9 +92,8 @@ export { SeenSegments } from './session/segments.js';
 export type { SentTurn, TurnName } from './session/sent-turn.js';
 export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
 export { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
-export type { SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
-export { SpeculativePipeline } from './speculation/pipeline.js';
-export { SpeculationGate } from './speculation/speculation-gate.js';
+export type { SpeculationAction, SpeculativePipelineOptions } from './speculation.js';
+export { SpeculationGate, SpeculativePipeline } from './speculation.js';
 export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant, TenantCache } from './tenant-cache.js';
 export { costOfBytes, estimateTokensOfBytes } from './token-estimate.js';
 export type { KnowledgeTreeView, TreeNode } from './tree/view.js';

@@ -3,7 +3,12 @@ import {
   cacheContentHash,
   type Document,
   type DocumentLimits,
+  isBlank,
+  isRecord,
   type PreparedDocuments,
+  type RawField,
+  readRawDocument,
+  TEXT_PLACES,
   type TokenCounter,
   textHash,
 } from './document.js';
@@ -12,7 +17,6 @@ import { fingerprint } from './fingerprint.js';
 import { nearestName } from './nearest-name.js';
 import { readMaxShift, readShiftPrice } from './ordering/placement.js';
 import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
-import { isBlank, isRecord, type RawField, readRawDocument, TEXT_PLACES } from './read-document.js';
 import type { TemplateName } from './render/prompt.js';
 import { renderDocument } from './render/template.js';
 import { estimateTokens } from './token-estimate.js';

@@ -1,4 +1,4 @@
-import { isRecord } from './read-document.js';
+import { isRecord } from './document.js';
 
 /** Tokens of a prompt, as far as the engine counted them. */
 export interface PromptUsage {

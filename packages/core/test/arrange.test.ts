@@ -13,7 +13,7 @@ import {
   WarmpathError,
   withCachedPrefix,
 } from '../src/index.js';
-import { movedChains } from '../src/render/hints.js';
+import { movedChains } from '../src/render/layout.js';
 import { order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, idsOf, tokensOf } from './served.js';
 

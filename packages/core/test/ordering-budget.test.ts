@@ -11,9 +11,8 @@ import {
 } from '../src/index.js';
 import { createPolicy, type HeldPrompt, PromptSlots, type TreeNode } from '../src/internal.js';
 import type { SlotUse } from '../src/residency/prompt-slots.js';
-import { bestPath } from '../src/tree/best-path.js';
+import { bestPath, OPERATIONS_A_LOOK_UP } from '../src/tree/best-path.js';
 import { KnowledgeTree } from '../src/tree/knowledge-tree.js';
-import { OPERATIONS_A_LOOK_UP } from '../src/tree/operation-budget.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, serve } from './served.js';
 

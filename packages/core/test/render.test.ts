@@ -14,7 +14,7 @@ import {
   ServedHistory,
 } from '../src/index.js';
 import { canonicalJson, completionPreamble, hintTokens, LAYOUT_NAMES, TEMPLATE_NAMES } from '../src/internal.js';
-import { movedChains } from '../src/render/hints.js';
+import { movedChains } from '../src/render/layout.js';
 import { documentName } from '../src/render/template.js';
 import { anyText } from './arbitraries.js';
 import { historyOf } from './served.js';

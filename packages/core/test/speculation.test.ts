@@ -2,7 +2,7 @@ import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type SpeculationAction, SpeculationGate, SpeculativePipeline } from '../src/internal.js';
-import type { SearchStage } from '../src/speculation/pipeline.js';
+import type { SearchStage } from '../src/speculation.js';
 
 const documents = fc.uniqueArray(fc.constantFrom('a', 'b', 'c'), { maxLength: 2 });
 

@@ -1,6 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
-import { preambleNode, UnusedDocuments } from '../tree/best-path.js';
-import { OPERATIONS_A_LOOK_UP } from '../tree/operation-budget.js';
+import { OPERATIONS_A_LOOK_UP, preambleNode, UnusedDocuments } from '../tree/best-path.js';
 import type { TreeNode } from '../tree/view.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';

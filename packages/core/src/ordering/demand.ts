@@ -1,7 +1,7 @@
 import type { Document } from '../document.js';
 import { SURVIVAL_RANKS } from '../residency/request-statistics.js';
 import type { ResidencyView } from '../residency/view.js';
-import { BEST_PATH_MAX_OPERATIONS } from '../tree/operation-budget.js';
+import { BEST_PATH_MAX_OPERATIONS } from '../tree/best-path.js';
 import type { CachedPaths } from './cached-paths.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';

@@ -1,5 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
-import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '../tree/operation-budget.js';
+import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { CachedPaths } from './cached-paths.js';
 import {
   collectDemand,
@@ -9,8 +9,7 @@ import {
   type PlannedOrder,
   waitingCost,
 } from './demand.js';
-import { CHAIN_MAX_DOCUMENTS, chainsCost, planByChains } from './foresight-chain.js';
-import { planBySubsets, subsetsCost } from './foresight-subsets.js';
+import { CHAIN_MAX_DOCUMENTS, chainsCost, planByChains, planBySubsets, subsetsCost } from './foresight-plans.js';
 import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
 import { planForSlots } from './slot-plan.js';

@@ -1,7 +1,12 @@
 import { WarmpathError } from '../errors.js';
 import type { ResidencyView, SlotsView } from '../residency/view.js';
-import { preambleNode, residentPreambleTokens } from '../tree/best-path.js';
-import { BEST_PATH_MAX_OPERATIONS, CountedBudget, type OperationBudget } from '../tree/operation-budget.js';
+import {
+  BEST_PATH_MAX_OPERATIONS,
+  CountedBudget,
+  type OperationBudget,
+  preambleNode,
+  residentPreambleTokens,
+} from '../tree/best-path.js';
 import type { PlacementRule } from '../tree/view.js';
 import type { Context, Ordering } from './policy.js';
 

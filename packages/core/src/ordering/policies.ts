@@ -1,7 +1,12 @@
 import type { Document } from '../document.js';
 import type { HotnessView, ResidencyView } from '../residency/view.js';
-import { preambleNode, residentPreambleTokens } from '../tree/best-path.js';
-import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '../tree/operation-budget.js';
+import {
+  BEST_PATH_MAX_OPERATIONS,
+  CountedBudget,
+  OPERATIONS_A_LOOK_UP,
+  preambleNode,
+  residentPreambleTokens,
+} from '../tree/best-path.js';
 import { createExactPolicy, createForesightPolicy } from './foresight.js';
 import {
   ConstraintRule,

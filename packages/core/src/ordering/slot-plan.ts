@@ -1,5 +1,5 @@
 import type { ResidencyView, SlotsView } from '../residency/view.js';
-import { CountedBudget, type OperationBudget } from '../tree/operation-budget.js';
+import { CountedBudget, type OperationBudget } from '../tree/best-path.js';
 import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, Ordering } from './policy.js';
 import { lowestRank, rankCount, SUBSETS_MAX_DOCUMENTS, SubsetPlan } from './subset-plan.js';

@@ -1,4 +1,4 @@
-import type { Tier } from '../replacement/policy.js';
+import type { Tier } from '../replacement/replacement.js';
 
 /** Full blocks were stored in a tier. Each continues the one before it. */
 export interface BlocksStored {

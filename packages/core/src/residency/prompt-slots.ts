@@ -1,5 +1,5 @@
 import { WarmpathError } from '../errors.js';
-import type { OperationBudget } from '../tree/operation-budget.js';
+import type { OperationBudget } from '../tree/best-path.js';
 
 /** A slot is chosen for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
 const SLOT_SIMILARITY = 0.1;

@@ -1,12 +1,12 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import type { ServedPath } from '../tree/knowledge-tree.js';
 import {
   BEST_PATH_MAX_OPERATIONS,
   CountedBudget,
   OPERATIONS_A_LOOK_UP,
   type OperationBudget,
-} from '../tree/operation-budget.js';
+} from '../tree/best-path.js';
+import type { ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, PlacementRule } from '../tree/view.js';
 import { BLOCK_SLACK_TOKENS, CapacityEstimate, type EngineReport, MissedPredictions } from './engine-report.js';
 import { type HeldPrompt, type HeldSpan, MIN_LOADED_SHARE, type PromptSlots, type SlotUse } from './prompt-slots.js';

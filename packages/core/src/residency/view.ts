@@ -1,6 +1,6 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import type { OperationBudget } from '../tree/operation-budget.js';
+import type { OperationBudget } from '../tree/best-path.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
 
 /** How a view knows what the engine holds. */
