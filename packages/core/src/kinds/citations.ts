@@ -45,6 +45,8 @@ const URL = /(?:https?:\/\/|www\.)\S*$/i;
 const BETWEEN = '(?:[^\\S\\n]|[:=#"\'`\\\\({[<>*_~“”„«：（【［№-]|[:：]\\s*\\n\\s*[-*•]?){0,6}';
 const NUMBER_WORD =
   '[ _-]?(?:ids?|index|n[or]s?\\.?|n\\.?\\s?[º°]|№|num\\.?|number|nummer|numéro|número|numero|номер|号|番号|번호|رقم)';
+/** A key such as `url_index` or `articleId`. */
+const ID_KEY = /(?:[_-](?:ids?|index)|[a-z](?:Ids?|Index))["'\s:=]{1,5}$/;
 const SPELLED = new RegExp(
   `(\\p{L}[\\p{L}\\p{M}]*)(?:\\(\\p{L}{1,2}\\)|(?<=refs?|docs?)\\.)?(?:${NUMBER_WORD})?${BETWEEN}$`,
   'iu',
@@ -157,6 +159,7 @@ export class CitationMapper {
     if (isSuperscript(run)) return this.#isFootnote();
     const word = SPELLED.exec(before)?.[1];
     if (word !== undefined && this.#isWord(word.normalize('NFC').toLowerCase())) return true;
+    if (by === 'answer' && ID_KEY.test(before)) return true;
     if (/[\p{Nd}\p{No}_]$/u.test(before) || /\p{Nd}[.,'’–—-]$/u.test(before)) return this.#isJoined(behind);
     if (this.#isJoined(behind)) return true;
     if (by === 'answer' && /[^\d\s]\^$/.test(before)) return true;
@@ -193,7 +196,7 @@ export class CitationMapper {
     const stem = word.replace(/(?:_?ids?|s)$/, '');
     if (words.has(word) || (stem !== '' && words.has(stem))) return true;
     if (isCitingWord(word) || (/ids?$/.test(word) && isCitingWord(stem))) return true;
-    return by !== 'user' && isNamingWord(word);
+    return by === 'answer' ? isNamingWord(word) : by === 'model' && /^ids?$/.test(word);
   }
 
   /**

@@ -23,7 +23,7 @@ const UNSPACED =
 const CITING_WORD = new RegExp(`^(?:${SPACED.join('|')})$|(?:${UNSPACED})$`, 'u');
 
 /** Words that name what they stand before in an answer, but may count something else in a prompt. */
-const NAMING_WORD = /^(?:ids?|nos?|nr|number|numbers|index|key|label|labels|sup)$/;
+const NAMING_WORD = /^(?:ids?|nos?|nr|numbers?|index|key|labels?|sup|items?|results?|entry|hits?|articles?)$/;
 
 /** Whether a word in front of a number says that the number cites a document, in one of about 25 languages. */
 export function isCitingWord(word: string): boolean {

@@ -83,6 +83,20 @@ const CITATIONS: Readonly<Record<string, readonly string[]>> = {
     '| built | Source ① |',
   ],
 };
+/** What an agent passes to its next tool. */
+const INPUTS = [
+  '{"id":①}',
+  '{"id": "①"}',
+  '{"ids": [①, ②]}',
+  '{"document_id":①,"max":12}',
+  '{"documentId": "①"}',
+  '{"url_index": ①}',
+  '{"doc": ①}',
+  '{"item": ①}',
+  '{"result": "①"}',
+  '{"articleId": ①, "lines": 200}',
+  '{"index": ①}',
+];
 /** What stands in answers and cites nothing. */
 const OTHERS = [
   '① people',
@@ -120,6 +134,14 @@ describe('labels in an answer', () => {
   });
 
   it.each(OTHERS)('no citation: %s', (text) => {
+    expect(map.inAnswer(withLabels(text, labels))).toBe(withLabels(text, labels));
+  });
+
+  it.each(INPUTS)('in the input of a tool: %s', (text) => {
+    expect(map.inAnswer(withLabels(text, labels))).toBe(withLabels(text, GIVEN));
+  });
+
+  it.each(['{"amount": ①}', '{"total":①.5}', '{"limit": ①}'])('no label in the input of a tool: %s', (text) => {
     expect(map.inAnswer(withLabels(text, labels))).toBe(withLabels(text, labels));
   });
 
@@ -196,6 +218,8 @@ describe('labels in what is said behind the documents', () => {
     '3 documents',
     'document 1.5',
     '$1, 2 kg, 3rd',
+    'The number 1 reason, and key 2. No. 3',
+    '{"user_id": 1, "amount": 2, "index": 3}',
   ])('other numbers stay: %s', (text) => {
     expect(asked(text)).toBe(text);
     expect(map.inPrompt(text, 0)).toBe(text);
