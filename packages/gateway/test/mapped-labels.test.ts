@@ -1,5 +1,9 @@
 import type { ServerResponse } from 'node:http';
+import { recognise } from '@warmpath/core';
+import { answerHash, LabelMap } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
+import { AnswerReader } from '../src/answer/answer-reader.js';
+import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type ReceivedRequest, startStream } from './fake-engine.js';
 import { type Stand, type StandConfig, send, stand, told } from './harness.js';
 
@@ -479,6 +483,31 @@ describe('a conversation with mapped labels', () => {
     expect(contents(gateway.engine.last.body)[0]).toEqual(before);
     expect(reply.text).toContain('It is [2].');
     expect(told(reply).labels).toBe('mapped');
+  });
+
+  it('keeps the labels of documents that must not move', async () => {
+    const { reply, sent } = await answered('{"choices":[]}', [
+      { role: 'user', content: 'Summarise the first document.' },
+    ]);
+    expect(sent).toContain(JSON.stringify(LIST));
+    expect(told(reply).labels).toBeUndefined();
+  });
+
+  it('is explained as it is sent', async () => {
+    const body = { model: 'm', messages: [{ role: 'user', content: LIST }], warmpath: { labels: 'mapped' } };
+    const { blocks } = explainRequest(JSON.stringify(body), { mode: 'conservative' });
+    expect(blocks.map(({ labels }) => labels)).toEqual(['mapped']);
+    const kept = explainRequest(JSON.stringify({ ...body, warmpath: {} }), { mode: 'conservative' });
+    expect(kept.blocks.map(({ labels }) => labels)).toEqual(['kept']);
+  });
+
+  it('is known by the answer that its client got', () => {
+    const texts = [{ role: 'user', text: LIST }] as const;
+    const blocks = recognise(texts, { mode: 'conservative' });
+    const map = LabelMap.of(texts, blocks);
+    const reader = new AnswerReader(map);
+    reader.response({ choices: [{ index: 0, message: { content: `It is [${map.labelOf(blocks[0]!, 1)}].` } }] });
+    expect(reader.hashes()).toEqual([answerHash({ content: 'It is [2].' })]);
   });
 
   it('keeps labels that were sent, where only a later turn asks for others', async () => {

@@ -7,7 +7,7 @@ import type { RecognisedMessage, RecognisedRequest, SentOrder } from '../shapes/
 
 /** What decides which documents get labels of their own. */
 export interface MapLabelsOptions {
-  /** For messages that are not remembered. */
+  /** For messages that are not remembered. Documents that must not move keep their labels. */
   readonly labels: 'kept' | 'mapped';
   /** How a message was sent before: its labels stay as they were. */
   readonly ordersOf: (message: RecognisedMessage) => readonly SentOrder[] | undefined;
@@ -22,7 +22,8 @@ export function mapPromptLabels(request: RecognisedRequest, { labels, ordersOf }
   for (const message of request.messages) {
     const sent = ordersOf(message);
     for (const [at, block] of message.blocks.entries()) {
-      if ((sent === undefined ? labels : sent[at]!.labels) === 'mapped' && isCounted(block)) mapped.push(block);
+      const wanted = block.fixed === undefined ? labels : 'kept';
+      if ((sent?.[at]?.labels ?? wanted) === 'mapped' && isCounted(block)) mapped.push(block);
     }
   }
   if (mapped.length === 0) return request;
