@@ -30,7 +30,7 @@ export type PromptKindPart =
   | { readonly kind: 'documents' }
   | { readonly kind: 'changing' };
 
-export interface PromptKindNotice {
+interface PromptKindNotice {
   readonly name: string;
   /** Whether the kind gains nothing as long as this is so. */
   readonly preventsGain: boolean;

@@ -113,12 +113,27 @@ describe('a choice', () => {
     [{ state: true }, 'state'],
     [{ state: 'allowed', labels: 'other' }, 'labels'],
     [{ state: 'allowed', tenant: 'acme' }, 'tenant'],
+    [{ state: ['allowed'] }, 'state'],
+    [{ state: 'ALLOWED' }, 'state'],
+    [{ state: 'allowed', labels: null }, 'labels'],
+    [{ __proto__: null, state: null }, 'state'],
   ])('that is not one is refused: %j', async (body, path) => {
     const url = await gatewayWith({}, { promptKinds: learnedKinds(['anonymous', questionLast]) });
     const { id } = (await list(url)).data[0]!;
     const reply = await decide(url, id, body);
     expect([reply.status, errorOf(reply).code, errorOf(reply).param]).toEqual([400, 'WARMPATH_INVALID_REQUEST', path]);
   });
+
+  it.each(['', 'null', '[]', '"allowed"', '{"state":"allowed"', '{"state":"allowed"}{}'])(
+    'that is no JSON object is refused: %s',
+    async (body) => {
+      const url = await gatewayWith({}, { promptKinds: learnedKinds(['anonymous', questionLast]) });
+      const { id } = (await list(url)).data[0]!;
+      const reply = await decide(url, id, body);
+      expect([reply.status, errorOf(reply).type]).toEqual([400, 'invalid_request_error']);
+      expect((await list(url)).data[0]!.state).toBe('asking');
+    },
+  );
 
   it.each(['unknown', '__proto__', '..%2f..%2fv1', 'x'.repeat(150), '%00', '%F0%9F%98%80'])(
     'about the kind %s, which there is not, is refused',
@@ -192,6 +207,8 @@ describe('with keys', () => {
     expect(states.toSorted()).toEqual(['acme allowed', 'other asking', 'other asking']);
     expect((await decide(url, `${id}?tenant=nobody`, { state: 'allowed' }, operator)).status).toBe(404);
     expect((await list(url, operator, '?tenant=nobody')).data).toEqual([]);
+    const twice = await send(`${url}/v1/prompts?tenant=acme&tenant=other`, undefined, { headers: operator });
+    expect([twice.status, errorOf(twice).param]).toEqual([400, 'tenant']);
   });
 
   it('nobody sees or changes anything without a key, or changes it where there is no operator', async () => {
