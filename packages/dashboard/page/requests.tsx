@@ -39,7 +39,8 @@ function RequestList() {
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(480);
   const scroller = useRef<HTMLDivElement>(null);
-  const rows = requests.value.filter(FILTERS[filter][1]);
+  const [wanted, setWanted] = useState('');
+  const rows = requests.value.filter(FILTERS[filter][1]).filter(({ id }) => id.includes(wanted));
   const newest = rows[0]?.sequence;
   const before = useRef({ newest, filter });
 
@@ -90,6 +91,18 @@ function RequestList() {
         <h2>
           Latest requests <span class="number">{count(rows.length)}</span>
         </h2>
+        <input
+          type="search"
+          class="search"
+          placeholder="Request id"
+          aria-label="Request id"
+          value={wanted}
+          onInput={(event) => setWanted(event.currentTarget.value.trim())}
+          onKeyDown={(event) => {
+            // A request that is no longer listed may still be known.
+            if (event.key === 'Enter' && wanted !== '') selectedRequest.value = rows[0]?.id ?? wanted;
+          }}
+        />
         <fieldset class="choice">
           <legend class="hidden">Requests shown</legend>
           {(Object.keys(FILTERS) as (keyof typeof FILTERS)[]).map((name) => (
@@ -138,6 +151,8 @@ function RequestList() {
   );
 }
 
+const NONE = '–';
+
 const COLUMNS: readonly {
   readonly name: string;
   readonly look: string;
@@ -145,10 +160,13 @@ const COLUMNS: readonly {
 }[] = [
   { name: 'Time', look: 'time', cell: ({ arrivedAt }) => clock(wallTime(arrivedAt)) },
   { name: 'Status', look: 'number', cell: ({ status }) => String(status) },
+  { name: 'Model', look: 'text wide', cell: ({ model }) => model || NONE },
+  { name: 'Tenant', look: 'text wide', cell: ({ tenant }) => tenant },
+  { name: 'Engine', look: 'text wide', cell: ({ engine }) => engine ?? NONE },
   { name: 'Documents', look: 'number wide', cell: ({ documents }) => count(documents) },
   { name: 'Prompt', look: 'number wide', cell: ({ promptTokens }) => count(promptTokens) },
   { name: 'Cached', look: 'number', cell: (request) => percent(part(request, request.cachedTokens)) },
-  { name: 'Predicted', look: 'number wide', cell: (request) => percent(part(request, request.predictedTokens)) },
+  { name: 'Gain', look: 'number wide', cell: (request) => percent(part(request, request.gainTokens)) },
   { name: 'TTFT', look: 'number', cell: ({ ttftMs }) => milliseconds(ttftMs) },
   { name: 'Total', look: 'number', cell: ({ durationMs }) => milliseconds(durationMs) },
   { name: 'Break or error', look: 'text wide', cell: ({ broke, error }) => error ?? causeText(broke) },

@@ -111,6 +111,9 @@ export interface RequestSummary {
   readonly aheadMs: number;
   /** Whether generation that started before the search was over was the right one. */
   readonly speculation: 'confirmed' | 'wrong' | null;
+  readonly model: string | null;
+  /** Its name, or a short hash. */
+  readonly tenant: string;
   /** Which of several engines it went to. */
   readonly engine: string | null;
   readonly ttftMs: number | null;

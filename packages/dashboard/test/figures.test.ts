@@ -52,6 +52,8 @@ const request = (fields: Partial<RequestSummary> = {}): RequestSummary => ({
   retrievalMs: null,
   aheadMs: 0,
   speculation: null,
+  model: 'm',
+  tenant: 't',
   engine: null,
   ttftMs: 200,
   documents: 3,

@@ -286,6 +286,20 @@ describe('the series', () => {
   });
 });
 
+it('names the model of a request, its engine, and its tenant by a hash unless names are shown', async () => {
+  for (const names of [false, true]) {
+    const keys = [{ name: 'museum', key: 'the-key-of-the-museum' }];
+    const server = { keys, operatorKey: { key: 'the-key-of-the-operator' } };
+    const one = await stand(answerAsAsked, { server, dashboard: { names } });
+    await send(`${one.gateway.url}/v1/chat/completions`, chat(), {
+      headers: { authorization: 'Bearer the-key-of-the-museum' },
+    });
+    const { requests } = await (await watch(one, OPERATOR)).next<FeedStart>('start');
+    expect(requests).toMatchObject([{ model: 'm', engine: null, baselineTokens: 0 }]);
+    expect(requests[0]!.tenant).toMatch(names ? /^museum/ : /^[0-9a-f]{8}$/);
+  }
+});
+
 describe('the series of a day', () => {
   it('survives a restart, a damaged file, and a folder that cannot be written', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-traffic-'));

@@ -1,6 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import type { CollectionsStatus, EngineStatus, FeedSettings, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
+import type {
+  CollectionsStatus,
+  EngineStatus,
+  FeedSettings,
+  FeedTick,
+  RequestSummary,
+  TreeSnapshot,
+} from '@warmpath/dashboard';
 import type { OpenCollections } from '../collections/open-collections.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
@@ -122,8 +129,13 @@ export class DashboardFeed {
       settings: this.#settings(),
       slots: traffic.since(0, now()),
       daySlots: dayTraffic.since(0, Date.now()),
-      requests: requests.latest(0, START_REQUESTS),
+      requests: this.#named(requests.latest(0, START_REQUESTS)),
     });
+  }
+
+  #named(summaries: readonly RequestSummary[]): RequestSummary[] {
+    const { names } = this.#parts.config.dashboard;
+    return summaries.map((summary) => ({ ...summary, tenant: nameOf(summary.tenant, names) }));
   }
 
   #settings(): FeedSettings {
@@ -158,7 +170,7 @@ export class DashboardFeed {
     const values = await metrics.values();
     const now = clock();
     const ended = requests.sequence - this.#sequence;
-    const shown = requests.latest(this.#sequence, MAX_REQUESTS);
+    const shown = this.#named(requests.latest(this.#sequence, MAX_REQUESTS));
     let degradedHistories = 0;
     for (const { history } of histories.values()) if (history.state === 'degraded') degradedHistories++;
     const tick: FeedTick = {

@@ -37,6 +37,9 @@ export interface SentPromptListener {
   retryElsewhere(failure: EngineFailure): void;
 }
 
+/** Characters of a model's name that are recorded. */
+const MAX_MODEL_LENGTH = 256;
+
 export interface PromptSenderParts extends ForwardParts {
   readonly learning: Learning;
   readonly baselines: Baselines;
@@ -134,6 +137,7 @@ export class PromptSender {
         now: now(),
       });
       report.predictedBaselineTokens = baseline?.predictedTokens;
+      report.model = baseline?.model.slice(0, MAX_MODEL_LENGTH);
     });
     return baseline;
   }

@@ -61,6 +61,7 @@ export class ReportBuilder {
   prefix: RecordedPrefix | undefined;
   /** Set for prompts. */
   tenant: string | undefined;
+  model: string | undefined;
   promptTokens: number | undefined;
   cachedTokens: number | undefined;
   predictedBaselineTokens: number | undefined;
@@ -120,6 +121,7 @@ export class ReportBuilder {
       traceId: this.trace?.traceId,
       arrivedAt: this.arrivedAt,
       tenant: this.tenant,
+      model: this.model,
       receivedMs: this.bodyAt - this.arrivedAt,
       overheadMs: this.overheadMs,
       queuedMs: this.queuedMs,

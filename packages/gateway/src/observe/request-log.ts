@@ -26,6 +26,8 @@ export interface RequestRecord {
   readonly object: 'request';
   readonly id: string;
   readonly route: string;
+  /** The model that it names; `null` where that was not read. */
+  readonly model: string | null;
   readonly status: number;
   readonly error: ErrorCode | null;
   /** From the headers of the request until the end of its answer, and until its body was complete. */
@@ -96,6 +98,7 @@ export class RequestLog {
   /** Rings: request number n, from 0 on, and when it arrived stand at n modulo their length. */
   readonly #latest: (RequestRecord | undefined)[] = [];
   readonly #arrivals = new Float64Array(MAX_LATEST);
+  readonly #tenants: string[] = [];
   readonly #maxLatestBytes: number;
   #latestBytes = 0;
   /** Numbers of the oldest of the latest requests, and of the next one. */
@@ -127,7 +130,8 @@ export class RequestLog {
     const first = Math.max(sequence, this.#first, this.#sequence - limit);
     return Array.from({ length: this.#sequence - first }, (_, i) => {
       const place = (first + i) % MAX_LATEST;
-      return summaryOf(this.#latest[place]!, this.#arrivals[place]!, first + i + 1);
+      const arrivedAt = this.#arrivals[place]!;
+      return summaryOf(this.#latest[place]!, { tenant: this.#tenants[place]!, arrivedAt, sequence: first + i + 1 });
     });
   }
 
@@ -158,6 +162,7 @@ export class RequestLog {
     const place = this.#sequence % MAX_LATEST;
     this.#latest[place] = record;
     this.#arrivals[place] = arrivedAt;
+    this.#tenants[place] = tenant;
     this.#latestBytes += bytes;
     this.#sequence++;
   }
@@ -195,8 +200,8 @@ export class RequestLog {
   }
 }
 
-function recordBytes({ blocks }: RequestRecord): number {
-  let bytes = RECORD_BYTES;
+function recordBytes({ blocks, model }: RequestRecord): number {
+  let bytes = RECORD_BYTES + 2 * (model?.length ?? 0);
   for (const { order, references, shortened } of blocks) {
     bytes += BLOCK_BYTES + NUMBER_BYTES * (order.length + references.length + shortened.length);
   }
@@ -228,6 +233,7 @@ export function recordOf(report: Report): RequestRecord {
     object: 'request',
     id: report.requestId,
     route: report.route,
+    model: report.model ?? null,
     status: report.status,
     error: report.errorCode ?? null,
     durationMs: report.durationMs,
@@ -255,7 +261,10 @@ export function recordOf(report: Report): RequestRecord {
 }
 
 /** `arrivedAt` in milliseconds of the gateway's clock. */
-function summaryOf(record: RequestRecord, arrivedAt: number, sequence: number): RequestSummary {
+function summaryOf(
+  record: RequestRecord,
+  { tenant, arrivedAt, sequence }: { readonly tenant: string; readonly arrivedAt: number; readonly sequence: number },
+): RequestSummary {
   const { id, route, status, overheadMs, queuedMs, retrieval, ttftMs } = record;
   return {
     sequence,
@@ -270,6 +279,8 @@ function summaryOf(record: RequestRecord, arrivedAt: number, sequence: number): 
     retrievalMs: retrieval && rounded(retrieval.ms),
     aheadMs: rounded(retrieval?.aheadMs ?? 0),
     speculation: retrieval?.speculation ?? null,
+    model: record.model,
+    tenant,
     engine: record.engine?.name ?? null,
     ttftMs: ttftMs && rounded(ttftMs),
     documents: record.documents,

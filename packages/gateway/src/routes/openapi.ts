@@ -143,6 +143,7 @@ const requestRecord = z.strictObject({
   gainTokens: z.nullable(z.int()).meta({
     description: 'Cached tokens without those. 0 for a prompt that went out as the client wrote it.',
   }),
+  model: z.nullable(z.string()).meta({ description: 'The model that it names.' }),
   isHeldOut: z.boolean().meta({ description: 'Whether it is of the group that is left as it is (`holdout`).' }),
   noGain: z
     .nullable(z.enum(Object.keys(NO_GAIN_REASONS) as [NoGainReason, ...NoGainReason[]]))

@@ -350,6 +350,8 @@ export interface ReportSoFar extends DecisionSummary {
   readonly arrivedAt: number;
   /** Set for prompts. */
   readonly tenant: string | undefined;
+  /** The model that the prompt names; empty where it names none. */
+  readonly model: string | undefined;
   /** Milliseconds until its body was complete. */
   readonly receivedMs: number;
   /** Milliseconds of the gateway's own work, until the request went out to the engine. Waiting is not counted. */
