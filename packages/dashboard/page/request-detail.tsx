@@ -12,6 +12,8 @@ interface Record {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly predictedCachedTokens: number | null;
+  readonly baselineTokens: number | null;
+  readonly gainTokens: number | null;
   /** Where there are several. */
   readonly engine: {
     readonly name: string;
@@ -105,7 +107,7 @@ export function RequestDetail({ id }: { readonly id: string }) {
 }
 
 function Explained({ record }: { readonly record: Record }) {
-  const { promptTokens, cachedTokens, predictedCachedTokens: predicted, prefix } = record;
+  const { promptTokens, cachedTokens, predictedCachedTokens: predicted, baselineTokens, gainTokens, prefix } = record;
   const part = (tokens: number | null) =>
     tokens === null || promptTokens === null ? '' : ` (${percent(tokens / promptTokens)})`;
   return (
@@ -119,6 +121,14 @@ function Explained({ record }: { readonly record: Record }) {
         <Fact name="Cached, as predicted">
           {count(predicted)}
           {part(predicted)}
+        </Fact>
+        <Fact name="Cached without Warmpath">
+          {count(baselineTokens)}
+          {part(baselineTokens)}
+        </Fact>
+        <Fact name="Added by Warmpath">
+          {count(gainTokens)}
+          {part(gainTokens)}
         </Fact>
         {record.deduplicatedTokens > 0 && (
           <Fact name={`Not sent again (${record.references + record.shortened} documents)`}>
