@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { ArrangedContext, Arranger } from '@warmpath/client';
 import { POLICY_NAMES } from '@warmpath/core';
+import { TEXT_PLACES } from '@warmpath/core/internal';
 import { z } from 'zod';
 
 const switches = {
@@ -18,9 +19,18 @@ const switches = {
 
 const input = {
   documents: z
-    .array(z.object({ id: z.string().optional(), title: z.string().optional(), content: z.string() }))
+    .array(
+      z.union([
+        z.string(),
+        z.looseObject({
+          id: z.union([z.string(), z.number()]).optional(),
+          title: z.string().optional(),
+          content: z.string().optional(),
+        }),
+      ]),
+    )
     .min(1)
-    .describe('Retrieved documents, most relevant first.'),
+    .describe(`Retrieved documents, most relevant first: texts, or objects with a text ${TEXT_PLACES}.`),
   pin: z.array(z.string()).optional().describe('Ids of documents that keep their place.'),
   ...switches,
 };
@@ -50,10 +60,7 @@ export function registerArrange(server: McpServer, arranger: Arranger): void {
       annotations: { readOnlyHint: true, openWorldHint: false },
     },
     async ({ documents, ...asked }, { signal }) => {
-      const given = documents.map(({ id, title, content }) => {
-        return { ...(id !== undefined && { id }), ...(title !== undefined && { title }), content };
-      });
-      return toolResult(await arranger.arrange({ documents: given, ...defined(asked) }, { signal }));
+      return toolResult(await arranger.arrange({ documents, ...defined(asked) }, { signal }));
     },
   );
 }

@@ -89,6 +89,16 @@ describe.each([
     expect(dear.structuredContent.documents.map(({ id }) => id).join('')).toBe('bca');
   });
 
+  it('takes documents as texts and in the form of other libraries', async () => {
+    const { call } = await connect();
+    const given = ['Ada made the clock.', { id: 7, pageContent: 'The tower is 40 m high.' }, { text: ' ' }];
+    const { structuredContent } = await call('arrange', { documents: given });
+    expect(structuredContent).toMatchObject({
+      documents: [{ rank: 0 }, { id: '7', rank: 1 }],
+      warnings: ['WARMPATH_EMPTY_DOCUMENT documents[2].text'],
+    });
+  });
+
   it('searches, and arranges what it found', async () => {
     const { call } = await connect();
     const first = await call('search', { query: 'the weight of Velka' });
