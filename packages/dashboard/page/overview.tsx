@@ -17,7 +17,10 @@ export function Overview() {
         </div>
       ))}
       {totals.value.requests === 0 ? (
-        <Empty />
+        <>
+          <Tiles />
+          <Empty />
+        </>
       ) : (
         <>
           <div class="answers">
