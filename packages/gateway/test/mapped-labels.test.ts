@@ -493,6 +493,16 @@ describe('a conversation with mapped labels', () => {
     expect(told(reply).labels).toBeUndefined();
   });
 
+  it('keeps the labels of several prompts in one request, which may count alike', async () => {
+    const gateway = await stand((response) => {
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"choices":[]}');
+    }, CONSERVATIVE);
+    const prompt = [LIST, LIST.replaceAll('of Velmora', 'of Orsin')];
+    const body = { model: 'm', prompt, warmpath: { labels: 'mapped' } };
+    await send(`${gateway.gateway.url}/v1/completions`, body);
+    expect(JSON.parse(gateway.engine.last.body)).toMatchObject({ prompt });
+  });
+
   it('is explained as it is sent', async () => {
     const body = { model: 'm', messages: [{ role: 'user', content: LIST }], warmpath: { labels: 'mapped' } };
     const { blocks } = explainRequest(JSON.stringify(body), { mode: 'conservative' });

@@ -26,7 +26,9 @@ export function mapPromptLabels(request: RecognisedRequest, { labels, ordersOf }
       if ((sent?.[at]?.labels ?? wanted) === 'mapped' && isCounted(block)) mapped.push(block);
     }
   }
-  if (mapped.length === 0) return request;
+  // Prompts of one request are answered each for itself, and may count their documents alike.
+  const isBatch = request.api.conversation === undefined && request.texts.length > 1;
+  if (mapped.length === 0 || isBatch) return request;
   const calls = answeredCalls(request);
   const map = LabelMap.of(request.texts, mapped, [{ text: request.scope, behind: -1 }, ...calls]);
   const written = new Map<DocumentBlock, DocumentBlock>();
