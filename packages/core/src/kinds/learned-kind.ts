@@ -2,7 +2,8 @@ import type { DocumentBlock, DocumentSpan, PromptRole, PromptText } from '../rec
 import { recognise } from '../recognise/recognise.js';
 import { isCounted } from '../recognise/rewrite.js';
 import { estimateTokens } from '../token-estimate.js';
-import { isInOwnOrder } from './own-order.js';
+import { isNeutralText } from './neutral-text.js';
+import { isInOwnOrder, PairOrders } from './own-order.js';
 import { type Gap, MIN_PROMPTS, type ProgramText } from './program-text.js';
 import { RecurrenceHistory } from './recurrence.js';
 import type { Stretch, StretchHasher } from './stretches.js';
@@ -32,11 +33,11 @@ export type KindNotice =
   | 'few-documents'
   /** Shorter than a block of the engine's cache. */
   | 'too-short'
-  /** Dates, numbers or versions of the documents rise or fall. */
+  /** Dates, numbers or versions of the documents rise or fall, or two documents always stand in the same order. */
   | 'own-order'
   /** Later calls of tools may refer to the result. */
   | 'tool-result'
-  /** The program says something: a person must read whether it speaks of the order. */
+  /** The program's text may speak of the order of the documents: a person must read it. */
   | 'program-text';
 
 /** A part of a kind's text as a person reads it. */
@@ -54,11 +55,15 @@ export interface PromptKind {
   readonly prompts: number;
   readonly withDocuments: number;
   readonly notices: readonly KindNotice[];
+  /** Whether documents may move without a person's consent: nothing speaks of their order, and they have none. */
+  readonly isSafe: boolean;
 }
 
 /** Documents in a text of a known kind. */
 export interface KindDocuments {
   readonly kind: string;
+  /** Whether these documents may move without a person's consent. */
+  readonly isSafe: boolean;
   /** Documents that may move; `undefined` with fewer than two. */
   readonly block: DocumentBlock | undefined;
   /**
@@ -111,6 +116,9 @@ export class LearnedKind {
   #tokens = 0;
   readonly #recent = new RecentTexts();
   readonly #counts = new Map<KindNotice, number>();
+  readonly #pairs = new PairOrders();
+  /** Whether the program's text certainly says nothing about an order. */
+  readonly #isNeutral: boolean;
   /** Lines that stood twice in the documents of a prompt, and in how many prompts. */
   readonly #repeated = new Map<number, number>();
   #separators: ReadonlySet<number> = new Set();
@@ -119,10 +127,18 @@ export class LearnedKind {
     this.program = program;
     this.#historyBytes = historyBytes;
     this.history = new RecurrenceHistory(historyBytes);
+    this.#isNeutral = program.segments.every(isNeutralText);
+  }
+
+  /** Whether documents of this kind may move without a person's consent. */
+  get isSafe(): boolean {
+    const { role } = this.program;
+    const isOrdered = this.#isMost('own-order');
+    return this.#isNeutral && role !== 'tool' && this.prompts >= MIN_PROMPTS && this.#pairs.isFree && !isOrdered;
   }
 
   get bytes(): number {
-    const remembered = this.history.bytes + this.#recent.bytes + this.#repeated.size * PIECE_BYTES;
+    const remembered = this.history.bytes + this.#recent.bytes + this.#pairs.bytes + this.#repeated.size * PIECE_BYTES;
     return remembered + this.program.segments.reduce((sum, { length }) => sum + 2 * length, 0);
   }
 
@@ -134,6 +150,8 @@ export class LearnedKind {
     if (block !== undefined) {
       this.#withDocuments++;
       this.separator = shortestSeparator(text, block.documents, this.separator);
+      const said = ({ contentStart, contentEnd }: DocumentSpan) => hasher.hash(text.slice(contentStart, contentEnd));
+      this.#pairs.add(block.documents.map(said));
     }
     const before = gaps.slice(0, this.program.documents).some(({ start, end }) => text.slice(start, end).trim() !== '');
     const notices: readonly (readonly [KindNotice, boolean])[] = [
@@ -169,13 +187,18 @@ export class LearnedKind {
     this.history = new RecurrenceHistory(this.#historyBytes);
   }
 
+  #isMost(notice: KindNotice): boolean {
+    return (this.#counts.get(notice) ?? 0) > MOST * this.prompts;
+  }
+
   describe(blockTokens: number): PromptKind {
     const { program, prompts } = this;
-    const notices: KindNotice[] = [...this.#counts].filter(([, count]) => count > MOST * prompts).map(([name]) => name);
+    const notices = [...this.#counts.keys()].filter((notice) => this.#isMost(notice));
+    if (this.#pairs.isKept && !notices.includes('own-order')) notices.push('own-order');
     if (prompts >= MIN_PROMPTS && this.#withDocuments < MOST * prompts) notices.push('few-documents');
     if (prompts > 0 && this.#tokens / prompts < 2 * blockTokens) notices.push('too-short');
     if (program.role === 'tool') notices.push('tool-result');
-    if (program.segments.some((segment) => /\p{L}/u.test(segment))) notices.push('program-text');
+    if (!this.#isNeutral) notices.push('program-text');
     return {
       id: program.id,
       role: program.role,
@@ -183,6 +206,7 @@ export class LearnedKind {
       prompts,
       withDocuments: this.#withDocuments,
       notices,
+      isSafe: this.isSafe,
     };
   }
 }
@@ -220,11 +244,18 @@ export function documentsOf(
   const { role, text } = given;
   const formed = formedBlock({ role, text }, gaps[program.documents]!, kind.separator);
   if (formed !== undefined) {
-    return { kind: program.id, block: { ...formed, text: index }, stretches: undefined };
+    const block = { ...formed, text: index };
+    return { kind: program.id, isSafe: isSafe(kind, text, block), block, stretches: undefined };
   }
   const lines = kind.withoutSeparators(linesOf(program, { text, gaps }, hasher));
   const recurring = recurringBlock(lines, { text, index, kind });
-  return { kind: program.id, block: recurring?.block, stretches: recurring?.stretches };
+  const block = recurring?.block;
+  return { kind: program.id, isSafe: isSafe(kind, text, block), block, stretches: recurring?.stretches };
+}
+
+/** Whether the documents of one prompt may move without a person's consent. */
+function isSafe(kind: LearnedKind, text: string, block: DocumentBlock | undefined): boolean {
+  return block !== undefined && kind.isSafe && !isInOwnOrder(text, block.documents);
 }
 
 /** Documents by their form that are most of a changing part, rather than a list within one of its documents. */
