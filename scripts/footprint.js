@@ -33,8 +33,8 @@ const BODIES = {
   'field `documents`': (turn) => ({ messages: [{ role: 'user', content: QUESTION }], documents: shuffled(turn) }),
   'documents in the text': (turn) => {
     const tags = shuffled(turn).map(({ id, content }) => `<document id="${id}">\n${content}\n</document>`);
-    const text = `<documents>\n${tags.join('\n')}\n</documents>\n\n${QUESTION}`;
-    return { messages: [{ role: 'user', content: text }], warmpath: { recognise: 'conservative' } };
+    const text = `<warmpath-documents>\n${tags.join('\n')}\n</warmpath-documents>\n\n${QUESTION}`;
+    return { messages: [{ role: 'user', content: text }] };
   },
 };
 

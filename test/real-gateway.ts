@@ -8,15 +8,8 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { DocumentTemplate } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
-import {
-  type Explanation,
-  explainRequest,
-  type GatewayConfigInput,
-  gatewayConfigSchema,
-  startGateway,
-} from '@warmpath/gateway';
+import { type GatewayConfigInput, startGateway } from '@warmpath/gateway';
 
 /** A request on its way, and what was answered. */
 interface Passed {
@@ -216,6 +209,38 @@ export function failsWith(status: number, message: string): Scripted {
   };
 }
 
+/** Allows every prompt kind that a gateway has found, as `warmpath prompts allow` does, once it has found `count`. */
+export async function allowPrompts(
+  url: string,
+  count: number,
+  headers: Readonly<Record<string, string>> = {},
+  labels: 'kept' | 'mapped' = 'kept',
+): Promise<void> {
+  interface Listed {
+    readonly data: readonly { readonly id: string }[];
+  }
+  const list = async () => ((await (await fetch(`${url}/v1/prompts`, { headers })).json()) as Listed).data;
+  let kinds = await list();
+  while (kinds.length < count) kinds = await list();
+  for (const { id } of kinds) {
+    const answer = await fetch(`${url}/v1/prompts/${id}`, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: JSON.stringify({ state: 'allowed', labels }),
+    });
+    if (!answer.ok) throw new Error(await answer.text());
+  }
+}
+
+/** Different lists of the documents' first letters, three and four in each. */
+export function letterLists(): readonly string[] {
+  const letters = [...'vota'];
+  const lists = letters.flatMap((a) =>
+    letters.flatMap((b) => letters.flatMap((c) => (new Set([a, b, c]).size < 3 ? [] : [a + b + c]))),
+  );
+  return lists.flatMap((list) => [list, list + letters.find((letter) => !list.includes(letter))!]);
+}
+
 const ENTITIES = { velka: 42, orsin: 17, tamir: 8, ardun: 23 } as const;
 
 /** Documents that the demo model answers from, by the first letters of their names. */
@@ -243,15 +268,6 @@ export function timesIn(prompt: SentPrompt, letter: string): number {
       .join('\n')
       .split(content).length - 1
   );
-}
-
-/** What `warmpath explain` says of a body that was sent, with frames that somebody set. */
-export function explained(body: unknown, templates: readonly DocumentTemplate[] = []): Explanation {
-  const recognise = gatewayConfigSchema.parse({
-    upstream: { url: 'http://127.0.0.1' },
-    recognise: { mode: 'conservative', templates },
-  }).recognise;
-  return explainRequest(JSON.stringify(body), { recognise });
 }
 
 /** The text of a message's content, in parts or in one. */

@@ -1,3 +1,4 @@
+import { InPlacePrompts } from '@warmpath/gateway';
 import { expect } from 'vitest';
 import { answerAsAsked } from '../../packages/gateway/test/fake-engine.js';
 import { type Stand, type StandConfig, send, stand } from '../../packages/gateway/test/harness.js';
@@ -11,7 +12,7 @@ export const MESSAGES = '/v1/messages';
 
 /** Documents as most prompts write them. */
 export const docs = (...texts: readonly string[]) =>
-  `<documents>${texts.map((text) => `<document>${text}</document>`).join('')}</documents>`;
+  `<warmpath-documents>${texts.map((text) => `<document>${text}</document>`).join('')}</warmpath-documents>`;
 
 /** A chat of one question. */
 export const user = (content: string, ...before: readonly object[]) => ({
@@ -22,16 +23,22 @@ export const user = (content: string, ...before: readonly object[]) => ({
 export const contentOf = (body: string) =>
   (JSON.parse(body) as { messages: { content: string }[] }).messages.at(-1)!.content;
 
-/** A gateway that looks for documents wherever they are certain, in front of a fake engine. */
+/** A gateway in front of a fake engine. */
 export function searching(config: StandConfig = {}): Promise<Stand> {
-  const recognise = { mode: 'conservative' } as const;
-  return stand(answerAsAsked, { recognise, ...config });
+  return stand(answerAsAsked, config);
 }
 
 /** Sends a request and answers what the engine got of it. */
 export async function through({ gateway, engine }: Stand, body: object, path = CHAT): Promise<string> {
   expect((await send(`${gateway.url}${path}`, body)).status).toBe(200);
   return engine.last.body;
+}
+
+/** The same for documents that have a known form and are allowed to move, without a gateway. */
+export function reorderedByForm(first: object, second: object): string {
+  const prompts = new InPlacePrompts();
+  prompts.placeChat(JSON.stringify(first));
+  return prompts.placeChat(JSON.stringify(second)).body;
 }
 
 /** Serves one order, then asks for another, and answers what the engine got of that. */

@@ -70,7 +70,7 @@ const breakpoints = (body: string) => body.split('"cache_control":{').length - 1
 async function bareDefaults(): Promise<void> {
   expect(resolveConfig({ upstream: { url } })).toMatchObject({
     arrange: { policy: 'foresight', hints: true },
-    recognise: { mode: 'marked' },
+    recognise: 'ask',
   });
   expect(resolveConfig({ upstream: { url } }).arrange.maxShift).toBeUndefined();
   const { gateway, engine } = await stand();
@@ -156,14 +156,15 @@ async function resultForms(): Promise<void> {
 
 async function routesAndMarks(): Promise<void> {
   const request = (system: string, tool: string) => ({ ...toolResults(tool), system });
-  const routes = await searching({ recognise: { mode: 'off' } });
+  const routes = await searching({ recognise: 'off' });
   await through(routes, request(docs(PORT, LAMP), docs(PORT, LAMP)), MESSAGES);
   const left = request(docs(LAMP, PORT), docs(LAMP, PORT));
   expect(await through(routes, left, MESSAGES)).toBe(JSON.stringify(left));
 
   const mark = (text: string) => `<warmpath-documents>${text}</warmpath-documents>`;
-  const [served, asked] = [docs(PORT, LAMP), docs(LAMP, PORT)];
-  const marks = await searching({ recognise: { mode: 'marked' } });
+  const unmarked = (text: string) => text.replaceAll('warmpath-documents', 'documents');
+  const [served, asked] = [docs(PORT, LAMP), docs(LAMP, PORT)].map(unmarked) as [string, string];
+  const marks = await searching();
   await through(marks, request(mark(served), served), MESSAGES);
   const inSystem = JSON.parse(await through(marks, request(mark(asked), asked), MESSAGES));
   expect(inSystem).toEqual(request(mark(served), asked));
@@ -278,7 +279,7 @@ export const requestCases: readonly ConformanceCase[] = [
           `Read this.\n<<<EXTERNAL_UNTRUSTED_CONTENT id="${id}">>>\n${text}\n<<<END_EXTERNAL_UNTRUSTED_CONTENT id="${closing}">>>\nWhy?`,
         );
       const idIn = (body: string) => /id="(\w+)"/.exec(contentOf(body))![1];
-      const gateway = await searching();
+      const gateway = await searching({ recognise: 'auto' });
       const one = await through(gateway, marker('a1b2c3d4'));
       expect(await through(gateway, marker('ffff0000'))).toBe(one);
       expect(contentOf(one)).toContain(PORT);

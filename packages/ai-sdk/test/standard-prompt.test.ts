@@ -1,30 +1,33 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText } from 'ai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { explained, passages, type RealGateway, realGateway } from '../../../test/real-gateway.js';
+import { allowPrompts, letterLists, passages, type RealGateway, realGateway } from '../../../test/real-gateway.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { mode: 'conservative' } });
+  gateway = await realGateway();
 });
 afterAll(() => gateway.close());
 
-it("explain names the frame of the cookbook's prompt, one line a document", async () => {
-  const context = passages('vot')
-    .map(({ content }) => content)
-    .join('\n');
+it("the cookbook's prompt, one line a document, gains once it is allowed", async () => {
   const provider = createOpenAICompatible({ name: 'warmpath', baseURL: `${gateway.url}/v1`, apiKey: 'x' });
-  await generateText({
-    model: provider('warmpath-tiny'),
-    maxOutputTokens: 8,
-    prompt: `Answer the following question based only on the provided context:
-             ${context}
+  const ask = (letters: string) =>
+    generateText({
+      model: provider('warmpath-tiny'),
+      maxOutputTokens: 1,
+      prompt: `Answer the following question based only on the provided context:
+             ${passages(letters)
+               .map(({ content }) => content)
+               .join('\n')}
 
              Question: What is the weight of Velka?`,
-  });
-  const { body } = gateway.sent()[0]!;
-  const { blocks, template } = explained(body);
-  expect(blocks).toEqual([]);
-  expect(template).toMatchObject({ documents: 3, template: { separator: '\n' } });
-  expect(explained(body, [template!.template]).blocks).toMatchObject([{ format: 'separator' }]);
+    });
+  for (const letters of letterLists()) await ask(letters);
+  const asked = gateway.asked.map(({ body }) => body['messages']);
+  expect(gateway.prompts().map(({ messages }) => messages)).toEqual(asked);
+  await allowPrompts(gateway.url, 1, { authorization: 'Bearer x' });
+  gateway.forget();
+  for (const letters of ['vot', 'tov', 'otv']) await ask(letters);
+  const [first, second, third] = gateway.prompts().map((prompt) => JSON.stringify(prompt));
+  expect([second, third]).toEqual([first, first]);
 });

@@ -1,7 +1,5 @@
 import { join } from 'node:path';
-import type { RecognitionMode } from '@warmpath/core/internal';
 import {
-  describeNotice,
   type Environment,
   type GatewayConfigInput,
   type GatewayParts,
@@ -98,8 +96,6 @@ export function addGatewayOptions(command: Command): Command {
 /** What a command would have where neither the file nor the command line says anything. */
 export interface GatewayDefaults {
   readonly logLevel?: NonNullable<GatewayConfigInput['log']>['level'];
-  /** How documents in prompts are looked for. */
-  readonly recognise?: RecognitionMode;
 }
 
 /**
@@ -121,13 +117,11 @@ export async function gatewaySettings(
   const url = engineUrl ?? file?.upstream.url;
   // One engine that is named goes before all that the file lists.
   const engines = engineUrl === undefined ? file?.engines : undefined;
-  const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : { mode: defaults.recognise });
   const upstream = { ...file?.upstream, ...(url !== undefined && { url }) };
   return {
     ...file,
     server,
     log,
-    recognise,
     upstream,
     engines,
   };
@@ -139,16 +133,20 @@ export function showsRequests(terminal: Terminal, { live }: GatewayOptions): boo
 }
 
 /**
- * What commands give a gateway: the folder for what survives a restart, and listeners that tell a person why documents
- * stay as they are and, where that is wanted, a line for each request.
+ * What commands give a gateway: the folder for what survives a restart, and listeners that tell a person which prompts
+ * were found and, where that is wanted, a line for each request.
  */
 export function gatewayParts(
   { terminal, environment }: Pick<CommandContext, 'terminal' | 'environment'>,
   options: GatewayOptions,
-): Pick<GatewayParts, 'stateFolder' | 'onRequest' | 'onUnrecognised'> {
+): Pick<GatewayParts, 'stateFolder' | 'onRequest' | 'onPromptKind'> {
   return {
     stateFolder: join(dataFolder(environment), 'state'),
-    onUnrecognised: (notice) => terminal.note(describeNotice(notice)),
+    onPromptKind: ({ id }) => terminal.note(foundPrompt(id)),
     ...(showsRequests(terminal, options) && { onRequest: requestPrinter(terminal) }),
   };
+}
+
+function foundPrompt(id: string): string {
+  return `A prompt of an application holds documents. \`warmpath prompts show ${id}\` shows it; \`warmpath prompts allow ${id}\` lets its documents move.`;
 }

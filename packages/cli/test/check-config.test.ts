@@ -59,12 +59,6 @@ server:
       requestsPerMinute: -4
   trustedHeader:
     tenant: x
-recognise:
-  templates:
-    - &frame
-      before: a
-      separator: ""
-    - *frame
 zzz:
   a: 1
 limits: {documents: many}
@@ -75,13 +69,11 @@ limits: {documents: many}
       [8, 'server.keys.1.kee'],
       [9, 'server.keys.1.requestsPerMinute'],
       [10, 'server.trustedHeader'],
-      [16, 'recognise.templates.0.separator'],
-      [16, 'recognise.templates.1.separator'],
-      [18, 'zzz'],
-      [20, 'limits.documents'],
+      [12, 'zzz'],
+      [14, 'limits.documents'],
     ]);
     expect(problems[1]!.message).toContain('did you mean server.keys.1.key?');
-    expect(problems[6]!.message).toContain('there are server, upstream');
+    expect(problems[4]!.message).toContain('there are server, upstream');
   });
 
   it('says why a file cannot be read', async () => {

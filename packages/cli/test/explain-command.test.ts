@@ -47,30 +47,13 @@ describe('warmpath explain', () => {
     expect(forPeople.stdout).toMatch(/saves +\d+ tokens/);
   });
 
-  it('looks for documents as a gateway with a configuration does: mode and frames', async () => {
-    const config = join(folder, 'gateway.yaml');
-    const recognise = (lines: string) =>
-      writeFile(config, `upstream:\n  url: http://127.0.0.1:8000\nrecognise:\n${lines}`);
-    const asked = chat('x', `Context:\n\n${passage('mill')}\n\n${passage('pier')}`);
-    const joined = await file('joined.json', asked);
-    const blocksOf = async (...rest: string[]) => {
-      const { stdout } = await runCli(['explain', '--json', ...rest]);
-      return (JSON.parse(stdout) as Explanation).blocks;
-    };
-    const templates = '  templates:\n    - before: "Context:\\n\\n"\n      separator: "\\n\\n"\n';
-    await recognise(`  mode: conservative\n${templates}`);
-    expect(await blocksOf(joined, '--config', config)).toMatchObject([{ format: 'separator', documents: [{}, {}] }]);
-    await recognise(`  mode: marked\n${templates}`);
-    expect(await blocksOf(joined, '--config', config)).toEqual([]);
-  });
-
   it('refuses a configuration that is wrong, or not there', async () => {
     const config = join(folder, 'wrong.yaml');
-    await writeFile(config, 'upstream:\n  url: http://127.0.0.1:8000\nrecognise:\n  template: []\n');
+    await writeFile(config, 'upstream:\n  url: http://127.0.0.1:8000\nrecognise:\n  mode: conservative\n');
     const body = await file('plain.json', chat('x', 'Why?'));
     const wrong = await runCli(['explain', body, '--config', config]);
     expect(wrong.code).not.toBe(0);
-    expect(wrong.stderr).toContain('recognise.template');
+    expect(wrong.stderr).toContain('`warmpath prompts`');
     const missing = await runCli(['explain', body, '--config', join(folder, 'none.yaml')]);
     expect(missing.stderr).toContain('WARMPATH_CONFIG_NOT_FOUND');
   });
@@ -158,19 +141,6 @@ describe('warmpath explain', () => {
     const { stdout } = await runCli(['explain', now, '--after', before]);
     expect(stdout).toMatch(/by their number \(`citations`\), so they stay/);
     expect(stdout).toContain('documents-order');
-  });
-
-  it('prints the frame that finds documents which nothing but empty lines part, as configuration that does', async () => {
-    const context = [passage('mill'), passage('pier'), passage('lamp')].join('\n\n');
-    const content = `Answer from the following context:\n\n${context}\n\nQuestion: How old?`;
-    const request = await file('stuffed.json', { messages: [{ role: 'user', content }] });
-    const { stdout } = await runCli(['explain', request]);
-    const block = /^recognise:\n(?: .*\n)+/m.exec(stdout)![0];
-    const config = await file('gateway.yaml', `upstream:\n  url: http://127.0.0.1:1\n${block}`);
-    const { stdout: found } = await runCli(['explain', request, '--config', config, '--json']);
-    const [explained] = (JSON.parse(found) as Explanation).blocks;
-    expect(explained).toMatchObject({ place: 'messages[0].content', format: 'separator' });
-    expect(explained!.documents).toHaveLength(3);
   });
 
   it('reports what it cannot read', async () => {

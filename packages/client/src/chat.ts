@@ -14,6 +14,8 @@ export interface ChatSwitches extends OrderSwitches {
    * (default), or an answer without their documents, with `conversation: 'forgotten'` in its report.
    */
   readonly forgotten?: 'refuse' | 'mark';
+  /** `false`: sends documents that the conversation shows again. `true`: also refers to those in results of tools. */
+  readonly deduplicate?: boolean;
   /** Sends the request on as it is. */
   readonly bypass?: boolean;
 }

@@ -1,5 +1,4 @@
 import type { PromptText, RecogniseOptions } from '../src/index.js';
-import type { DocumentTemplate } from '../src/internal.js';
 
 /** How a text stands in its prompt; nothing stands around it where nothing is said. */
 export interface HostileSetting {
@@ -7,7 +6,6 @@ export interface HostileSetting {
   readonly kind?: 'elements';
   readonly before?: string;
   readonly after?: string;
-  readonly templates?: readonly DocumentTemplate[];
 }
 
 /** Name, unit, and setting of each text. */

@@ -1,11 +1,5 @@
 const PASSAGE = 'The harbour was dredged in 1931 so that ships could moor at the inner quay.';
 const RESULT = `{"url":"a","content":"${PASSAGE}"}`;
-/** As many as a configuration may name. */
-const FRAMES = Array.from({ length: 16 }, (_, i) => ({
-  before: 'Context:\n\n',
-  separator: '\n\n'.repeat(1 + (i % 2)),
-  ...(i % 3 === 1 && { after: 'Question:' }),
-}));
 
 /** Texts that, repeated, would take a careless recogniser the square of their length. */
 export const HOSTILE = [
@@ -79,19 +73,11 @@ export const HOSTILE = [
   ['files with text', `\nport.pdf#page=2: ${PASSAGE}`, { before: 'Sources:\n' }],
   ['files without a colon', '\nport.pdf#page=2 ', { before: 'Sources:\n' }],
   ['names of files', '\na.b', { before: 'Sources:\n', after: ':' }],
-  ['known frames', `${PASSAGE}\n\n`, { before: 'Context:\n\n', templates: FRAMES }],
-  ['openings of known frames', 'Context:\n\n', { templates: FRAMES }],
-  [
-    'known frames and marks',
-    'Context:\n\n<warmpath-documents>\n---\na\n\n</warmpath-documents>',
-    { templates: FRAMES },
-  ],
-  ['white space in known frames', '\n \n', { before: 'Context:\n\n', templates: FRAMES }],
 ];
 
 /** A prompt of about that many characters, as what `recognise` takes. */
 export function hostilePrompt([, unit, how = {}], characters) {
-  const { role = 'user', kind, before = '', after = '', templates } = how;
+  const { role = 'user', kind, before = '', after = '' } = how;
   const text = before + unit.repeat(Math.ceil(characters / unit.length)) + after;
-  return [[{ role, text, ...(kind && { kind }) }], { mode: 'conservative', ...(templates && { templates }) }];
+  return [[{ role, text, ...(kind && { kind }) }], { mode: 'form' }];
 }

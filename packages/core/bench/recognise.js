@@ -38,7 +38,7 @@ function milliseconds(texts, options, runs) {
 const prompts = PROMPTS.map(([name, text]) => ({
   name,
   characters: text.length,
-  ms: milliseconds([{ role: 'tool', text }], { mode: 'conservative' }, 400),
+  ms: milliseconds([{ role: 'tool', text }], { mode: 'form' }, 400),
 }));
 const hostile = HOSTILE.map((each) => {
   const [one, ten] = [MEGABYTE, 10 * MEGABYTE].map((length) => milliseconds(...hostilePrompt(each, length), 3));

@@ -22,7 +22,14 @@ export interface ListedPromptKind {
   readonly state: 'asking' | 'allowed' | 'automatic' | 'refused';
   readonly labels: 'kept' | 'mapped';
   /** Tokens, and share of the prompt, that would be cached more; `null` before they are known. */
-  readonly gain: { readonly tokens: number; readonly share: number } | null;
+  readonly gain: ExpectedGain | null;
+  /** The same with mapped labels. */
+  readonly gainIfMapped: ExpectedGain | null;
+}
+
+interface ExpectedGain {
+  readonly tokens: number;
+  readonly share: number;
 }
 
 export type PromptKindPart =

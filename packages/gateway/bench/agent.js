@@ -64,13 +64,13 @@ async function begin(target, conversations, headersOf, withDocuments) {
   if (withDocuments && !/replayed=1/.test(answered['x-warmpath'])) throw new Error('nothing was replayed');
 }
 
-async function measure(size, { plain, byDefault, conservative }) {
+async function measure(size, { plain, byDefault, automatic }) {
   const conversations = agentConversations(size, CONVERSATIONS);
   const written = conversations.map((bodies) => bodies.map((body) => JSON.stringify(body)));
   const known = named(`known ${size.name}`);
   const replays = named(`replays ${size.name}`);
   await begin(byDefault, conversations, known, false);
-  await begin(conservative, conversations, known, false);
+  await begin(automatic, conversations, known, false);
   await begin(byDefault, conversations, replays, true);
   return {
     bytes: written[0].at(-1).length,
@@ -78,8 +78,8 @@ async function measure(size, { plain, byDefault, conservative }) {
     unknown: await cpuOf(byDefault, written, unnamed),
     follows: await cpuOf(byDefault, written, known),
     replays: await cpuOf(byDefault, written, replays),
-    recognises: await cpuOf(conservative, written, unnamed),
-    recognisesKnown: await cpuOf(conservative, written, known),
+    recognises: await cpuOf(automatic, written, unnamed),
+    recognisesKnown: await cpuOf(automatic, written, known),
   };
 }
 
@@ -89,8 +89,8 @@ function print(results) {
     ['unknown', 'gateway, by default: conversations without a name'],
     ['follows', 'by default, conversations followed'],
     ['replays', 'by default, documents of an earlier turn replayed'],
-    ['recognises', '`conservative`: documents found and ordered in place'],
-    ['recognisesKnown', '`conservative`, conversations followed'],
+    ['recognises', '`recognise: auto`: repeated documents found and referred to'],
+    ['recognisesKnown', '`recognise: auto`, conversations followed'],
   ];
   const header = results.map(({ size, bytes }) => `${size.name} (${(bytes / 1_000).toFixed(0)} KB)`.padStart(18));
   console.log(`${'CPU a request'.padEnd(60)}${header.join('')}`);
@@ -105,7 +105,7 @@ try {
   const processes = {
     plain: await start('plain-proxy-process.js', upstream.url),
     byDefault: await start('gateway-process.js', upstream.url),
-    conservative: await start('gateway-process.js', upstream.url, '{"recognise":{"mode":"conservative"}}'),
+    automatic: await start('gateway-process.js', upstream.url, '{"recognise":"auto"}'),
   };
   const results = [];
   for (const size of AGENT_SIZES) results.push({ size, ...(await measure(size, processes)) });

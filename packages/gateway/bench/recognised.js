@@ -6,7 +6,7 @@ import { ConversationMemory } from '../dist/conversation/conversation-memory.js'
 import { MemoryConversationStore } from '../dist/conversation/conversation-store.js';
 import { RequestLog } from '../dist/observe/request-log.js';
 import { arrangeInPlace, rememberOrders } from '../dist/prompt/arrange-in-place.js';
-import { recogniseRequest } from '../dist/prompt/find-documents.js';
+import { formedBlocks, markedBlocks, recogniseRequest } from '../dist/prompt/find-documents.js';
 import { draws, prose } from './draw.js';
 
 const TENANT = 'bench';
@@ -43,11 +43,13 @@ function cpu(call, bodies) {
   return (user + system) / runs;
 }
 
-function inPlace(mode) {
+const formed = (texts) => formedBlocks(texts, { refersToParts: false });
+
+function inPlace(find) {
   const memory = new ConversationMemory(new MemoryConversationStore({}), 33_554_432);
   const history = new ServedHistory();
   return (body, now) => {
-    const recognised = recogniseRequest(Buffer.from(body), chatApi, { mode, maxDocuments: 1_000, blocks: false });
+    const recognised = recogniseRequest(Buffer.from(body), chatApi, { find });
     if (recognised === undefined) return;
     const arrangeBlock = (block) => arrange({ ...block, hints: false }, history, now);
     const { blocks } = arrangeInPlace(recognised, { tenant: TENANT, memory, arrange: arrangeBlock });
@@ -62,15 +64,11 @@ const bodies = (make, count = 50) => Array.from({ length: count }, () => Buffer.
 const prompts = bodies(prompt);
 const log = new RequestLog(256, 64);
 const CASES = [
-  ['20 of 60 documents, marked', prompts, inPlace('marked')],
-  ['20 of 60 documents, conservative', prompts, inPlace('conservative')],
-  [
-    'prose, conservative',
-    bodies(() => ({ messages: [{ role: 'user', content: prose(next, 4_500) }] })),
-    inPlace('conservative'),
-  ],
-  ['agent, 50 turns, conservative', bodies(() => conversation(1)), inPlace('conservative')],
-  ['agent, 50 longer turns, conservative', bodies(() => conversation(6), 20), inPlace('conservative')],
+  ['20 of 60 documents, marked', prompts, inPlace(markedBlocks)],
+  ['20 of 60 documents, by form', prompts, inPlace(formed)],
+  ['prose, by form', bodies(() => ({ messages: [{ role: 'user', content: prose(next, 4_500) }] })), inPlace(formed)],
+  ['agent, 50 turns, by form', bodies(() => conversation(1)), inPlace(formed)],
+  ['agent, 50 longer turns, by form', bodies(() => conversation(6), 20), inPlace(formed)],
   [
     '20 of 60 documents, prompts compared',
     prompts,

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { channel } from 'node:diagnostics_channel';
 import { performance } from 'node:perf_hooks';
-import { type ConversationStore, PromptKinds } from '@warmpath/core/internal';
+import { type ConversationStore, type PromptKind, PromptKinds } from '@warmpath/core/internal';
 import { OpenCollections } from './collections/open-collections.js';
 import { engineSettings, type GatewayConfig } from './config/schema.js';
 import { ConversationMemory } from './conversation/conversation-memory.js';
@@ -45,9 +45,9 @@ import { PromptArranger } from './prompt/arrange-prompt.js';
 import { CacheSalts } from './prompt/cache-salts.js';
 import { PromptDecider } from './prompt/decide.js';
 import { type Arrange, InsertedDocuments } from './prompt/insert-slot.js';
+import { KnownPrompts } from './prompt/known-prompts.js';
 import { PromptParser } from './prompt/parse-prompt.js';
 import { PromptRenderer } from './prompt/render.js';
-import { type RecognitionNotice, UnrecognisedPrompts } from './prompt/unrecognised-prompts.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
 import { healthRoutes } from './routes/health.js';
@@ -83,8 +83,8 @@ export interface GatewayParts {
   readonly health?: HealthSettings;
   /** Called with what is at an engine's address, at the start and after each change. */
   readonly onEngine?: (report: EngineReport) => void;
-  /** Called once for each kind of prompt whose documents were not recognised, with the reason. */
-  readonly onUnrecognised?: (notice: RecognitionNotice) => void;
+  /** Called once for each prompt kind that is found. */
+  readonly onPromptKind?: (kind: PromptKind) => void;
   /** Called after each request. */
   readonly onRequest?: (request: Report) => void;
   /** Share of prompt tokens that may be prefilled in vain while a search goes on; by the engines if left out. */
@@ -117,15 +117,22 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const consents = new PromptConsents({
-    maxBytes: Math.floor(bytesOf('prompts') / 2),
+    maxBytes: Math.floor(bytesOf('prompts') / 4),
     store: consentStore(sessions, parts.stateFolder),
     failed: ({ code, message }) => log.error({ code, reason: message }, 'consents to prompt kinds cannot be read'),
   });
   // No other process needs these hashes.
   const kinds =
     parts.promptKinds ?? new PromptKinds({ salt: randomUUID(), maxBytes: Math.floor(bytesOf('prompts') / 2) });
-  consents.onChange(() => {
-    for (const { tenant, program } of consents.all()) kinds.restore(tenant, program);
+  const knownPrompts = new KnownPrompts({
+    kinds,
+    consents,
+    maxBytes: Math.floor(bytesOf('prompts') / 4),
+    found: (kind) => {
+      log.info({ kind: kind.id }, 'prompt kind found');
+      parts.onPromptKind?.(kind);
+    },
+    now: () => performance.now(),
   });
   const renderer = new PromptRenderer(config, documents.cache);
   const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 2));
@@ -151,11 +158,11 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       histories: () => histories.bytes,
       conversations: () => memory.bytes,
       documents: () => documents.cache.bytes,
+      prompts: () => kinds.bytes + consents.bytes + knownPrompts.bytes,
       arrangements: () => arrangements.bytes,
       requests: () => requests.bytes,
       prefixes: () => prefixes.bytes,
       beginnings: () => sentPrefixes.bytes,
-      prompts: () => kinds.bytes + consents.bytes,
       baselines: () => baselines.bytes,
     },
   });
@@ -233,7 +240,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const failOpen = failOpenTo({ metrics, log });
   const decider = new PromptDecider({ config, documents, histories, memory, now });
   const learning = new Learning({ memory, histories, cache: documents.cache, prefixes, metrics, peers, now });
-  const unrecognised = parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now);
   const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
   const dispatcher = new PromptDispatcher({
     engines,
@@ -265,7 +271,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       memory,
       eventLoopBudget,
       failOpen,
-      unrecognised,
+      knownPrompts,
       now,
     }),
     dispatcher,
@@ -307,7 +313,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   warmupRoute(app, { ...warming, rateLimits });
   planRoute(app, { plans, metrics, now });
   requestsRoute(app, { server, requests });
-  promptKindsRoutes(app, { server, kinds, consents, log });
+  promptKindsRoutes(app, { config, server, kinds, consents, knownPrompts, log });
   sessionsRoute(app, { server, store: sessions });
   if (collections !== undefined) collectionsRoutes(app, { config, collections, now });
   healthRoutes(app, { engines, store: sessions, lifecycle });

@@ -43,7 +43,6 @@ export {
   explainRequest,
 } from './operate/explain/explain-request.js';
 export { InPlacePrompts, type PlacedPrompt } from './prompt/in-place-prompts.js';
-export { describeNotice, type RecognitionNotice } from './prompt/unrecognised-prompts.js';
 export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
 export type { Report } from './shapes/shapes.js';
 export { type RunningGateway, startGateway } from './start-gateway.js';

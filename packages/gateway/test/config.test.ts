@@ -54,7 +54,7 @@ describe('a configuration', () => {
 
   it('needs no URL of an engine that the caller starts, whose address goes before any other', () => {
     const url = 'http://127.0.0.1:9';
-    for (const text of ['recognise: { mode: conservative }', `recognise: { mode: conservative }\n${URL_LINE}`, '']) {
+    for (const text of ['recognise: auto', `recognise: auto\n${URL_LINE}`, '']) {
       expect(checkConfig(text, {}, url).config?.upstream.url).toBe(url);
     }
     expect(checkConfig('upstream: { maxConcurrent: 3 }', {}, url).config?.upstream).toMatchObject({
@@ -63,7 +63,7 @@ describe('a configuration', () => {
     });
     expect(checkConfig('upstream: 3', {}, url).problems).toMatchObject([{ path: 'upstream' }]);
     expect(checkConfig('[]', {}, url).config).toBeUndefined();
-    expect(checkConfig('recognise: {}', {}).config).toBeUndefined();
+    expect(checkConfig('recognise: ask', {}).config).toBeUndefined();
   });
 
   it('may be YAML or JSON', () => {

@@ -1,14 +1,14 @@
 import { arrange, ServedHistory } from '@warmpath/core';
-import type { RecognitionMode } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { allowPrompts } from '../../../test/real-gateway.js';
 import { isFull, runs } from '../../../test/suite.js';
 import type { PromptApi } from '../src/apis/prompt-api.js';
 import { messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
 import { ConversationMemory } from '../src/conversation/conversation-memory.js';
 import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { arrangeInPlace, permuted } from '../src/prompt/arrange-in-place.js';
-import { recogniseRequest } from '../src/prompt/find-documents.js';
+import { formedBlocks, markedBlocks, recogniseRequest } from '../src/prompt/find-documents.js';
 import { answerAsAsked } from './fake-engine.js';
 import { send, stand, told } from './harness.js';
 
@@ -19,11 +19,10 @@ const LAMP =
 const PORT = 'The harbour of Velmora was dredged in 1931 so that grain ships could moor at the inner quay.';
 
 /** A request as it goes out when documents are sorted by their names, and what was decided about each block. */
-function sorted(
-  body: string,
-  { api = messagesApi, mode = 'conservative' }: { api?: PromptApi; mode?: RecognitionMode } = {},
-) {
-  const recognised = recogniseRequest(Buffer.from(body), api, { mode, maxDocuments: 100, blocks: false });
+function sorted(body: string, { api = messagesApi, isMarked = false }: { api?: PromptApi; isMarked?: boolean } = {}) {
+  const recognised = recogniseRequest(Buffer.from(body), api, {
+    find: (texts) => (isMarked ? markedBlocks(texts) : formedBlocks(texts, { refersToParts: false })),
+  });
   if (recognised === undefined) return { body, decided: [], references: 0 };
   const history = new ServedHistory();
   const placed = arrangeInPlace(recognised, {
@@ -102,15 +101,9 @@ describe('parts that Anthropic calls documents', () => {
     expect(sorted(body)).toEqual({ body, decided: [], references: 0 });
   });
 
-  it('stay where the question speaks of their order, and where documents are looked for by marks only', () => {
-    const body = user(
-      result('c.md', PORT),
-      result('a.md', ICE),
-      '{"type":"text","text":"What does the first result say?"}',
-    );
-    expect(sorted(body)).toMatchObject({ body, decided: ['fixed'] });
+  it('stay where documents are looked for by marks only', () => {
     const marked = user(result('c.md', PORT), result('a.md', ICE), asked);
-    expect(sorted(marked, { mode: 'marked' }).body).toBe(marked);
+    expect(sorted(marked, { isMarked: true }).body).toBe(marked);
   });
 
   const marks = (...names: string[]) =>
@@ -123,7 +116,7 @@ describe('parts that Anthropic calls documents', () => {
       const before = [make('d', PORT), make('c', LAMP)];
       const kept = around(...before, make('b', marks('z', 'y')), make('a', ICE), asked);
       const placed = around(...before, make('b', marks('y', 'z')), make('a', ICE), asked);
-      expect(sorted(kept, { mode: 'marked' })).toMatchObject({ body: placed, decided: ['arranged'] });
+      expect(sorted(kept, { isMarked: true })).toMatchObject({ body: placed, decided: ['arranged'] });
       const apart = around(...before.toReversed(), make('b', marks('y', 'z')), make('a', ICE), asked);
       expect(sorted(kept)).toMatchObject({ body: apart, decided: ['arranged', 'arranged'] });
     }
@@ -181,9 +174,7 @@ describe('parts that Anthropic calls documents', () => {
       fc.property(fc.array(part, { minLength: 1, maxLength: 8 }), fc.boolean(), (parts, inResult) => {
         const body = (inResult ? returned : user)(...parts);
         const recognised = recogniseRequest(Buffer.from(body), messagesApi, {
-          mode: 'conservative',
-          maxDocuments: 100,
-          blocks: false,
+          find: (texts) => formedBlocks(texts, { refersToParts: false }),
         });
         if (recognised === undefined) return;
         const placed = sorted(body).body;
@@ -196,13 +187,19 @@ describe('parts that Anthropic calls documents', () => {
     expect(changed).toBeGreaterThan(runs(20));
   });
 
-  it('reach the engine so, and are told of in the headers', async () => {
-    const gateway = await stand(answerAsAsked, { recognise: { mode: 'conservative' } });
-    const body = user(result('c.md', PORT), result('a.md', ICE), asked);
-    const reply = await send(`${gateway.gateway.url}/v1/messages`, body);
+  it('stay until somebody allows it, and then reach the engine so, told of in the headers', async () => {
+    const { gateway, engine } = await stand(answerAsAsked);
+    const first = user(result('c.md', PORT), result('a.md', ICE), asked);
+    const second = user(result('b.md', LAMP), result('c.md', PORT), asked);
+    for (const body of [first, second]) {
+      await send(`${gateway.url}/v1/messages`, body);
+      expect(engine.last.body).toBe(body);
+    }
+    await allowPrompts(gateway.url, 1);
+    const reply = await send(`${gateway.url}/v1/messages`, first);
     expect(told(reply).recognised).toBe('json 2 arranged');
-    await send(`${gateway.gateway.url}/v1/messages`, user(result('b.md', LAMP), result('c.md', PORT), asked));
-    expect(gateway.engine.last.body).toBe(user(result('c.md', PORT), result('b.md', LAMP), asked));
+    await send(`${gateway.url}/v1/messages`, second);
+    expect(engine.last.body).toBe(user(result('c.md', PORT), result('b.md', LAMP), asked));
   });
 });
 

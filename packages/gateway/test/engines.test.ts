@@ -235,9 +235,11 @@ describe('an engine that fails', () => {
   });
 
   it('is replaced for prompts that hold their documents, too', async () => {
-    const stand = await fleet([cut, answerJson], { recognise: { mode: 'conservative' } });
+    const stand = await fleet([cut, answerJson]);
     const text = ['x', 'y', 'z'].map((id) => `<document id="${id}">\n${passage(id).content}\n</document>`).join('\n');
-    const messages = [{ role: 'user', content: `${text}\n\nWhat is known of y?` }];
+    const messages = [
+      { role: 'user', content: `<warmpath-documents>${text}</warmpath-documents>\n\nWhat is known of y?` },
+    ];
     const reply = await send(stand.gateway.url + CHAT, { model: 'm', messages });
     expect([reply.status, told(reply)['engine'], told(reply)['documents']]).toEqual([200, 'b', '3']);
     expect(JSON.parse(stand.engines[1]!.last.body)).toEqual({ model: 'm', messages });

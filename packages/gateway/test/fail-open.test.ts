@@ -42,12 +42,8 @@ describe('a defect of the gateway never costs an answer', () => {
   });
 
   it('a defect that retrieval order does not mend: the original body goes out', async () => {
-    const { engine, gateway } = await stand(
-      undefined,
-      { recognise: { mode: 'conservative' } },
-      { arrange: failing as Arrange },
-    );
-    const content = `<documents>${DOCUMENTS.map((document) => `<document>${document.content}</document>`).join('')}</documents>`;
+    const { engine, gateway } = await stand(undefined, {}, { arrange: failing as Arrange });
+    const content = `<warmpath-documents>${DOCUMENTS.map((document) => `<document>${document.content}</document>`).join('')}</warmpath-documents>`;
     const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] });
     const reply = await send(gateway.url + PATH, body);
     expect(reply.text).toBe(CHAT_RESPONSE);

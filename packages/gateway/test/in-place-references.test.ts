@@ -7,7 +7,7 @@ import { chatApi } from '../src/apis/prompt-apis.js';
 import { ConversationMemory } from '../src/conversation/conversation-memory.js';
 import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { arrangeInPlace, permuted, rememberOrders } from '../src/prompt/arrange-in-place.js';
-import { recogniseRequest } from '../src/prompt/find-documents.js';
+import { formedBlocks, recogniseRequest } from '../src/prompt/find-documents.js';
 import type { PlacedBlock } from '../src/shapes/shapes.js';
 import {
   afterStep,
@@ -20,7 +20,7 @@ import {
   write,
 } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
-import { closing, gatewayAt, type Stand, type StandConfig, send, stand, told } from './harness.js';
+import { closing, gatewayAt, type Stand, send, stand, told } from './harness.js';
 
 const SEED = 20_261_121;
 const LONG = PASSAGES.filter((passage) => passage !== SHORT);
@@ -37,10 +37,6 @@ const OPENING: readonly Message[] = [
   { role: 'system', content: 'Search, then answer.' },
   { role: 'user', content: 'What is known of 0?' },
 ];
-const CONSERVATIVE: StandConfig = {
-  recognise: { mode: 'conservative' },
-};
-
 /** One request, and the messages that the engine got for it. */
 interface Exchange {
   readonly given: readonly Message[];
@@ -64,9 +60,7 @@ class InProcess {
     const now = this.#now++;
     const body = JSON.stringify({ model: 'm', messages: given });
     const recognised = recogniseRequest(Buffer.from(body), chatApi, {
-      mode: 'conservative',
-      maxDocuments: 100,
-      blocks: this.#blocks,
+      find: (texts) => formedBlocks(texts, { refersToParts: this.#blocks }),
     });
     if (recognised === undefined) return { given, sent: given, blocks: [] };
     const placed = arrangeInPlace(recognised, {
@@ -331,7 +325,11 @@ describe('documents that come again where clients write their prompts', () => {
 
 describe('references of a running gateway', () => {
   const ask = async ({ gateway, engine }: Stand, given: readonly Message[], headers = {}) => {
-    const reply = await send(`${gateway.url}/v1/chat/completions`, { model: 'm', messages: given }, { headers });
+    const reply = await send(
+      `${gateway.url}/v1/chat/completions`,
+      { model: 'm', messages: given, warmpath: { deduplicate: true } },
+      { headers },
+    );
     return {
       reply,
       body: engine.last.body,
@@ -341,7 +339,7 @@ describe('references of a running gateway', () => {
   };
 
   it('bytes of the shared history are a prefix of the next turn, in what the engine gets', async () => {
-    const one = await stand(answerAsAsked, CONSERVATIVE);
+    const one = await stand(answerAsAsked);
     let conversation = 0;
     await fc.assert(
       fc.asyncProperty(steps, async (all) => {
@@ -377,7 +375,7 @@ describe('references of a running gateway', () => {
   ];
 
   it('show in headers, metrics and the record of the request', async () => {
-    const one = await stand(answerAsAsked, CONSERVATIVE);
+    const one = await stand(answerAsAsked);
     const { reply, sent } = await ask(one, TWICE);
     expect(sent[4]!.content).toContain('Given earlier in this conversation: [https://h.example/harbour].');
     expect(told(reply).references).toBe('1');
@@ -393,23 +391,20 @@ describe('references of a running gateway', () => {
     expect(metrics).toContain(`warmpath_deduplicated_tokens_total ${saved}`);
   });
 
-  it('are made where prompts are recognised and nobody says otherwise', async () => {
-    const unasked = await stand(answerAsAsked);
-    expect((await ask(unasked, TWICE)).body).toBe(JSON.stringify({ model: 'm', messages: TWICE }));
-    const one = await stand(answerAsAsked, CONSERVATIVE);
-    const body = { model: 'm', messages: TWICE, warmpath: { deduplicate: false } };
-    await send(`${one.gateway.url}/v1/chat/completions`, body);
-    expect(one.engine.last.body).toBe(JSON.stringify({ model: 'm', messages: TWICE }));
-    // What went out whole stays whole.
-    const next = [...TWICE, { role: 'assistant', content: 'So.' } as const, search('tags', LANTERN, HARBOUR)];
-    const { sent } = await ask(one, next);
-    expect(sent.slice(0, 5)).toEqual(TWICE);
-    expect(sent[6]!.content).not.toContain(HARBOUR.text);
+  it('are made only where the request asks for them', async () => {
+    const one = await stand(answerAsAsked);
+    for (const warmpath of [undefined, {}, { deduplicate: false }]) {
+      await send(`${one.gateway.url}/v1/chat/completions`, { model: 'm', messages: TWICE, warmpath });
+      expect(JSON.parse(one.engine.last.body)).toEqual({ model: 'm', messages: TWICE });
+    }
+    const { sent } = await ask(one, TWICE);
+    expect(sent[4]!.content).not.toContain(HARBOUR.text);
   });
 
   it('stay as they were sent when the conversation brings documents of its own', async () => {
-    for (const warmpath of [{ session: 's', forgotten: 'mark' }, {}]) {
-      const one = await stand(answerAsAsked, CONSERVATIVE);
+    for (const more of [{ session: 's', forgotten: 'mark' }, {}]) {
+      const warmpath = { ...more, deduplicate: true };
+      const one = await stand(answerAsAsked);
       const serve = async (messages: readonly Message[], documents: readonly object[] = []) => {
         await send(`${one.gateway.url}/v1/chat/completions`, { model: 'm', messages, documents, warmpath });
         return (JSON.parse(one.engine.last.body) as { messages: Message[] }).messages;
@@ -429,14 +424,14 @@ describe('references of a running gateway', () => {
   });
 
   it('bring a document back when the message that held it is gone', async () => {
-    const one = await stand(answerAsAsked, CONSERVATIVE);
+    const one = await stand(answerAsAsked);
     await ask(one, TWICE);
     const { sent } = await ask(one, TWICE.slice(3));
     expect(sent[1]!.content).toContain(HARBOUR.text);
   });
 
   it('are the same in Messages and Responses', async () => {
-    const one = await stand(answerAsAsked, CONSERVATIVE);
+    const one = await stand(answerAsAsked);
     const first = write('json', [HARBOUR, LANTERN]);
     const second = write('json', [GLACIER, HARBOUR]);
     const result = (content: unknown) => ({
@@ -447,19 +442,21 @@ describe('references of a running gateway', () => {
       model: 'm',
       max_tokens: 9,
       messages: [result(first), { role: 'assistant', content: 'More.' }, result([{ type: 'text', text: second }])],
+      warmpath: { deduplicate: true },
     });
     expect(one.engine.last.body.split(HARBOUR.text)).toHaveLength(2);
     await send(`${one.gateway.url}/v1/responses`, {
       model: 'm',
       input: [first, second].map((output, i) => ({ type: 'function_call_output', call_id: `c${i}`, output })),
+      warmpath: { deduplicate: true },
     });
     expect(one.engine.last.body.split(HARBOUR.text)).toHaveLength(2);
   });
 
   it('are the same after a restart', async () => {
-    const one = await stand(answerAsAsked, CONSERVATIVE);
+    const one = await stand(answerAsAsked);
     const { sent } = await ask(one, TWICE);
-    const other = closing(await gatewayAt(one.engine.url, CONSERVATIVE));
+    const other = closing(await gatewayAt(one.engine.url, {}));
     const next: Message[] = [...TWICE, { role: 'assistant', content: 'So.' }, { role: 'user', content: 'And?' }];
     const again = await ask({ gateway: other, engine: one.engine }, next);
     expect(again.sent.slice(0, 5)).toEqual(sent);

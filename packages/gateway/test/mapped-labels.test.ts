@@ -2,17 +2,18 @@ import type { ServerResponse } from 'node:http';
 import { recognise } from '@warmpath/core';
 import { answerHash, LabelMap } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
+import { allowPrompts } from '../../../test/real-gateway.js';
 import { AnswerReader } from '../src/answer/answer-reader.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type ReceivedRequest, startStream } from './fake-engine.js';
-import { type Stand, type StandConfig, send, stand, told } from './harness.js';
+import { type Stand, send, stand, told } from './harness.js';
+import { learnedKinds } from './learned-kinds.js';
 
 const TOPICS = ['harbour', 'lantern', 'orchard', 'glacier', 'bridge', 'clock', 'ferry', 'market', 'quarry', 'mill'];
 const PASSAGES = TOPICS.map(
   (topic, i) =>
     `The ${topic} of Velmora was built in ${1900 + i} by the people of the town, who still keep it and meet there every spring to look after what the winter broke.`,
 );
-const CONSERVATIVE: StandConfig = { recognise: { mode: 'conservative' } };
 
 /** How a program writes its documents, and how the model cites one of them. */
 interface Form {
@@ -235,6 +236,23 @@ const QUESTIONS = Array.from({ length: 30 }, (_, i) => {
   return { ranks, asked: (i * 5) % ranks.length };
 });
 
+/** A gateway that has learned the prompts of a program, which a person has allowed. */
+async function allowing(form: Form, api: Api, answer: Parameters<typeof stand>[0], labels: 'kept' | 'mapped') {
+  const promptKinds = learnedKinds([
+    'anonymous',
+    (passages, number) => {
+      const question = questionOf(`thing of number ${number}`);
+      const text = form.write(passages, question);
+      return api.path === '/v1/completions' && form.role === 'system'
+        ? [{ role: 'user', text: `${text}\n${question}` }]
+        : [{ role: form.role, text }];
+    },
+  ]);
+  const gateway = await stand(answer, {}, { promptKinds });
+  await allowPrompts(gateway.gateway.url, 1, {}, labels);
+  return gateway;
+}
+
 /** Right citations of 30, and how often documents moved. */
 async function rightCitations(
   gateway: Stand,
@@ -252,7 +270,6 @@ async function rightCitations(
     const reply = await send(`${gateway.gateway.url}${api.path}`, {
       ...api.body(form.role, text, question),
       ...(isStreamed && { stream: true }),
-      warmpath: { labels },
     });
     const answer = isStreamed ? api.readStream(reply.text) : api.read(reply.text);
     if (answer.includes(`${form.cite(String(asked + 1))} says`)) right++;
@@ -274,7 +291,7 @@ describe.each(Object.entries(FORMS))('citations of %s', (_, form) => {
       ['an answer', false],
       ['a stream, character by character', true],
     ])('are right 30 of 30 times with labels that belong to documents: %s', async (___, isStreamed) => {
-      const gateway = await stand(citing(form, isStreamed), CONSERVATIVE);
+      const gateway = await allowing(form, api, citing(form, isStreamed), 'mapped');
       const { right, moved, labels } = await rightCitations(gateway, { form, api, labels: 'mapped', isStreamed });
       expect(right).toBe(30);
       expect(moved).toBeGreaterThan(0);
@@ -286,7 +303,7 @@ describe.each(Object.entries(FORMS))('citations of %s', (_, form) => {
     'are right 30 of 30 times in %s that are translated for the engine',
     async (name) => {
       for (const isStreamed of [false, true]) {
-        const gateway = await stand(citing(form, isStreamed, 'chat'), CONSERVATIVE);
+        const gateway = await allowing(form, APIS[name]!, citing(form, isStreamed, 'chat'), 'mapped');
         const { right } = await rightCitations(gateway, { form, api: APIS[name]!, labels: 'mapped', isStreamed });
         expect(right).toBe(30);
       }
@@ -294,14 +311,14 @@ describe.each(Object.entries(FORMS))('citations of %s', (_, form) => {
   );
 
   it('are right 30 of 30 times with labels that are kept', async () => {
-    const gateway = await stand(citing(form, false), CONSERVATIVE);
     const api = APIS['chat completions']!;
+    const gateway = await allowing(form, api, citing(form, false), 'kept');
     expect((await rightCitations(gateway, { form, api, labels: 'kept', isStreamed: false })).right).toBe(30);
   });
 });
 
 const DOCUMENTS = [0, 1, 2].map((rank) => PASSAGES[rank]!);
-const LIST = `Sources:\n${DOCUMENTS.map((text, i) => `[${i + 1}] ${text}`).join('\n\n')}\n\nQuestion: Who?`;
+const LIST = `Sources:\n<warmpath-documents>\n${DOCUMENTS.map((text, i) => `[${i + 1}] ${text}`).join('\n\n')}\n</warmpath-documents>\n\nQuestion: Who?`;
 const labelOf = (passage: string, body: string) => new RegExp(`\\[(\\d+)\\] ${passage}`).exec(body)![1]!;
 
 /** Asks about three passages; `①` to `③` in the engine's answer stand for their labels in the prompt. */
@@ -319,7 +336,7 @@ async function answered(answer: string | readonly string[], messages: readonly o
       if (last === 'BREAK') response.write(begun, () => response.socket!.end());
       else response.end(begun + written(last!));
     }
-  }, CONSERVATIVE);
+  });
   const reply = await send(`${gateway.gateway.url}/v1/chat/completions`, {
     model: 'm',
     messages: [{ role: 'user', content: LIST }, ...messages],
@@ -362,7 +379,7 @@ describe('an answer with mapped labels', () => {
   it('is left alone where the engine reports an error', async () => {
     const gateway = await stand((response) => {
       response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":"[417]"}');
-    }, CONSERVATIVE);
+    });
     const messages = [{ role: 'user', content: LIST }];
     const reply = await send(`${gateway.gateway.url}/v1/chat/completions`, {
       messages,
@@ -474,7 +491,7 @@ describe('a conversation with mapped labels', () => {
     const gateway = await stand((response, { body }) => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(ANSWER.replace('②', labelOf(DOCUMENTS[1]!, body)));
-    }, CONSERVATIVE);
+    });
     const ask = (messages: object[], labels: string) =>
       send(`${gateway.gateway.url}/v1/chat/completions`, { model: 'm', messages, warmpath: { labels } });
     await ask([{ role: 'user', content: LIST }], 'mapped');
@@ -486,10 +503,12 @@ describe('a conversation with mapped labels', () => {
   });
 
   it('keeps the labels of documents that must not move', async () => {
-    const { reply, sent } = await answered('{"choices":[]}', [
-      { role: 'user', content: 'Summarise the first document.' },
-    ]);
-    expect(sent).toContain(JSON.stringify(LIST));
+    const unmarked = LIST.replaceAll(/<.?warmpath-documents>\n?/g, '');
+    const { reply, sent } = await answered('{"choices":[]}', [], {
+      messages: [{ role: 'user', content: unmarked }],
+      warmpath: { labels: 'mapped', deduplicate: true },
+    });
+    expect(sent).toContain(JSON.stringify(unmarked));
     expect(told(reply).labels).toBeUndefined();
   });
 
@@ -505,15 +524,15 @@ describe('a conversation with mapped labels', () => {
 
   it('is explained as it is sent', async () => {
     const body = { model: 'm', messages: [{ role: 'user', content: LIST }], warmpath: { labels: 'mapped' } };
-    const { blocks } = explainRequest(JSON.stringify(body), { mode: 'conservative' });
+    const { blocks } = explainRequest(JSON.stringify(body), {});
     expect(blocks.map(({ labels }) => labels)).toEqual(['mapped']);
-    const kept = explainRequest(JSON.stringify({ ...body, warmpath: {} }), { mode: 'conservative' });
+    const kept = explainRequest(JSON.stringify({ ...body, warmpath: {} }), {});
     expect(kept.blocks.map(({ labels }) => labels)).toEqual(['kept']);
   });
 
   it('is known by the answer that its client got', () => {
     const texts = [{ role: 'user', text: LIST }] as const;
-    const blocks = recognise(texts, { mode: 'conservative' });
+    const blocks = recognise(texts, { mode: 'form' });
     const map = LabelMap.of(texts, blocks);
     const reader = new AnswerReader(map);
     reader.response({ choices: [{ index: 0, message: { content: `It is [${map.labelOf(blocks[0]!, 1)}].` } }] });
@@ -523,7 +542,7 @@ describe('a conversation with mapped labels', () => {
   it('keeps labels that were sent, where only a later turn asks for others', async () => {
     const gateway = await stand((response) => {
       response.writeHead(200, { 'content-type': 'application/json' }).end(ANSWER.replace('②', '2'));
-    }, CONSERVATIVE);
+    });
     const ask = (messages: object[], labels: string) =>
       send(`${gateway.gateway.url}/v1/chat/completions`, { model: 'm', messages, warmpath: { labels } });
     await ask([{ role: 'user', content: LIST }], 'kept');

@@ -55,7 +55,6 @@ const ordering = { policy: 'exact', maxShift: 1, shiftPrice: 0.5, pin: ['velka']
 const warmpath = {
   ...ordering,
   bypass: false,
-  recognise: 'marked',
   session: 'one',
   forgotten: 'mark',
   deduplicate: true,

@@ -67,10 +67,11 @@ describe('the list of prompt kinds', () => {
         ],
         prompts: expect.any(Number),
         withDocuments: expect.any(Number),
-        notices: [{ name: 'program-text', preventsGain: false, message: expect.stringContaining('order') }],
+        notices: [],
         state: 'asking',
         labels: 'kept',
         gain: null,
+        gainIfMapped: null,
       },
     ]);
     for (const passage of passagesOf(1)) expect(JSON.stringify(data)).not.toContain(passage);

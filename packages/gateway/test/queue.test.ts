@@ -160,7 +160,7 @@ describe('a limit of prompts in the engine', () => {
 
   it('tells the policy of documents that stand in the prompts that wait', async () => {
     const waitings: ArrangeRequest['waiting'][] = [];
-    const { arrive, answer } = await oneAtATime({ recognise: { mode: 'conservative' } }, waitings);
+    const { arrive, answer } = await oneAtATime({}, waitings);
     const passages = (...names: string[]) =>
       names
         .map((id) => `<document id="${id}">The weight of ${id} is told in its own book, on the first page.</document>`)
@@ -169,7 +169,7 @@ describe('a limit of prompts in the engine', () => {
       model: 'm',
       messages: [
         { role: 'system', content: system },
-        { role: 'user', content: `${passages(...names)}\n\nHow heavy?` },
+        { role: 'user', content: `<warmpath-documents>${passages(...names)}</warmpath-documents>\n\nHow heavy?` },
       ],
     });
     const replies = await arrive([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { answerAsAsked } from './fake-engine.js';
-import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
+import { type Reply, type Stand, send, stand, told } from './harness.js';
 
 const PASSAGES = {
   harbour:
@@ -12,8 +12,9 @@ const PASSAGES = {
 type Name = keyof typeof PASSAGES;
 
 const tagged = (...names: Name[]) =>
-  `<documents>\n${names.map((name) => `<document id="${name}">${PASSAGES[name]}</document>`).join('\n')}\n</documents>`;
-const numbered = (...names: Name[]) => `Sources:\n${names.map((name, i) => `[${i + 1}] ${PASSAGES[name]}`).join('\n')}`;
+  `<warmpath-documents>\n${names.map((name) => `<document id="${name}">${PASSAGES[name]}</document>`).join('\n')}\n</warmpath-documents>`;
+const numbered = (...names: Name[]) =>
+  `<warmpath-documents>\n${names.map((name, i) => `[${i + 1}] ${PASSAGES[name]}`).join('\n')}\n</warmpath-documents>`;
 const question = (documents: string, text = 'What is known?') => ({ role: 'user', content: `${documents}\n\n${text}` });
 const namesIn = (text: string) =>
   Object.entries(PASSAGES)
@@ -21,8 +22,6 @@ const namesIn = (text: string) =>
     .filter(([, at]) => at >= 0)
     .sort((a, b) => a[1] - b[1])
     .map(([name]) => name);
-
-const CONSERVATIVE: StandConfig = { recognise: { mode: 'conservative' } };
 
 interface Sent {
   readonly reply: Reply;
@@ -43,7 +42,7 @@ const SORTED = { policy: 'sorted' };
 
 describe('documents that stand in prompts', () => {
   it('are ordered along what was served before, and nothing else changes', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     const first = await ask(gateway, chat(question(tagged('harbour', 'lantern', 'orchard'))));
     expect(told(first.reply).recognised).toBe('tags 3 arranged');
     expect(lastContent(first.body)).toBe(`${tagged('harbour', 'lantern', 'orchard')}\n\nWhat is known?`);
@@ -53,18 +52,8 @@ describe('documents that stand in prompts', () => {
     expect(told(second.reply).policy).toBe('foresight');
   });
 
-  it('are found in frames that the configuration knows, where nothing but a separator parts them', async () => {
-    const framed = (...names: Name[]) => `Answer from:\n\n${names.map((name) => PASSAGES[name]).join('\n\n')}`;
-    const templates = [{ before: 'Answer from:\n\n', separator: '\n\n', after: '\n\nWhat is known?' }];
-    const gateway = await stand(answerAsAsked, { recognise: { mode: 'conservative', templates } });
-    await ask(gateway, chat(question(framed('harbour', 'lantern'))));
-    const { reply, body } = await ask(gateway, chat(question(framed('glacier', 'lantern', 'harbour'))));
-    expect(told(reply).recognised).toBe('separator 3 arranged');
-    expect(lastContent(body)).toBe(`${framed('harbour', 'lantern', 'glacier')}\n\nWhat is known?`);
-  });
-
   it('leave every other byte as the client wrote it', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
     const body = `{ "seed":12345678901234567890 ,"model":"m","messages":[ {"content":"caf\\u00e9 \\/","role":"system"},\n {"role":"user","content":${JSON.stringify(`${tagged('lantern', 'harbour')}\nWhy?`)},"name":"n"}],"x":1.0}`;
     const unchanged = await ask(gateway, body);
@@ -83,7 +72,7 @@ describe('documents that stand in prompts', () => {
   });
 
   it('in numbered lists take their labels along, whatever the prompt says of labels', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     for (const asked of ['What is known?', 'What does [1] say?']) {
       const sorted = { ...chat(question(numbered('orchard', 'lantern', 'harbour'), asked)), warmpath: SORTED };
       const content = lastContent((await ask(gateway, sorted)).body);
@@ -94,17 +83,8 @@ describe('documents that stand in prompts', () => {
     }
   });
 
-  it('stay where the prompt speaks of their order', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
-    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
-    const request = chat(question(tagged('lantern', 'harbour'), 'Summarise the first document.'));
-    const { reply, body } = await ask(gateway, request);
-    expect(body).toBe(JSON.stringify(request));
-    expect(told(reply).recognised).toBe('tags 2 fixed');
-  });
-
   it('are sent the same when they come again as history', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
     const opening = question(tagged('lantern', 'harbour'));
     const first = await ask(gateway, chat(opening));
@@ -127,7 +107,7 @@ describe('documents that stand in prompts', () => {
   });
 
   it('of a history that was never seen stay as they are', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
     const request = chat(
       question(tagged('lantern', 'harbour')),
@@ -140,7 +120,7 @@ describe('documents that stand in prompts', () => {
   });
 
   it('of one tenant do not order those of another', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     await send(`${gateway.gateway.url}/v1/chat/completions`, chat(question(tagged('harbour', 'lantern'))), {
       headers: { authorization: 'Bearer one' },
     });
@@ -171,7 +151,7 @@ describe('documents that stand in prompts', () => {
       (text: string) => ({ model: 'm', input: [{ type: 'function_call_output', call_id: 'c', output: text }] }),
     ],
   ] as const)('are found in %s', async (path, bodyOf) => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     await ask(gateway, bodyOf(tagged('harbour', 'lantern')), path);
     const { body } = await ask(gateway, bodyOf(tagged('orchard', 'lantern', 'harbour')), path);
     expect(JSON.parse(body)).toEqual(bodyOf(tagged('harbour', 'lantern', 'orchard')));
@@ -182,7 +162,7 @@ describe('documents in conversations', () => {
   const occurrences = (text: string, name: Name) => text.split(PASSAGES[name]).length - 1;
 
   it('overlap over four turns: every document is there once, and nothing that was sent changes', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     const contexts: readonly (readonly Name[])[] = [
       ['harbour', 'lantern', 'orchard'],
       ['lantern', 'harbour', 'glacier'],
@@ -208,7 +188,7 @@ describe('documents in conversations', () => {
   });
 
   it('all stay when the history was cut', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     const turns = [
       question(tagged('harbour', 'lantern')),
       { role: 'assistant', content: 'So.' },
@@ -222,7 +202,7 @@ describe('documents in conversations', () => {
   });
 
   it('of two users with the same opening turns all stay', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     const opening = [
       { role: 'system', content: 'Answer.' },
       question(tagged('harbour', 'lantern')),
@@ -238,32 +218,27 @@ describe('documents in conversations', () => {
 });
 
 describe('what the configuration and the request say', () => {
-  it('by default, only what is marked is touched', async () => {
-    const gateway = await stand(answerAsAsked);
+  it.each(['ask', 'auto', 'off'] as const)('with `%s`, what is not marked stays byte for byte', async (recognise) => {
+    const gateway = await stand(answerAsAsked, { recognise });
+    const plain = (...names: Name[]) => chat(question(tagged(...names).replaceAll('warmpath-documents', 'documents')));
+    await ask(gateway, plain('harbour', 'lantern'));
+    const { reply, body } = await ask(gateway, plain('lantern', 'harbour'));
+    expect(body).toBe(JSON.stringify(plain('lantern', 'harbour')));
+    expect(told(reply).recognised).toBe(recognise === 'auto' ? 'tags 2 fixed' : undefined);
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
-    const request = chat(question(tagged('lantern', 'harbour')));
-    const { reply, body } = await ask(gateway, request);
-    expect(body).toBe(JSON.stringify(request));
-    expect(told(reply).recognised).toBeUndefined();
-    const marked = (...names: Name[]) => chat(question(`<warmpath-documents>${tagged(...names)}</warmpath-documents>`));
-    await ask(gateway, marked('harbour', 'lantern'));
-    expect(namesIn((await ask(gateway, marked('lantern', 'harbour'))).body)).toEqual(['harbour', 'lantern']);
+    const marked = await ask(gateway, chat(question(tagged('lantern', 'harbour'))));
+    expect(namesIn(marked.body)).toEqual(recognise === 'off' ? ['lantern', 'harbour'] : ['harbour', 'lantern']);
   });
 
-  it('a request may ask for more, or for nothing', async () => {
+  it('a request may ask for nothing', async () => {
     const gateway = await stand(answerAsAsked);
-    const more = { warmpath: { recognise: 'conservative' } };
-    await ask(gateway, { ...chat(question(tagged('harbour', 'lantern'))), ...more });
-    const moved = await ask(gateway, { ...chat(question(tagged('lantern', 'harbour'))), ...more });
-    expect(namesIn(moved.body)).toEqual(['harbour', 'lantern']);
-    expect(moved.body).not.toContain('"warmpath"');
-    for (const warmpath of [{ recognise: 'off' }, { bypass: true, recognise: 'conservative' }]) {
-      const left = await ask(gateway, { ...chat(question(tagged('lantern', 'harbour'))), warmpath });
-      expect(namesIn(left.body)).toEqual(['lantern', 'harbour']);
-    }
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const left = await ask(gateway, { ...chat(question(tagged('lantern', 'harbour'))), warmpath: { bypass: true } });
+    expect(namesIn(left.body)).toEqual(['lantern', 'harbour']);
+    expect(left.body).not.toContain('"warmpath"');
     const kept = await ask(gateway, {
       ...chat(question(tagged('lantern', 'orchard', 'harbour'))),
-      warmpath: { recognise: 'conservative', maxShift: 0 },
+      warmpath: { maxShift: 0 },
     });
     expect(namesIn(kept.body)).toEqual(['lantern', 'orchard', 'harbour']);
     const wrong = await ask(gateway, { ...chat(question('x')), warmpath: { recognise: 'all' } });
@@ -272,7 +247,7 @@ describe('what the configuration and the request say', () => {
   });
 
   it('explicit documents come first, and large bodies are left alone', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     const explicit = await ask(gateway, {
       ...chat(question(tagged('harbour', 'lantern'))),
       documents: [{ id: 'a', content: 'A.' }],
@@ -284,18 +259,22 @@ describe('what the configuration and the request say', () => {
   });
 
   it('what is no JSON is left to the engine', async () => {
-    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const gateway = await stand(answerAsAsked);
     const body = '{"messages":[{"role":"user",}]}';
     expect((await ask(gateway, body)).body).toBe(body);
   });
 });
 
 it('a defect sends the body as it came, and counts it', async () => {
-  const gateway = await stand(answerAsAsked, CONSERVATIVE, {
-    arrange: () => {
-      throw new TypeError('a defect');
+  const gateway = await stand(
+    answerAsAsked,
+    {},
+    {
+      arrange: () => {
+        throw new TypeError('a defect');
+      },
     },
-  });
+  );
   const request = chat(question(tagged('lantern', 'harbour')));
   const { reply, body } = await ask(gateway, request);
   expect(body).toBe(JSON.stringify(request));
@@ -306,7 +285,7 @@ it('a defect sends the body as it came, and counts it', async () => {
 });
 
 it('what was recognised is counted', async () => {
-  const gateway = await stand(answerAsAsked, CONSERVATIVE);
+  const gateway = await stand(answerAsAsked);
   await ask(gateway, chat(question(tagged('lantern', 'harbour'))));
   const metrics = (await send(`${gateway.gateway.url}/metrics`)).text;
   expect(metrics).toContain('warmpath_recognised_documents_total 2');

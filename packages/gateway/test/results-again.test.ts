@@ -7,13 +7,12 @@ import { ConversationMemory } from '../src/conversation/conversation-memory.js';
 import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { arrangeInPlace, permuted, rememberOrders } from '../src/prompt/arrange-in-place.js';
-import { recogniseRequest } from '../src/prompt/find-documents.js';
+import { formedBlocks, recogniseRequest } from '../src/prompt/find-documents.js';
 import { type Message, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
-import { type StandConfig, send, stand, told } from './harness.js';
+import { send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
-const CONSERVATIVE: StandConfig = { recognise: { mode: 'conservative' } };
 const REFERENCE = /Given earlier in this conversation: \[«(.*?) … (.*?)»\]\./g;
 
 /** A file as a tool reads it; `edited` is a line of it that was changed. */
@@ -76,9 +75,7 @@ class InProcess {
     const now = this.#now++;
     const body = JSON.stringify({ model: 'm', messages });
     const recognised = recogniseRequest(Buffer.from(body), chatApi, {
-      mode: 'conservative',
-      maxDocuments: 100,
-      blocks,
+      find: (texts) => formedBlocks(texts, { refersToParts: blocks }),
     });
     if (recognised === undefined) return { sent: messages, references: 0, parts: 0 };
     const placed = arrangeInPlace(recognised, {
@@ -174,16 +171,17 @@ describe('results of tools that hold no documents', () => {
   ];
 
   it('go through untouched where nothing comes again, and are none of the record', async () => {
-    const { engine, gateway } = await stand(answerAsAsked, CONSERVATIVE);
+    const { engine, gateway } = await stand(answerAsAsked);
     const body = { model: 'm', messages: ask(FILES[0]!, FILES[2]!, STATUS, STATUS) };
-    const reply = await send(`${gateway.url}/v1/chat/completions`, body);
+    const asked = { ...body, warmpath: { deduplicate: true } };
+    const reply = await send(`${gateway.url}/v1/chat/completions`, asked);
     expect(engine.last.body).toBe(JSON.stringify(body));
     expect(told(reply).recognised).toBeUndefined();
     expect(told(reply).references).toBeUndefined();
   });
 
   it('are told in headers, record and explanation', async () => {
-    const { engine, gateway } = await stand(answerAsAsked, CONSERVATIVE);
+    const { engine, gateway } = await stand(answerAsAsked);
     const body = { model: 'm', messages: ask(FILES[0]!, FILES[1]!, FILES[2]!, FILES[2]!), warmpath: { blocks: true } };
     const reply = await send(`${gateway.url}/v1/chat/completions`, body);
     const { messages } = JSON.parse(engine.last.body) as { messages: Message[] };
@@ -204,18 +202,17 @@ describe('results of tools that hold no documents', () => {
         { format: 'result', references: [0], shortened: [] },
       ],
     });
-    const explained = explainRequest(JSON.stringify(body), { mode: 'conservative' });
+    const explained = explainRequest(JSON.stringify(body), {});
     expect(explained.blocks.map(({ place, references }) => [place, references.map(({ partly }) => partly)])).toEqual([
       ['messages[3].content', [true]],
       ['messages[7].content', [false]],
     ]);
-    const without = explainRequest(JSON.stringify({ ...body, warmpath: {} }), { mode: 'conservative' });
+    const without = explainRequest(JSON.stringify({ ...body, warmpath: {} }), {});
     expect(without.blocks).toHaveLength(1);
-    expect(explainRequest(JSON.stringify(body), { mode: 'marked' }).blocks).toHaveLength(0);
   });
 
   it('are referred to on /v1/messages, in a message that holds several, and stay whole where unasked', async () => {
-    const { engine, gateway } = await stand(answerAsAsked, CONSERVATIVE);
+    const { engine, gateway } = await stand(answerAsAsked);
     const result = (content: string, id: string) => ({ type: 'tool_result', tool_use_id: id, content });
     const use = (id: string) => ({ role: 'assistant', content: [{ type: 'tool_use', id, name: 'read', input: {} }] });
     const body = {
@@ -229,18 +226,16 @@ describe('results of tools that hold no documents', () => {
         { role: 'user', content: [result(FILES[2]!, 'c'), { type: 'text', text: 'And?' }] },
       ],
     };
-    await send(`${gateway.url}/v1/messages`, body);
+    await send(`${gateway.url}/v1/messages`, { ...body, warmpath: { deduplicate: true } });
     const { messages } = JSON.parse(engine.last.body) as typeof body;
     expect(messages.slice(0, 4)).toEqual(body.messages.slice(0, 4));
     expect(JSON.stringify(messages[4])).toContain('Given earlier in this conversation: [«const beta0');
-    await send(`${gateway.url}/v1/messages`, { ...body, warmpath: { deduplicate: false } });
-    expect(JSON.parse(engine.last.body)).toEqual({ ...body, messages });
-    await send(`${gateway.url}/v1/messages`, { ...body, warmpath: { recognise: 'marked' } });
+    await send(`${gateway.url}/v1/messages`, body);
     expect(JSON.parse(engine.last.body)).toEqual(body);
   });
 
   it('are compared with what stands beside documents, too, where parts are asked for', async () => {
-    const { engine, gateway } = await stand(answerAsAsked, CONSERVATIVE);
+    const { engine, gateway } = await stand(answerAsAsked);
     const opening: Message[] = [
       { role: 'system', content: `Our rules.\n${PAGES[0]!.text}\nNo more.` },
       { role: 'user', content: 'Search.' },

@@ -21,11 +21,11 @@ const turns = fc.array(
 );
 
 const tagged = (given: readonly (typeof PASSAGES)[number][]) =>
-  `<documents>\n${given.map(({ id, content }) => `<document id="${id}">${content}</document>`).join('\n')}\n</documents>`;
+  `<warmpath-documents>\n${given.map(({ id, content }) => `<document id="${id}">${content}</document>`).join('\n')}\n</warmpath-documents>`;
 
 it('with `arrange.policy: sorted`, gateways of different histories send the same bytes, hints and turns included', async () => {
   const engine = closing(await FakeEngine.start());
-  const config = { arrange: { policy: 'sorted' }, recognise: { mode: 'conservative' } } as const;
+  const config = { arrange: { policy: 'sorted' } } as const;
   const gateways = [closing(await gatewayAt(engine.url, config)), closing(await gatewayAt(engine.url, config))];
   let conversations = 0;
   let hints = 0;

@@ -74,11 +74,13 @@ export async function arrangeDocuments(
 }
 
 /**
- * Documents and hint as text for a prompt, byte-stable: a document is written the same wherever it stands. For
- * documents that were not arranged it writes the text alone. O(length).
+ * Documents and hint as text for a prompt, byte-stable: a document is written the same wherever it stands. The marks
+ * around them tell a gateway that these documents may move. O(length).
  */
 export function formatDocuments(documents: readonly DocumentInterface[]): string {
-  let text = '';
+  if (documents.length === 0) return '';
+  let text = '<warmpath-documents>\n';
+  let hints = '';
   for (const { pageContent, metadata, id } of documents) {
     const { title, warmpath } = metadata as { readonly title?: unknown; readonly warmpath?: WarmpathMetadata };
     const label = warmpath?.label ?? id ?? 'document';
@@ -86,7 +88,7 @@ export function formatDocuments(documents: readonly DocumentInterface[]): string
       { label, title: typeof title === 'string' ? title : undefined, content: pageContent },
       'xml',
     );
-    text += warmpath?.hint ?? '';
+    hints += warmpath?.hint ?? '';
   }
-  return text;
+  return `${text}</warmpath-documents>\n${hints}`;
 }

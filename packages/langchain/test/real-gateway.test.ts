@@ -24,7 +24,7 @@ import { formatDocuments, WarmpathCompressor } from '../src/index.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { mode: 'conservative' } });
+  gateway = await realGateway();
 });
 afterEach(() => gateway.forget());
 afterAll(() => gateway.close());

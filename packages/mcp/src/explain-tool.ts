@@ -52,7 +52,7 @@ export function registerExplain(server: McpServer): void {
     },
     ({ messages, before }) => {
       const texts: readonly PromptText[] = messages.map(({ role, content }) => ({ role, text: content }));
-      const blocks = recognise(texts, { mode: 'conservative' }).map((block) => ({
+      const blocks = recognise(texts, { mode: 'form' }).map((block) => ({
         message: block.text,
         format: block.format,
         marked: block.marked,

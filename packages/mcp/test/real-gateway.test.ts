@@ -9,7 +9,7 @@ let gateway: RealGateway;
 const open: (() => Promise<void>)[] = [];
 
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { mode: 'conservative' } });
+  gateway = await realGateway();
 });
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
@@ -44,7 +44,7 @@ it.each(['arrange', 'search'])('a conversation whose documents come from `%s`: n
             .join(' '),
           k: letters.length,
         });
-  const model = { model: 'warmpath-tiny', max_tokens: 8, temperature: 0 };
+  const model = { model: 'warmpath-tiny', max_tokens: 8, temperature: 0, warmpath: { deduplicate: true } };
   const warmpath = new Warmpath({ baseURL: gateway.url, apiKey: name }).session('one');
   const messages: object[] = [{ role: 'system', content: 'Answer from the documents.' }];
   interface Message {

@@ -67,7 +67,7 @@ export function request() {
       { model: 'm', prompt: 'Say it', documents: DOCUMENTS, warmpath: { bypass: true, forgotten: 'mark' } },
       { model: 'm', input: [{ role: 'user', content: [{ type: 'input_text', text: 'x' }] }], prompt_cache_key: 'k' },
       { model: 'm', max_tokens: 5, system: 'S', messages: MESSAGES, metadata: { user_id: 'u' }, documents: [] },
-      { messages: MESSAGES, warmpath: { recognise: 'conservative', blocks: true, deduplicate: false }, user: 'u' },
+      { messages: MESSAGES, warmpath: { blocks: true, deduplicate: false }, user: 'u' },
     ].map((body) => JSON.stringify(body)),
     run(bytes) {
       refusable(() => readObject(bytes));

@@ -1,5 +1,4 @@
 import { WarmpathError } from '@warmpath/core';
-import { RECOGNITION_MODES, type RecognitionMode } from '@warmpath/core/internal';
 import { API_NAMES, type ApiName, explainRequest, type GatewayConfig, loadConfig } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -17,7 +16,6 @@ interface ExplainCommandOptions {
   readonly api?: ApiName;
   readonly blocks?: boolean;
   readonly config?: string;
-  readonly mode?: RecognitionMode;
 }
 
 /** Adds `warmpath explain`. */
@@ -26,17 +24,11 @@ export function addExplainCommand(program: Command, { terminal, stdin, environme
     .argument('[file]', 'JSON file with the body of a request; standard input if left out or -')
     .option('--after <file>', 'the body of a request that was served before')
     .addOption(new Option('--api <name>', 'which API the request is for (default: detected)').choices(API_NAMES))
-    .option('--config <file>', 'do as the gateway with this configuration does (`recognise`, `arrange`)')
-    .addOption(
-      new Option(
-        '--mode <mode>',
-        'how documents are looked for (default: what --config says, "conservative" without it)',
-      ).choices(RECOGNITION_MODES),
-    )
+    .option('--config <file>', 'do as the gateway with this configuration does (`arrange`)')
     .option('--blocks', 'refer to parts of documents as well (default: what the body says in warmpath.blocks)')
     .addHelpText('after', EXPLAIN_HELP)
     .action(async (file: string | undefined, options: ExplainCommandOptions) => {
-      const { after, api, config, mode, blocks } = options;
+      const { after, api, config, blocks } = options;
       if (after === '-' && (file === undefined || file === '-')) {
         throw new WarmpathError('WARMPATH_USAGE', {
           path: '--after',
@@ -45,8 +37,7 @@ export function addExplainCommand(program: Command, { terminal, stdin, environme
       }
       const configured = config === undefined ? undefined : await loadConfig(config, environment);
       const explanation = explainRequest(await readInput(file, stdin), {
-        ...(mode !== undefined && { mode }),
-        ...(configured !== undefined && { recognise: configured.recognise, arrange: orderOf(configured) }),
+        ...(configured !== undefined && { arrange: orderOf(configured) }),
         ...(api !== undefined && { api }),
         ...(blocks !== undefined && { blocks }),
         ...(after !== undefined && { after: await readInput(after, stdin) }),

@@ -24,8 +24,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
 
 async function up(options: GatewayOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
   const { terminal, environment } = context;
-  // Who starts an engine with Warmpath wants to see what it does, also to prompts of clients that know nothing of it.
-  const defaults = { logLevel: 'warn', recognise: 'conservative' } as const;
+  const defaults = { logLevel: 'warn' } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
   const address = { host: server.host, port: server.port, option: '--port' } as const;

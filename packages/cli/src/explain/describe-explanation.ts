@@ -24,7 +24,7 @@ const REFERRED = [
 
 /** An explanation in lines for a person. */
 export function describeExplanation(explanation: Explanation, style: Style): readonly string[] {
-  const { api, model, promptTokens, givenDocuments, blocks, shiftPrice, advice, template, prefix } = explanation;
+  const { api, model, promptTokens, givenDocuments, blocks, shiftPrice, advice, prefix } = explanation;
   const lines = [
     `${style.bold(`${api} request`)}${model === '' ? '' : ` to ${model}`}, ${tokens(promptTokens)} (estimated)`,
     '',
@@ -33,33 +33,9 @@ export function describeExplanation(explanation: Explanation, style: Style): rea
     lines.push(`${givenDocuments} documents in the field \`documents\`; the prompt is not searched for others`);
   else if (blocks.length === 0) lines.push('no documents recognised');
   for (const block of blocks) lines.push(...describeBlock(block, shiftPrice, style));
-  if (template !== null) lines.push(...describeTemplate(template, style));
-  else if (advice !== null) lines.push(style.yellow(advice));
+  if (advice !== null) lines.push(style.yellow(advice));
   if (prefix !== null) lines.push('', ...describePrefix(explanation, style));
   return lines;
-}
-
-/** The configuration that finds the documents of exactly this prompt, to be pasted; JSON's strings are YAML's. */
-function describeTemplate(
-  { place, documents, template }: NonNullable<Explanation['template']>,
-  style: Style,
-): readonly string[] {
-  const { before, separator, after } = template;
-  return [
-    style.yellow(
-      `${place} seems to hold ${documents} documents that nothing but their separator parts. This finds them:`,
-    ),
-    '',
-    'recognise:',
-    '  mode: conservative',
-    '  templates:',
-    `    - before: ${quoted(before)}`,
-    `      separator: ${quoted(separator)}`,
-    ...(after === undefined ? [] : [`      after: ${quoted(after)}`]),
-    '',
-    'Right where no passage holds that separator: each stretch between two of them moves by itself. A separator of',
-    'its own (`documentSeparator` in LangChain), or a tag around each document, is surer.',
-  ];
 }
 
 function describeBlock(block: ExplainedBlock, shiftPrice: number, style: Style): readonly string[] {

@@ -110,6 +110,8 @@ export class LearnedKind {
   readonly #historyBytes: number;
   history: RecurrenceHistory;
   prompts = 0;
+  /** Blanks of the program in front of the first document. */
+  indent = '';
   /** The shortest text that has stood between two documents. */
   separator: string | undefined;
   #withDocuments = 0;
@@ -127,7 +129,7 @@ export class LearnedKind {
     this.program = program;
     this.#historyBytes = historyBytes;
     this.history = new RecurrenceHistory(historyBytes);
-    this.#isNeutral = program.segments.every(isNeutralText);
+    this.#isNeutral = program.segments.length > 0 && program.segments.every(isNeutralText);
   }
 
   /** Whether documents of this kind may move without a person's consent. */
@@ -161,7 +163,9 @@ export class LearnedKind {
       ['question-first', isQuestionBefore],
     ];
     for (const [notice, isTrue] of notices) if (isTrue) this.#counts.set(notice, (this.#counts.get(notice) ?? 0) + 1);
-    const lines = linesOf(this.program, { text, gaps }, hasher);
+    const gap = gaps[this.program.documents]!;
+    this.#noticeIndent(text.slice(gap.start, gap.end));
+    const lines = linesOf(this, { text, gap }, hasher);
     this.#noticeSeparators(lines);
     this.history.learn(this.withoutSeparators(lines).map(({ hash }) => hash));
   }
@@ -169,6 +173,22 @@ export class LearnedKind {
   /** The lines without those that stand between the documents of most prompts: nothing is learned from them. */
   withoutSeparators(lines: readonly Stretch[]): readonly Stretch[] {
     return this.#separators.size === 0 ? lines : lines.filter(({ hash }) => !this.#separators.has(hash));
+  }
+
+  /**
+   * White space in front of the first document belongs to the program where all prompts have the same, and no other
+   * line begins so: the program's source is indented there.
+   */
+  #noticeIndent(gap: string): void {
+    const [space] = SPACE_BEFORE.exec(gap)!;
+    const indent = space.slice(space.lastIndexOf('\n') + 1);
+    const isAlone = indent !== '' && !gap.slice(space.length).includes(`\n${indent}`);
+    const known = this.prompts === 1 ? indent : this.indent;
+    if (isAlone && indent === known) this.indent = indent;
+    else if (this.indent !== '') {
+      this.indent = '';
+      this.history = new RecurrenceHistory(this.#historyBytes);
+    }
   }
 
   #noticeSeparators(lines: readonly Stretch[]): void {
@@ -225,15 +245,18 @@ export function programParts({ segments, opens, closes, documents }: ProgramText
 
 /** The lines of the part that holds the documents. */
 function linesOf(
-  program: ProgramText,
-  { text, gaps }: { readonly text: string; readonly gaps: readonly Gap[] },
+  { indent }: LearnedKind,
+  { text, gap }: { readonly text: string; readonly gap: Gap },
   hasher: StretchHasher,
 ): readonly Stretch[] {
-  const gap = gaps[program.documents]!;
+  const [space] = SPACE_BEFORE.exec(text.slice(gap.start, gap.end))!;
   // Behind words in front of a colon, the first line begins with a blank that belongs to the program.
-  const start = gap.start + /^[ \t]*/.exec(text.slice(gap.start, gap.end))![0].length;
-  return hasher.lines(text, text[gap.start - 1] === '\n' ? gap.start : start, gap.end);
+  const isOnLine = !space.includes('\n') && text[gap.start - 1] !== '\n';
+  const isIndented = indent !== '' && space.endsWith(indent);
+  return hasher.lines(text, isOnLine || isIndented ? gap.start + space.length : gap.start, gap.end);
 }
+
+const SPACE_BEFORE = /^\s*/;
 
 export function documentsOf(
   { kind, gaps }: MatchedText,
@@ -241,13 +264,14 @@ export function documentsOf(
   { index, hasher }: { readonly index: number; readonly hasher: StretchHasher },
 ): KindDocuments {
   const { program } = kind;
-  const { role, text } = given;
-  const formed = formedBlock({ role, text }, gaps[program.documents]!, kind.separator);
+  const { text } = given;
+  const formed = formedBlock(given, gaps[program.documents]!, kind.separator);
   if (formed !== undefined) {
     const block = { ...formed, text: index };
     return { kind: program.id, isSafe: isSafe(kind, text, block), block, stretches: undefined };
   }
-  const lines = kind.withoutSeparators(linesOf(program, { text, gaps }, hasher));
+  if (given.kind === 'elements') return { kind: program.id, isSafe: false, block: undefined, stretches: undefined };
+  const lines = kind.withoutSeparators(linesOf(kind, { text, gap: gaps[program.documents]! }, hasher));
   const recurring = recurringBlock(lines, { text, index, kind });
   const block = recurring?.block;
   return { kind: program.id, isSafe: isSafe(kind, text, block), block, stretches: recurring?.stretches };
@@ -259,12 +283,9 @@ function isSafe(kind: LearnedKind, text: string, block: DocumentBlock | undefine
 }
 
 /** Documents by their form that are most of a changing part, rather than a list within one of its documents. */
-export function formedBlock(
-  { role, text }: PromptText,
-  gap: Gap,
-  separator: string | undefined,
-): DocumentBlock | undefined {
-  const found = recognise([{ role, text }], { mode: 'conservative' });
+export function formedBlock(given: PromptText, gap: Gap, separator: string | undefined): DocumentBlock | undefined {
+  const { text } = given;
+  const found = recognise([given], { mode: 'form' });
   const block = found.find(
     ({ start, end }) =>
       start >= gap.start - MAX_FORM && end <= gap.end + MAX_FORM && end - start >= MIN_COVERED * (gap.end - gap.start),

@@ -14,7 +14,7 @@ export interface ProgramText {
   /** The same for the same text in every process; numbers in it do not count. */
   readonly id: string;
   readonly role: PromptRole;
-  /** Not empty. Between two of them the text changes. */
+  /** Between two of them the text changes. None where an API itself calls the text's parts documents. */
   readonly segments: readonly string[];
   /** Whether the text begins with the first segment, and ends with the last. */
   readonly opens: boolean;
@@ -86,10 +86,13 @@ export function findProgramText(
   {
     text,
     pieces,
+    lists,
     hasDocuments,
   }: {
     readonly text: string;
     readonly pieces: readonly Stretch[];
+    /** Where documents stand by their form. */
+    readonly lists: readonly Gap[];
     /** Whether a part of the text holds documents by their form. */
     readonly hasDocuments: (gap: Gap) => boolean;
   },
@@ -105,7 +108,7 @@ export function findProgramText(
   const own = new Map<number, boolean>();
   for (const { hash } of pieces) if (!own.has(hash)) own.set(hash, isProgram(hash));
   const lengths = new Map<number, number>();
-  const runs = runsOf(pieces, own);
+  const runs = runsOf(pieces, own, piecesOfLists(pieces, own, lists));
   if (runs.length === 0) return undefined;
   const segments = runs.map(({ from, to }) => text.slice(pieces[from]!.start, pieces[to]!.end));
   const opens = runs[0]!.from === 0;
@@ -184,12 +187,16 @@ function membersOf(
  * Neighbouring pieces that are the program's. What the program repeats between documents, such as a rule or a closing
  * tag, stays with what changes, unless more of the program's text stands beside it.
  */
-function runsOf(pieces: readonly Stretch[], own: ReadonlyMap<number, boolean>): readonly PieceRun[] {
+function runsOf(
+  pieces: readonly Stretch[],
+  own: ReadonlyMap<number, boolean>,
+  inLists: ReadonlySet<number>,
+): readonly PieceRun[] {
   const runs: PieceRun[] = [];
   const counts = new Map<number, number>();
   for (const [at, { hash }] of pieces.entries()) {
     counts.set(hash, (counts.get(hash) ?? 0) + 1);
-    if (own.get(hash) !== true) continue;
+    if (own.get(hash) !== true || inLists.has(at)) continue;
     const last = runs.at(-1);
     if (last?.to === at - 1) last.to = at;
     else runs.push({ from: at, to: at });
@@ -198,6 +205,20 @@ function runsOf(pieces: readonly Stretch[], own: ReadonlyMap<number, boolean>): 
     const isAtEdge = from === 0 || to === pieces.length - 1;
     return isAtEdge || pieces.slice(from, to + 1).some(({ hash }) => counts.get(hash) === 1);
   });
+}
+
+/** Places of pieces in lists of which something changes: a line `Source 2:` between two documents is not the program's. */
+function piecesOfLists(
+  pieces: readonly Stretch[],
+  own: ReadonlyMap<number, boolean>,
+  lists: readonly Gap[],
+): ReadonlySet<number> {
+  const places = new Set<number>();
+  for (const { start, end } of lists) {
+    const inside = [...pieces.keys()].filter((at) => pieces[at]!.start >= start && pieces[at]!.end <= end);
+    if (inside.some((at) => own.get(pieces[at]!.hash) !== true)) for (const at of inside) places.add(at);
+  }
+  return places;
 }
 
 interface PieceRun {

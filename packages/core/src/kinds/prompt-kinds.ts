@@ -1,4 +1,6 @@
+import { fingerprint } from '../fingerprint.js';
 import type { PromptRole, PromptText } from '../recognise/block.js';
+import { recognise } from '../recognise/recognise.js';
 import {
   documentsOf,
   formedBlock,
@@ -16,8 +18,10 @@ import { StretchHasher } from './stretches.js';
 const MAX_POOLED = 128;
 /** Pieces of such a text that are remembered. */
 const MAX_PIECES = 512;
-/** Texts of no known kind between two searches for a kind. */
+/** Texts of no known kind between two searches for a kind, at least. */
 const SEARCH_EVERY = 8;
+/** The same, as a share of the texts since a kind was found. */
+const SEARCH_SHARE = 1 / 8;
 /** Kinds of a tenant and role. */
 const MAX_KINDS = 16;
 /** Bytes of what a kind remembers of its documents, at most a quarter of all. */
@@ -65,32 +69,39 @@ export class PromptKinds {
     const roles = this.#tenants.get(tenant);
     if (roles === undefined) return [];
     return texts.flatMap((text, index) => {
-      const matched = roles.get(text.role)?.match(text.text);
+      const matched = roles.get(text.role)?.match(text);
       return matched === undefined ? [] : [documentsOf(matched, text, { index, hasher: this.#hasher })];
     });
   }
 
-  /** Learns from the texts of a prompt that are new in it, as the client wrote them. O(texts). */
-  learn(tenant: string, texts: readonly PromptText[]): void {
+  /**
+   * Learns from the texts of a prompt that are new in it, as the client wrote them. O(texts).
+   *
+   * @returns the program's text of a kind that was found now
+   */
+  learn(tenant: string, texts: readonly PromptText[]): ProgramText | undefined {
     const roles = this.#tenants.get(tenant) ?? new Map<PromptRole, RoleTexts>();
     this.#tenants.delete(tenant);
     this.#tenants.set(tenant, roles);
     let isQuestionBefore = false;
+    let found: ProgramText | undefined;
     for (const [index, text] of texts.entries()) {
-      if (text.role === 'assistant' || text.kind !== undefined) continue;
+      if (text.role === 'assistant' || text.kind === 'verbatim') continue;
       const own = this.#textsOf(roles, text.role);
-      const matched = own.match(text.text);
+      if (text.kind === 'elements') own.add(elementsOf(text.role));
+      const matched = own.match(text);
       if (matched === undefined) {
-        own.pool(text.text, text.role);
+        found = own.pool(text.text, text.role) ?? found;
         isQuestionBefore ||= text.role === 'user';
         continue;
       }
-      const found = documentsOf(matched, text, { index, hasher: this.#hasher });
-      matched.kind.learn({ ...matched, text: text.text, found, isQuestionBefore }, this.#hasher);
+      const documents = documentsOf(matched, text, { index, hasher: this.#hasher });
+      matched.kind.learn({ ...matched, text: text.text, found: documents, isQuestionBefore }, this.#hasher);
     }
     while (this.bytes > this.#maxBytes && this.#tenants.size > 0) {
       this.#tenants.delete(this.#tenants.keys().next().value!);
     }
+    return found;
   }
 
   /** The program texts of a tenant, to be stored and given to `restore`. */
@@ -134,6 +145,8 @@ class RoleTexts {
   #pieces = 0;
   #recent = new RecentTexts();
   #sinceSearch = 0;
+  /** Texts since a kind was found. The more there are, the rarer is a search. */
+  #unmatched = 0;
   readonly #kinds = new Map<string, LearnedKind>();
 
   constructor(hasher: StretchHasher, historyBytes: number) {
@@ -147,8 +160,10 @@ class RoleTexts {
     return bytes;
   }
 
-  match(text: string): MatchedText | undefined {
+  match({ text, kind: form }: PromptText): MatchedText | undefined {
+    if (form === 'verbatim') return undefined;
     for (const kind of this.#kinds.values()) {
+      if ((kind.program.segments.length === 0) !== (form === 'elements')) continue;
       const gaps = gapsOf(kind.program, text);
       if (gaps !== undefined) return { kind, gaps };
     }
@@ -156,8 +171,8 @@ class RoleTexts {
   }
 
   /** Remembers a text of no known kind, and looks for a kind in what is remembered. */
-  pool(text: string, role: PromptRole): void {
-    if (!this.#recent.isNew(this.#hasher.hash(text))) return;
+  pool(text: string, role: PromptRole): ProgramText | undefined {
+    if (!this.#recent.isNew(this.#hasher.hash(text))) return undefined;
     const pieces = this.#hasher.pieces(text);
     const kept =
       pieces.length <= MAX_PIECES ? pieces : [...pieces.slice(0, MAX_PIECES / 2), ...pieces.slice(-MAX_PIECES / 2)];
@@ -168,17 +183,25 @@ class RoleTexts {
     this.#pieces += hashes.length;
     if (this.#pool.length > MAX_POOLED) this.#pieces -= this.#pool.shift()!.hashes.length;
     this.#sinceSearch++;
-    if (this.#sinceSearch < SEARCH_EVERY) return;
+    this.#unmatched++;
+    if (this.#sinceSearch < Math.max(SEARCH_EVERY, this.#unmatched * SEARCH_SHARE)) return undefined;
     this.#sinceSearch = 0;
     const program = findProgramText(
       role,
-      { text, pieces, hasDocuments: (gap) => formedBlock({ role, text }, gap, undefined) !== undefined },
+      {
+        text,
+        pieces,
+        lists: recognise([{ role, text }], { mode: 'form' }),
+        hasDocuments: (gap) => formedBlock({ role, text }, gap, undefined) !== undefined,
+      },
       this.#pool,
     );
-    if (program === undefined) return;
+    if (program === undefined) return undefined;
+    this.#unmatched = 0;
     this.add(program);
     this.#pool = this.#pool.filter((pooled) => !isOf(program, pooled, this.#hasher));
     this.#pieces = this.#pool.reduce((sum, pooled) => sum + pooled.hashes.length, 0);
+    return program;
   }
 
   add(program: ProgramText): void {
@@ -196,6 +219,11 @@ class RoleTexts {
   list(blockTokens: number): readonly PromptKind[] {
     return [...this.#kinds.values()].map((kind) => kind.describe(blockTokens));
   }
+}
+
+/** The kind of what an API itself calls documents: nothing of the program stands in such a text. */
+function elementsOf(role: PromptRole): ProgramText {
+  return { id: fingerprint([role, 'elements']), role, segments: [], opens: false, closes: false, documents: 0 };
 }
 
 /** Whether a remembered text has the pieces of a program's text. */

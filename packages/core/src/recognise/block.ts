@@ -56,11 +56,10 @@ export interface DocumentSpan {
 
 /** Why documents that were recognised stay in their order. */
 export type FixedReason =
-  /**
-   * The prompt speaks of the order («the first document», «most relevant first»), or JSON refers to its own elements by
-   * their places.
-   */
-  'order-referred';
+  /** JSON refers to its own elements by their places. */
+  | 'order-referred'
+  /** Nobody has allowed that documents of this prompt move. */
+  | 'not-allowed';
 
 /** Documents that stand side by side in one text and may change places. */
 export interface DocumentBlock {

@@ -73,11 +73,6 @@ export function beforeRule(text: string, from: number, end: number): number | un
   return RULE.test(text.slice(feed + 1, last)) ? trimmed(text, start, feed)[1] : undefined;
 }
 
-/** Whether a line opens what is not a document: a question, an instruction, a closing tag. */
-export function isLeadOut(line: string): boolean {
-  return LEAD_OUT.test(line);
-}
-
 function couldEnd(head: string): boolean {
   return LEAD_OUT.test(head) || RULE.test(head);
 }

@@ -11,7 +11,7 @@ const PASSAGES = TOPICS.map((topic) => `The ${topic} of Velmora is kept by the p
 function labelled(ranks: readonly number[]) {
   const listed = ranks.map((rank, place) => `[${place + 1}] ${PASSAGES[rank]}`).join('\n\n');
   const texts: PromptText[] = [{ role: 'user', text: `Sources:\n${listed}\n\nQuestion: Who?` }];
-  const blocks = recognise(texts, { mode: 'conservative' });
+  const blocks = recognise(texts, { mode: 'form' });
   const map = LabelMap.of(texts, blocks);
   return { map, labels: ranks.map((_, place) => map.labelOf(blocks[0]!, place)!) };
 }
@@ -236,7 +236,7 @@ describe('labels of several groups of documents', () => {
       { role: 'assistant', text: 'See [2].' },
       { role: 'user', text: list([3, 4]) },
     ];
-    const blocks = recognise(texts, { mode: 'conservative' });
+    const blocks = recognise(texts, { mode: 'form' });
     const map = LabelMap.of(texts, blocks);
     const label = (group: number, rank: number) => map.labelOf(blocks[group]!, rank)!;
     expect(map.relabel(texts[1]!, 1, []).text).toBe(`See [${label(0, 1)}].`);
@@ -249,7 +249,7 @@ describe('labels of several groups of documents', () => {
       { role: 'assistant', text: 'See [2].' },
       { role: 'user', text: list([3, 1]) },
     ];
-    const blocks = recognise(texts, { mode: 'conservative' });
+    const blocks = recognise(texts, { mode: 'form' });
     const map = LabelMap.of(texts, blocks);
     expect(map.labelOf(blocks[1]!, 1)).toBe(map.labelOf(blocks[0]!, 1));
     expect(map.inAnswer(`[${map.labelOf(blocks[0]!, 1)}]`)).toBe('[2]');
@@ -258,7 +258,7 @@ describe('labels of several groups of documents', () => {
   it('an example of citations between two groups has the labels of the first', () => {
     const text = `Every answer should include at least one source citation. For example:\nSource 1:\nThe sky is red in the evening and blue in the morning.\nSource 2:\nWater is wet when the sky is red.\nQuery: When is water wet?\nAnswer: Water will be wet when the sky is red [2].\nNow it's your turn.\n------\n${PASSAGES.map((passage, i) => `Source ${i + 1}:\n${passage}\n`).join('\n')}\n------\nQuery: Who?\nAnswer: `;
     const texts: PromptText[] = [{ role: 'user', text }];
-    const blocks = recognise(texts, { mode: 'conservative' });
+    const blocks = recognise(texts, { mode: 'form' });
     expect(blocks).toHaveLength(2);
     const map = LabelMap.of(texts, blocks);
     expect(map.relabel(texts[0]!, 0, blocks).text).toContain(`sky is red [${map.labelOf(blocks[0]!, 1)}].`);
@@ -266,7 +266,7 @@ describe('labels of several groups of documents', () => {
 
   it('a label occurs nowhere else: not in tools, and not in inputs of calls', () => {
     const texts: PromptText[] = [{ role: 'user', text: list([0, 1]) }];
-    const blocks = recognise(texts, { mode: 'conservative' });
+    const blocks = recognise(texts, { mode: 'form' });
     const label = LabelMap.of(texts, blocks).labelOf(blocks[0]!, 0)!;
     const others = [{ text: `{"maximum":${label}}`, behind: -1 }];
     expect(LabelMap.of(texts, blocks, others).labelOf(blocks[0]!, 0)).not.toBe(label);

@@ -22,7 +22,7 @@ function userTexts(text: string): PromptText[] {
 }
 
 function found(texts: readonly PromptText[]): readonly DocumentBlock[] {
-  return recognise(texts, { mode: 'conservative' });
+  return recognise(texts, { mode: 'form' });
 }
 
 function mapped(text: string) {

@@ -6,7 +6,6 @@ import type { DocumentSpan } from '../../src/recognise/block.js';
 import { Region } from '../../src/recognise/format.js';
 import { lineOpenings } from '../../src/recognise/line-openings.js';
 import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';
-import { hasOwnOrder } from '../../src/recognise/references.js';
 import { FRAGMENTS } from './fragments.js';
 import { PROMPTS } from './prompts/index.js';
 
@@ -56,7 +55,7 @@ describe('lines at which documents may open', () => {
       }),
       { seed: SEED, numRuns: runs(600) },
     );
-    expect(lines).toBeGreaterThan(runs(100));
+    expect(lines).toBeGreaterThan(runs(60));
   });
 });
 
@@ -65,7 +64,7 @@ describe('all formats together', () => {
     let blocks = 0;
     fc.assert(
       fc.property(mixtures, fc.constantFrom('user' as const, 'tool' as const), (text, role) => {
-        const found = recognise([{ role, text }], { mode: 'conservative' });
+        const found = recognise([{ role, text }], { mode: 'form' });
         expect(found.map(({ format, documents }) => ({ format, documents }))).toEqual(naively({ role, text }));
         blocks += found.length;
       }),
@@ -83,11 +82,10 @@ function naively({ role, text }: PromptText) {
     const free = alone.filter(({ start, end }) => !taken.some((other) => overlaps(other.documents, start, end)));
     taken.push(...free.map(({ documents }) => ({ format: format.name, documents })));
   }
-  const unordered = taken.filter(({ documents }) => !hasOwnOrder(text, documents));
-  unordered.sort((a, b) => a.documents[0]!.start - b.documents[0]!.start);
+  taken.sort((a, b) => a.documents[0]!.start - b.documents[0]!.start);
   let behind = 0;
   let fences = 0;
-  return unordered.filter(({ format, documents }) => {
+  return taken.filter(({ format, documents }) => {
     const start = documents[0]!.start;
     fences += [...text.slice(behind, start).matchAll(/^[ \t]*```/gm)].length;
     const inCode = fences % 2 === 1 && format !== 'json';

@@ -17,7 +17,7 @@ const permutation = (length: number, seed: number) =>
   Array.from({ length }, (_, i) => i).sort((a, b) => ((a * 7919 + seed) % 101) - ((b * 7919 + seed) % 101) || a - b);
 
 function blockIn(text: string, { format }: FormatCase): DocumentBlock {
-  const blocks = recognise([{ role: 'tool', text }], { mode: 'conservative' });
+  const blocks = recognise([{ role: 'tool', text }], { mode: 'form' });
   expect(blocks.map((block) => block.format)).toEqual([format]);
   return blocks[0]!;
 }

@@ -8,7 +8,7 @@ const PASSAGES = [HARBOUR, LANTERN, CLOCK];
 
 /** The prompt with its documents the other way round, and a hint where one is due. */
 function turned(text: string, order = [2, 1, 0]): string {
-  const [block] = recognise([{ role: 'user', text }], { mode: 'conservative' });
+  const [block] = recognise([{ role: 'user', text }], { mode: 'form' });
   expect(block?.documents).toHaveLength(3);
   return rewriteText(text, [{ block: block!, order, hint }]);
 }
@@ -35,13 +35,13 @@ describe('the hint that states the given order in a prompt of the client', () =>
     const unnamed = `${PASSAGES.map((passage) => `<document>${passage}</document>`).join('\n')}\nHow deep?`;
     expect(turned(unnamed)).not.toContain('relevance');
     const json = JSON.stringify({ results: PASSAGES.map((content, i) => ({ id: `d${i}`, content })) });
-    const [block] = recognise([{ role: 'tool', text: json }], { mode: 'conservative' });
+    const [block] = recognise([{ role: 'tool', text: json }], { mode: 'form' });
     expect(JSON.parse(rewriteText(json, [{ block: block!, order: [2, 1, 0], hint }]))).toBeDefined();
   });
 
   it('keeps bytes from being moved where it is to be written', () => {
     const text = `${PASSAGES.map((passage, i) => `<document id="d${i}">${passage}</document>`).join('\n')}\nHow deep?`;
-    const [block] = recognise([{ role: 'user', text }], { mode: 'conservative' });
+    const [block] = recognise([{ role: 'user', text }], { mode: 'form' });
     expect(textMoves(text, [{ block: block!, order: [2, 1, 0], hint }])).toBeUndefined();
     expect(textMoves(text, [{ block: block!, order: [2, 1, 0] }])).toHaveLength(2);
     expect(textMoves(text, [{ block: block!, order: [0, 1, 2], hint }])).toEqual([]);

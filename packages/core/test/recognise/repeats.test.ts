@@ -61,7 +61,7 @@ const long = (seed: string) => `${seed} ${'told at length and more than once, '.
 function hintsOf(first: string, second: string): readonly (readonly [number, string])[] {
   const blocks = recognise(
     [first, second].map((text) => ({ role: 'tool', text })),
-    { mode: 'conservative' },
+    { mode: 'form' },
   );
   const seen = new SeenDocuments();
   seen.add(first, blocks[0]!);
@@ -104,7 +104,7 @@ describe('SeenDocuments', () => {
         )
         .join('\n');
     const text = form(long('Ash'));
-    const [block] = recognise([{ role: 'tool', text }], { mode: 'conservative' });
+    const [block] = recognise([{ role: 'tool', text }], { mode: 'form' });
     const seen = new SeenDocuments();
     seen.add(text, block!);
     const { text: written } = withReferences(text, [{ block: block!, repeats: seen.add(text, block!) }]);

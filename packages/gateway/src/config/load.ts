@@ -267,12 +267,6 @@ export const REMOVED_KEYS: Readonly<Record<string, string>> = {
   'session.enabled': 'delete it. A conversation is remembered only where a request names one',
   'session.deduplicate': 'delete it. A request may set `warmpath.deduplicate: false`',
   'session.blocks': 'delete it. A request may set `warmpath.blocks: true`',
-  'recognise.chat': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
-  'recognise.completions': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
-  'recognise.messages': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
-  'recognise.responses': 'use `recognise.mode`. It holds for all APIs, and a request may set `warmpath.recognise`',
-  'recognise.relabel': 'delete it. A label moves with its document. A request may set `warmpath.labels: mapped`',
-  'recognise.hints': 'delete it. No line is added to documents that stand in a prompt',
   'collections.wastedShare':
     'delete it. On an engine of your own, a tenth of the prompt tokens may be prefilled in vain; on a hosted API, none',
   health:

@@ -1,29 +1,19 @@
-import { RECOGNITION_MODES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { milliseconds } from './schema-values.js';
 
-const documentTemplate = z.strictObject({
-  before: z.string().min(1).max(10_000),
-  separator: z.string().min(1).max(100),
-  after: z.string().min(1).max(10_000).optional(),
-});
+const RECOGNITION = ['ask', 'auto', 'off'] as const;
+export type Recognition = (typeof RECOGNITION)[number];
 
 /** `recognise`: documents that stand in prompts. */
-export const recognise = z.strictObject({
-  mode: z
-    .enum(RECOGNITION_MODES)
-    .default('marked')
-    .describe(
-      'Which documents in a prompt may move. `off`: none. `marked`: those inside `<warmpath-documents>`. `conservative`: also those that are certain by their form. A request may set its own mode.',
-    ),
-  templates: z
-    .array(documentTemplate)
-    .max(16)
-    .optional()
-    .describe(
-      'Prompt templates whose documents only a separator parts. `before` is the exact text before the first document, `separator` stands between documents, `after` follows the last one (default: the end of the text). They count with `recognise.mode: conservative`.',
-    ),
-});
+export const recognise = z
+  .enum(RECOGNITION, {
+    error:
+      'must be `ask`, `auto` or `off`. `recognise.mode` and `recognise.templates` are removed: `warmpath prompts` shows the prompts that were found, and allows them',
+  })
+  .default('ask')
+  .describe(
+    'Which documents that stand in prompts may move. `ask`: those of prompts that a person has allowed (`warmpath prompts`). `auto`: also those of prompts whose text says nothing about an order and whose documents have none. `off`: none. Documents that a prompt marks with `<warmpath-documents>` may move with `ask` and `auto`.',
+  );
 
 const store = z.strictObject({
   url: z

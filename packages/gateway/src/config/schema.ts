@@ -225,7 +225,7 @@ export const gatewayConfigSchema = z
       ),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('Memory of conversations.'),
-    recognise: recognise.prefault({}).describe('Documents inside prompts.'),
+    recognise,
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait for an engine.'),
     holdout: z

@@ -1,5 +1,5 @@
 import { POLICY_NAMES, type WarmpathError } from '@warmpath/core';
-import { RECOGNITION_MODES, TEXT_PLACES } from '@warmpath/core/internal';
+import { TEXT_PLACES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { invalid } from '../json/json-body.js';
 
@@ -84,7 +84,10 @@ export const switches = z
       description:
         'What happens where earlier turns are not known: 409 (`refuse`, the default), or an answer (`mark`).',
     }),
-    deduplicate: flag().nullish().meta({ description: '`false`: send again what the conversation still shows.' }),
+    deduplicate: flag().nullish().meta({
+      description:
+        '`false`: send again what the conversation still shows. `true`: also refer to documents and results of tools that stand in the prompt twice.',
+    }),
     blocks: flag().nullish().meta({ description: '`true`: also refer to repeated parts of documents.' }),
     ...ordering,
     bypass: flag().nullish().meta({ description: '`true`: forward the request without arranging anything.' }),
@@ -92,7 +95,6 @@ export const switches = z
       description:
         'Labels such as `[2]` of documents in the prompt. `kept` (default): a label moves with its document. `mapped`: each document has a label of its own in the prompt, and the answer has those of the request.',
     }),
-    recognise: oneOf(RECOGNITION_MODES).nullish().meta({ description: 'How documents in the prompt are looked for.' }),
   })
   .meta({ description: 'How this request is arranged. The configuration decides what is left out.' });
 

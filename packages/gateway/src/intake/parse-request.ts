@@ -2,7 +2,6 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import type { RecognitionMode } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import { BodyView, type ByteEdit, invalid, modelOf } from '../json/json-body.js';
 import type { ByteSpan } from '../json/json-scanner.js';
@@ -40,8 +39,6 @@ export interface ParsedRequest {
   /** The array of documents; `undefined` without documents. */
   readonly documents: ByteSpan | undefined;
   readonly switches: RequestSwitches;
-  /** How documents in the prompt are looked for, where the request says so. */
-  readonly recognise: RecognitionMode | undefined;
   /**
    * Whether to refer to documents, and to parts of documents, that the conversation still shows, where the request says
    * so.
@@ -100,7 +97,6 @@ export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestCont
     bypass,
     documents,
     switches: asked.switches,
-    recognise: asked.recognise,
     deduplicate: asked.deduplicate,
     blocks: asked.blocks,
     labels: asked.labels,
@@ -197,8 +193,7 @@ function shortened(name: string): string {
   return isShort ? name : `${DIGEST_PREFIX}${hash('sha256', name)}`;
 }
 
-interface Switches
-  extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'deduplicate' | 'blocks' | 'labels' | 'switches'> {
+interface Switches extends Pick<ParsedRequest, 'bypass' | 'deduplicate' | 'blocks' | 'labels' | 'switches'> {
   readonly session: string | undefined;
   readonly forgotten: 'refuse' | 'mark' | undefined;
 }
@@ -213,7 +208,6 @@ const NO_SWITCHES: Switches = {
   deduplicate: undefined,
   blocks: undefined,
   labels: undefined,
-  recognise: undefined,
   switches: {},
 };
 
@@ -233,6 +227,5 @@ function readSwitches(value: unknown): Switches {
     deduplicate: given.deduplicate ?? undefined,
     blocks: given.blocks ?? undefined,
     labels: given.labels ?? undefined,
-    recognise: given.recognise ?? undefined,
   };
 }

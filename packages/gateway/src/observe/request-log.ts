@@ -179,7 +179,7 @@ export class RequestLog {
     const object = readObject(Buffer.from(body));
     const messages = api.messages(object);
     const texts = messages.flatMap((message) => message.texts);
-    const pieces = promptPieces(body, object, { api, messages, blocks: recognise(texts, { mode: 'conservative' }) });
+    const pieces = promptPieces(body, object, { api, messages, blocks: recognise(texts, { mode: 'form' }) });
     const outline = outlinePrompt(pieces, { keepText: false });
     const outlines = this.#outlines.get(tenant, OUTLINES_KEY) ?? [];
     const scope = `${api.name}\n${typeof object['model'] === 'string' ? object['model'] : ''}`;

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { type DocumentBlock, type RecogniseOptions, recognise } from '@warmpath/core';
+import { type DocumentBlock, recognise } from '@warmpath/core';
 import { hasRepeatedResult, messageChain, withResults } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-api.js';
 import type { RequestMessage, RequestText } from '../apis/request-texts.js';
@@ -7,46 +7,41 @@ import { BodyView } from '../json/json-body.js';
 import type { JsonObject } from '../json/json-scanner.js';
 import type { RecognisedMessage, RecognisedRequest } from '../shapes/shapes.js';
 
-/** What decides which documents a request has. */
-export interface RecogniseRequestOptions extends RecogniseOptions {
-  readonly maxDocuments: number;
-  /** Whether parts of documents are referred to, so that a result may be shortened that never came before. */
-  readonly blocks: boolean;
-  /** What ids of external-content markers depend on beside the text. Default: nothing. */
+/** How documents are found in the texts of a request. */
+export interface DocumentSearch {
+  /** The blocks in the order of the texts, none overlapping. */
+  find(texts: readonly RequestText[]): readonly DocumentBlock[];
+  /** Whether a block's documents get labels of their own. */
+  labelsOf(block: DocumentBlock): 'kept' | 'mapped';
+  /** What ids of external-content markers follow from beside the text; they stay as they are if left out. */
   readonly markerKey?: string | undefined;
 }
 
-/**
- * What marks documents in a prompt; without it, there is nothing to do for bodies of routes that look for marks only.
- */
+/** What marks documents in a prompt. */
 const MARK = Buffer.from('warmpath-documents');
 
-/** Whether a body may hold documents that are looked for in this mode. O(body) for marks, a native search. */
-export function mayHoldDocuments(body: Buffer, mode: RecogniseOptions['mode']): boolean {
-  return mode === 'conservative' || (mode === 'marked' && body.includes(MARK));
+/** Whether a body may mark documents. O(body), a native search. */
+export function mayMarkDocuments(body: Buffer): boolean {
+  return body.includes(MARK);
 }
 
 /**
  * Looks for documents in the texts of a body. `undefined` where there is nothing to change: the body may go through as
- * it came. It never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and core's
- * `recognise`, O(body).
+ * it came. It never throws. Cost: one `JSON.parse`, and the search.
  */
 export function recogniseRequest(
   body: Buffer,
   api: PromptApi,
-  options: RecogniseRequestOptions,
+  { find, markerKey }: Pick<DocumentSearch, 'find' | 'markerKey'>,
 ): RecognisedRequest | undefined {
-  if (!mayHoldDocuments(body, options.mode)) return undefined;
   const read = readBody(body);
   if (read === undefined) return undefined;
   const { view, object } = read;
   const messages = api.messages(object);
   const given = messages.flatMap((message) => message.texts);
   const texts =
-    options.mode === 'conservative' && hasExternalMarkers(body)
-      ? given.map((text) => stable(text, options.markerKey ?? ''))
-      : given;
-  const blocks = blocksOf(texts, options);
+    markerKey !== undefined && hasExternalMarkers(body) ? given.map((text) => stable(text, markerKey)) : given;
+  const blocks = find(texts);
   if (blocks.length === 0 && texts.every((each, i) => each === given[i])) return undefined;
   return {
     api,
@@ -59,12 +54,31 @@ export function recogniseRequest(
   };
 }
 
-/** Documents, and results of tools where something can become of these. */
-function blocksOf(texts: readonly RequestText[], options: RecogniseRequestOptions): readonly DocumentBlock[] {
-  const found = recognise(texts, options).filter(({ documents }) => documents.length <= options.maxDocuments);
-  if (options.mode !== 'conservative') return found;
+/** Documents that the prompt marks. */
+export function markedBlocks(texts: readonly RequestText[]): readonly DocumentBlock[] {
+  return recognise(texts, { mode: 'marked' });
+}
+
+/** Every list of documents by its form, and results of tools where something can become of these. */
+export function formedBlocks(
+  texts: readonly RequestText[],
+  { refersToParts }: { readonly refersToParts: boolean },
+): readonly DocumentBlock[] {
+  const found = recognise(texts, { mode: 'form' });
   const all = withResults(texts, found);
-  return found.length > 0 || options.blocks || hasRepeatedResult(texts, all) ? all : found;
+  return found.length > 0 || refersToParts || hasRepeatedResult(texts, all) ? all : found;
+}
+
+/** The blocks of both lists in the order of the texts. Of two that overlap, the one of the first list counts. */
+export function mergedBlocks(
+  first: readonly DocumentBlock[],
+  second: readonly DocumentBlock[],
+): readonly DocumentBlock[] {
+  if (first.length === 0) return second;
+  const free = second.filter(
+    ({ text, start, end }) => !first.some((each) => each.text === text && each.start < end && start < each.end),
+  );
+  return [...first, ...free].sort((a, b) => a.text - b.text || a.start - b.start);
 }
 
 /** What is no JSON is the engine's to refuse. */

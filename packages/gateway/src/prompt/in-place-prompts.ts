@@ -1,11 +1,12 @@
 import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../apis/prompt-apis.js';
+import type { RequestText } from '../apis/request-texts.js';
 import { ConversationMemory } from '../conversation/conversation-memory.js';
 import { MemoryConversationStore } from '../conversation/conversation-store.js';
 import type { PlacedBlock, RecognisedRequest } from '../shapes/shapes.js';
 import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
-import { recogniseRequest } from './find-documents.js';
-import { type MapLabelsOptions, mapPromptLabels } from './map-prompt-labels.js';
+import { formedBlocks, recogniseRequest } from './find-documents.js';
+import { mapPromptLabels } from './map-prompt-labels.js';
 
 /** A prompt with its documents in their places. */
 export interface PlacedPrompt {
@@ -14,7 +15,7 @@ export interface PlacedPrompt {
 }
 
 /** What may become of the documents of a prompt beside their order. */
-type PlaceOptions = Pick<InPlaceOptions, 'deduplicate' | 'blocks'> & Pick<MapLabelsOptions, 'labels'>;
+type PlaceOptions = Pick<InPlaceOptions, 'deduplicate' | 'blocks'> & { readonly labels: 'kept' | 'mapped' };
 
 /** How documents may be ordered where they stand. */
 export type InPlaceSwitches = Pick<ArrangeRequest, 'policy' | 'maxShift' | 'shiftPrice'>;
@@ -38,13 +39,10 @@ export class InPlacePrompts {
     this.#switches = switches;
   }
 
-  /** Places the documents that `conservative` recognises in the body of a chat completion. O(body). */
+  /** Places the documents that have a known form in the body of a chat completion. O(body). */
   placeChat(body: string): PlacedPrompt {
-    const found = recogniseRequest(Buffer.from(body), chatApi, {
-      mode: 'conservative',
-      maxDocuments: Number.POSITIVE_INFINITY,
-      blocks: false,
-    });
+    const find = (texts: readonly RequestText[]) => formedBlocks(texts, { refersToParts: false });
+    const found = recogniseRequest(Buffer.from(body), chatApi, { find, markerKey: '' });
     return found === undefined
       ? { body, blocks: [] }
       : this.place(found, { deduplicate: true, blocks: false, labels: 'kept' });
@@ -54,7 +52,7 @@ export class InPlacePrompts {
   place(given: RecognisedRequest, { labels, ...refers }: PlaceOptions): PlacedPrompt {
     const now = this.#now++;
     const recognised = mapPromptLabels(given, {
-      labels,
+      labelsOf: () => labels,
       ordersOf: (message) => this.#memory.ordersOf('', message),
     });
     const placed = arrangeInPlace(recognised, {

@@ -8,7 +8,7 @@ import type { RecognisedMessage, RecognisedRequest, SentOrder } from '../shapes/
 /** What decides which documents get labels of their own. */
 export interface MapLabelsOptions {
   /** For messages that are not remembered. Documents that must not move keep their labels. */
-  readonly labels: 'kept' | 'mapped';
+  readonly labelsOf: (block: DocumentBlock) => 'kept' | 'mapped';
   /** How a message was sent before: its labels stay as they were. */
   readonly ordersOf: (message: RecognisedMessage) => readonly SentOrder[] | undefined;
 }
@@ -17,12 +17,15 @@ export interface MapLabelsOptions {
  * The request with labels that belong to documents, in place of those that count places, and with these labels in what
  * is said behind the documents. The very request where no document has such a label. O(texts).
  */
-export function mapPromptLabels(request: RecognisedRequest, { labels, ordersOf }: MapLabelsOptions): RecognisedRequest {
+export function mapPromptLabels(
+  request: RecognisedRequest,
+  { labelsOf, ordersOf }: MapLabelsOptions,
+): RecognisedRequest {
   const mapped: DocumentBlock[] = [];
   for (const message of request.messages) {
     const sent = ordersOf(message);
     for (const [at, block] of message.blocks.entries()) {
-      const wanted = block.fixed === undefined ? labels : 'kept';
+      const wanted = block.fixed === undefined ? labelsOf(block) : 'kept';
       if ((sent?.[at]?.labels ?? wanted) === 'mapped' && isCounted(block)) mapped.push(block);
     }
   }

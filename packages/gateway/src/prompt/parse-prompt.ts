@@ -1,4 +1,4 @@
-import type { ArrangeRequest } from '@warmpath/core';
+import type { ArrangeRequest, DocumentBlock } from '@warmpath/core';
 import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
 import { PromptView } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
@@ -11,11 +11,18 @@ import type { FailOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
 import type { Call, PermuteSlots, Prompt, RecognisedRequest } from '../shapes/shapes.js';
 import { replayInPlace } from './arrange-in-place.js';
-import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './find-documents.js';
+import {
+  type DocumentSearch,
+  formedBlocks,
+  markedBlocks,
+  mayMarkDocuments,
+  mergedBlocks,
+  recogniseRequest,
+} from './find-documents.js';
 import { isHeldOut } from './holdout.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
+import type { KnownPrompts } from './known-prompts.js';
 import { mapPromptLabels } from './map-prompt-labels.js';
-import type { UnrecognisedPrompts } from './unrecognised-prompts.js';
 
 /** Larger bodies are not searched for documents. */
 const MAX_SEARCHED_BYTES = 4_194_304;
@@ -31,8 +38,7 @@ export interface PromptParserParts {
   readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** Only where the caller asked to be told why documents in prompts stay as they are. */
-  readonly unrecognised: UnrecognisedPrompts | undefined;
+  readonly knownPrompts: KnownPrompts;
 }
 
 /** What a request asks for. */
@@ -74,10 +80,8 @@ export class PromptParser {
         (asked) =>
           whenReady(this.#recall(call, asked), (history) => {
             const search = this.#searchOptions(call, asked.parsed, history);
-            if (asked.parsed === undefined && search === undefined) {
-              this.#lookLater(call, undefined);
-              return unarranged(call, undefined, undefined);
-            }
+            this.#learn(call, asked.parsed);
+            if (asked.parsed === undefined && search === undefined) return unarranged(call, undefined, undefined);
             return traced(this.#parts, report, 'documents', () =>
               eventLoopBudget.runSteps(this.#findSlots(call, asked, history, search), isUnwanted),
             );
@@ -159,7 +163,7 @@ export class PromptParser {
     call: Call,
     asked: Asked,
     history: RecalledConversation | undefined,
-    search: RecogniseRequestOptions | undefined,
+    search: DocumentSearch | undefined,
   ): WorkSteps<Prompt> {
     const { parsed } = asked;
     try {
@@ -176,7 +180,6 @@ export class PromptParser {
         // The next slice is that of the order and the edits.
         yield slots === undefined ? 0 : call.body.length;
         if (slots !== undefined) return { body, history, slots, labels: slots.found.mapped?.map };
-        this.#lookLater(call, parsed);
         if (parsed === undefined || history === undefined || history.turns.length === 0)
           return unarranged(call, parsed, history);
       }
@@ -194,24 +197,24 @@ export class PromptParser {
     { api, tenant }: Call,
     { parsed, request }: Asked,
     body: Buffer,
-    search: RecogniseRequestOptions,
+    search: DocumentSearch,
   ): PermuteSlots | undefined {
     const given = recogniseRequest(body, api, search);
     if (given === undefined) return undefined;
-    const found = this.#withLabels(given, tenant, parsed?.labels ?? 'kept');
+    const found = this.#withLabels(given, tenant, search);
     const deduplicate = parsed?.deduplicate ?? true;
     const switches = request ?? this.#parts.documents.withDefaults({ documents: [] });
-    return { kind: 'permute', found, switches, deduplicate, blocks: search.blocks };
+    return { kind: 'permute', found, switches, deduplicate, blocks: parsed?.blocks ?? false };
   }
 
   *#insertSlot(
     call: Call,
     { parsed, request, view: given }: Asked & { readonly parsed: ParsedRequest },
     history: RecalledConversation | undefined,
-    search: RecogniseRequestOptions | undefined,
+    search: DocumentSearch | undefined,
   ): WorkSteps<Prompt> {
     const { documents } = this.#parts;
-    const sent = search && this.#sentBefore(call, parsed, search);
+    const sent = search && this.#sentBefore(call, search);
     const whole = sent === undefined ? parsed : this.#withSentOrders(call, parsed, sent);
     const view = whole === parsed && given !== undefined ? given : PromptView.of(whole.body, call.api);
     if (view === undefined && parsed.documents === undefined) return unarranged(call, parsed, history);
@@ -222,18 +225,14 @@ export class PromptParser {
   }
 
   /** Labels of messages that were sent before stay as they were; others are as the request, or its kind, wants. */
-  #withLabels(found: RecognisedRequest, tenant: string, labels: 'kept' | 'mapped'): RecognisedRequest {
-    return mapPromptLabels(found, { labels, ordersOf: (message) => this.#parts.memory.ordersOf(tenant, message) });
+  #withLabels(found: RecognisedRequest, tenant: string, { labelsOf }: DocumentSearch): RecognisedRequest {
+    return mapPromptLabels(found, { labelsOf, ordersOf: (message) => this.#parts.memory.ordersOf(tenant, message) });
   }
 
   /** Documents in the texts of a request that brings documents of its own: a conversation may do so after tools. */
-  #sentBefore(
-    { api, body, tenant }: Call,
-    parsed: ParsedRequest,
-    search: RecogniseRequestOptions,
-  ): RecognisedRequest | undefined {
+  #sentBefore({ api, body, tenant }: Call, search: DocumentSearch): RecognisedRequest | undefined {
     const found = recogniseRequest(body, api, search);
-    return found && this.#withLabels(found, tenant, parsed.labels ?? 'kept');
+    return found && this.#withLabels(found, tenant, search);
   }
 
   /** The request with documents of earlier messages as they were sent; the very same if nothing in it was changed. */
@@ -245,36 +244,52 @@ export class PromptParser {
     return { ...again, conversation: parsed.conversation };
   }
 
-  /** How documents in the texts are looked for; `undefined` where they are not. O(body) where it may hold some. */
+  /** How documents in the texts are looked for; `undefined` where they are not. O(body), a native search. */
   #searchOptions(
-    { body, request: { report } }: Call,
+    { body, tenant, request: { report } }: Call,
     parsed: ParsedRequest | undefined,
     history: RecalledConversation | undefined,
-  ): RecogniseRequestOptions | undefined {
+  ): DocumentSearch | undefined {
+    const { config, knownPrompts } = this.#parts;
+    const { recognise, server, upstream } = config;
     if (parsed?.bypass === true || report.isHeldOut) return undefined;
-    const { recognise, server, upstream } = this.#parts.config;
-    const mode = parsed?.recognise ?? recognise.mode;
-    if (body.length > MAX_SEARCHED_BYTES || !mayHoldDocuments(body, mode) || !isReadable(body)) return undefined;
-    const blocks = parsed?.blocks ?? false;
+    if (recognise === 'off' || body.length > MAX_SEARCHED_BYTES) return undefined;
+    const isMarked = mayMarkDocuments(body);
+    const refersToParts = parsed?.blocks === true;
+    const refers = parsed?.deduplicate ?? (refersToParts || recognise === 'auto');
+    if (!isMarked && !refers && !knownPrompts.mayFind(tenant, recognise)) return undefined;
+    if (!isReadable(body)) return undefined;
+    const maxDocuments = documentLimits(server).documents;
+    const mapped = new Set<DocumentBlock>();
     const name = history && [history.tenant, history.user ?? null, history.session];
-    const markerKey = name && JSON.stringify([upstream.cacheSaltKey ?? null, ...name]);
-    const { templates } = recognise;
-    return { mode, templates, maxDocuments: documentLimits(server).documents, blocks, markerKey };
+    return {
+      labelsOf: (block) => parsed?.labels ?? (mapped.has(block) ? 'mapped' : 'kept'),
+      markerKey: recognise === 'auto' ? JSON.stringify([upstream.cacheSaltKey ?? null, ...(name ?? [])]) : undefined,
+      find: (texts) => {
+        const marked = isMarked ? markedBlocks(texts) : [];
+        const allowed = knownPrompts.find(tenant, texts, recognise);
+        for (const { block, labels } of allowed) if (labels === 'mapped') mapped.add(block);
+        const movable = mergedBlocks(
+          marked,
+          allowed.map(({ block }) => block),
+        );
+        const formed = refers ? formedBlocks(texts, { refersToParts }).map(withoutConsent) : [];
+        return mergedBlocks(movable, formed).filter(({ documents }) => documents.length <= maxDocuments);
+      },
+    };
   }
 
-  /** Behind the request, which does not wait for it: nothing is changed by that. */
-  #lookLater({ api, body }: Call, parsed: ParsedRequest | undefined): void {
-    const { unrecognised, config } = this.#parts;
-    if (unrecognised === undefined) return;
-    const mode = parsed?.recognise ?? config.recognise.mode;
-    setImmediate(() => {
-      try {
-        unrecognised.look(body, api, mode);
-      } catch {
-        // What cannot be read is the engine's to refuse.
-      }
-    });
+  /** Learns behind the request, which does not wait for it. */
+  #learn({ api, body, tenant }: Call, parsed: ParsedRequest | undefined): void {
+    const { config, knownPrompts } = this.#parts;
+    if (config.recognise === 'off' || parsed?.bypass === true || parsed?.documents !== undefined) return;
+    knownPrompts.learn({ tenant, api, body });
   }
+}
+
+/** Documents that may be referred to and not moved. */
+function withoutConsent(block: DocumentBlock): DocumentBlock {
+  return { ...block, fixed: 'not-allowed' };
 }
 
 /** The model of an unread body; empty for one that cannot be read. O(body). */

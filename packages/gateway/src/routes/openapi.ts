@@ -157,6 +157,8 @@ const requestRecord = z.strictObject({
   prefix: z.nullable(z.looseObject({})).meta({ description: 'Only with `explain.prompts: all`.' }),
 });
 
+const expectedGain = z.nullable(z.strictObject({ tokens: z.int(), share: z.number() }));
+
 const promptKind = z.strictObject({
   object: z.literal('prompt_kind'),
   id: name,
@@ -177,9 +179,10 @@ const promptKind = z.strictObject({
     .meta({ description: 'Why the kind gains nothing (`preventsGain`), and what a person must look at.' }),
   state: z.enum(['asking', 'allowed', 'automatic', 'refused']),
   labels: z.enum(['kept', 'mapped']),
-  gain: z
-    .nullable(z.strictObject({ tokens: z.number(), share: z.number() }))
-    .meta({ description: 'Tokens, and share of the prompt, that would be cached more. `null`: not known yet.' }),
+  gain: expectedGain.meta({
+    description: 'Tokens, and share of the prompts, that would be cached more. `null`: not known yet.',
+  }),
+  gainIfMapped: expectedGain.meta({ description: 'The same with `labels: mapped`.' }),
 });
 
 const tenantQuery = {

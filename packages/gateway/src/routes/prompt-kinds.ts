@@ -8,6 +8,7 @@ import {
 } from '@warmpath/core/internal';
 import type { ListedPromptKind, PromptKindList } from '@warmpath/dashboard';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
 import { canActForTenant } from '../intake/admit.js';
 import type { Caller } from '../intake/authenticate.js';
@@ -17,9 +18,13 @@ import { bodyOf } from '../intake/request-body.js';
 import { invalid, readObject } from '../json/json-body.js';
 import type { PromptConsents } from '../memory/prompt-consents.js';
 import type { Log } from '../observe/log.js';
+import type { KnownPrompts } from '../prompt/known-prompts.js';
+import type { GainEstimate } from '../prompt/potential-gain.js';
 
 export interface PromptKindsParts {
+  readonly config: GatewayConfig;
   readonly server: ServerConfig;
+  readonly knownPrompts: KnownPrompts;
   readonly kinds: PromptKinds;
   readonly consents: PromptConsents;
   readonly log: Log;
@@ -116,14 +121,27 @@ function programOf({ kinds, consents }: PromptKindsParts, tenant: string, id: st
 /** A kind of which this gateway saw no prompt yet. */
 function unseen(program: ProgramText): PromptKind {
   const { id, role } = program;
-  return { id, role, parts: programParts(program), prompts: 0, withDocuments: 0, notices: [] };
+  return { id, role, parts: programParts(program), prompts: 0, withDocuments: 0, notices: [], isSafe: false };
 }
 
-function listed({ consents }: PromptKindsParts, tenant: string, kind: PromptKind): ListedPromptKind {
-  const { state = 'asking', labels = 'kept' } = consents.of(tenant, kind.id) ?? {};
+function listed(
+  { config, consents, knownPrompts }: PromptKindsParts,
+  tenant: string,
+  { isSafe, ...kind }: PromptKind,
+): ListedPromptKind {
+  const unasked = config.recognise === 'auto' && isSafe ? 'automatic' : 'asking';
+  const { state = unasked, labels = 'kept' } = consents.of(tenant, kind.id) ?? {};
+  const estimate = knownPrompts.gainOf(tenant, kind.id);
+  const gain = estimate === undefined ? null : gainOf(estimate, estimate.cachedIfAllowed);
+  const gainIfMapped = estimate === undefined ? null : gainOf(estimate, estimate.cachedIfMapped);
   const open = kind.notices.filter((name) => name !== 'labels-by-position' || labels === 'kept');
   const notices = open.map((name) => ({ name, ...NOTICES[name] }));
-  return { object: 'prompt_kind', tenant, ...kind, notices, state, labels, gain: null };
+  return { object: 'prompt_kind', tenant, ...kind, notices, state, labels, gain, gainIfMapped };
+}
+
+function gainOf({ cachedTokens, promptTokens }: GainEstimate, cachedThen: number) {
+  const tokens = Math.max(0, Math.round(cachedThen - cachedTokens));
+  return { tokens, share: Math.round((1_000 * tokens) / promptTokens) / 1_000 };
 }
 
 const NOTICES: Readonly<Record<KindNotice, { readonly preventsGain: boolean; readonly message: string }>> = {

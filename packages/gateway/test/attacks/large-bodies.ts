@@ -90,7 +90,7 @@ const nested: readonly Attack[] = FORMS.map(([form, value]) => ({
   // With everything that reads a body.
   config: {
     upstream: { cacheSaltKey: 'a secret of the gateways' },
-    recognise: { mode: 'conservative' },
+    recognise: 'auto',
     explain: { prompts: 'all' },
   },
   run: async (gateway) => {

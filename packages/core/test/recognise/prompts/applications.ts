@@ -198,13 +198,6 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
     blocks: [{ format: 'numbered', documents: ['ميناء فيلمورا', 'ورشة تيبر'], counted: true }],
   },
   {
-    name: 'German: headings with numbers, the question speaks of the second one',
-    texts: [
-      ['user', `Dokument 1: ${HARBOUR}\nDokument 2: ${LANTERN}\n\nFrage: Was steht im zweiten Dokument über Öl?`],
-    ],
-    blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
     name: 'Russian headings',
     texts: [['user', `Документ 1: ${HARBOUR}\nДокумент 2: ${LANTERN}\n\nВопрос: что горит в фонаре?`]],
     blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN], counted: true }],
@@ -213,26 +206,6 @@ export const APPLICATION_PROMPTS: readonly PromptCase[] = [
     name: 'Korean headings',
     texts: [['user', `문서 1: ${HARBOUR}\n문서 2: ${LANTERN}\n\n질문: 등불은 무엇을 태우나요?`]],
     blocks: [{ format: 'headed', documents: [HARBOUR, LANTERN] }],
-  },
-  {
-    name: 'a French question about the second source',
-    texts: [
-      [
-        'user',
-        `<sources>\n<source id="a">${HARBOUR}</source>\n<source id="b">${LANTERN}</source>\n</sources>\nQue dit la deuxième source ?`,
-      ],
-    ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
-    name: 'a Chinese question about the second passage',
-    texts: [['user', `<docs><doc>${HARBOUR}</doc><doc>${LANTERN}</doc></docs>\n第二篇说了什么？`]],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
-    name: 'a question about the last one, without saying of what',
-    texts: [['user', `<docs><doc>${HARBOUR}</doc><doc>${LANTERN}</doc></docs>\nSum up the last one.`]],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], fixed: true }],
   },
   {
     name: 'a question about number 2',

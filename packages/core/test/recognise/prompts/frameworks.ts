@@ -174,16 +174,6 @@ export const FRAMEWORK_PROMPTS: readonly PromptCase[] = [
     texts: [['user', `Контекст:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nВопрос: Что сказано в документе 2?`]],
     blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
-  {
-    name: 'a Russian question about the second document',
-    texts: [['user', `Контекст:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nВопрос: Что сказано во втором документе?`]],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
-    name: 'a Spanish question about the last document',
-    texts: [['user', `Contexto:\n[1] ${HARBOUR}\n[2] ${LANTERN}\n\nPregunta: ¿Qué dice el último documento?`]],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
 ];
 
 const none = (name: string, ...texts: PromptCase['texts']): PromptCase => ({ name, texts, blocks: [] });

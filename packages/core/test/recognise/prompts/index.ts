@@ -2,7 +2,6 @@ import { APPLICATION_PROMPTS } from './applications.js';
 import { COUNTED_PROMPTS } from './counted.js';
 import { FRAMEWORK_NEGATIVES, FRAMEWORK_PROMPTS } from './frameworks.js';
 import { NEGATIVE_PROMPTS } from './negatives.js';
-import { ORDERED_PROMPTS } from './order-matters.js';
 import type { PromptCase } from './prompt.js';
 import { SEARCH_PROMPTS } from './search-tools.js';
 import { STRUCTURED_PROMPTS } from './structured.js';
@@ -17,6 +16,5 @@ export const PROMPTS: readonly PromptCase[] = [
   ...APPLICATION_PROMPTS,
   ...SEARCH_PROMPTS,
   ...NEGATIVE_PROMPTS,
-  ...ORDERED_PROMPTS,
   ...FRAMEWORK_NEGATIVES,
 ];

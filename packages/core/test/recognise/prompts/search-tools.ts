@@ -228,52 +228,6 @@ export const SEARCH_PROMPTS: readonly PromptCase[] = [
     blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], counted: true }],
   },
   {
-    name: 'results that say themselves that the newest comes first',
-    texts: [
-      [
-        'tool',
-        `Search results, sorted by date:\n\n[1] Title: Port\n[1] Content: ${HARBOUR}\n\n[2] Title: Lamps\n[2] Content: ${LANTERN}`,
-      ],
-    ],
-    blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
-    name: 'JSON that says what it is sorted by',
-    texts: [
-      [
-        'tool',
-        JSON.stringify({
-          sort_by: 'date',
-          results: [
-            { url: 'https://port.example', content: HARBOUR },
-            { url: 'https://lamp.example', content: LANTERN },
-          ],
-        }),
-      ],
-    ],
-    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
-    name: 'only the list that is sorted keeps its order',
-    texts: [
-      ['tool', `Most recent first:\n<results><result>${HARBOUR}</result><result>${LANTERN}</result></results>`],
-      ['tool', `<results><result>${GLACIER}</result><result>${CLOCK}</result></results>`],
-      ['user', 'What do lanterns burn?'],
-    ],
-    blocks: [
-      { format: 'tags', documents: [HARBOUR, LANTERN], fixed: true },
-      { format: 'tags', text: 1, documents: [GLACIER, CLOCK] },
-    ],
-  },
-  {
-    name: 'a question about the most recent of results by date',
-    texts: [
-      ['system', 'The search returns results in chronological order.'],
-      ['tool', `<results><result>${HARBOUR}</result><result>${LANTERN}</result></results>`],
-    ],
-    blocks: [{ format: 'tags', text: 1, documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
     name: 'hundreds of small results',
     texts: [
       [

@@ -122,27 +122,6 @@ export const TAG_PROMPTS: readonly PromptCase[] = [
     ],
   },
   {
-    name: 'a question about the first document keeps the order',
-    texts: [
-      [
-        'user',
-        `<document>${HARBOUR}</document>\n<document>${LANTERN}</document>\nSummarise the first document in a line.`,
-      ],
-    ],
-    blocks: [{ format: 'tags', documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
-    name: 'a system prompt that promises an order keeps it',
-    texts: [
-      ['system', 'The documents are sorted by date; trust the most recent ones first.'],
-      [
-        'user',
-        `<documents><document>${HARBOUR}</document><document>${LANTERN}</document></documents>\nWhen was it dredged?`,
-      ],
-    ],
-    blocks: [{ format: 'tags', text: 1, documents: [HARBOUR, LANTERN], fixed: true }],
-  },
-  {
     name: 'marked documents, whatever the question says',
     texts: [
       [

@@ -1,25 +1,21 @@
-import { blockDocuments, estimateTokens, recognise } from '@warmpath/core';
+import { blockDocuments, estimateTokens } from '@warmpath/core';
 import {
   type BlockFormat,
   BREAK_CAUSES,
-  type DocumentTemplate,
   type FixedReason,
   findPrefixBreak,
   outlinePrompt,
   type PrefixBreak,
   type PromptPiece,
-  type RecognitionMode,
-  suggestTemplate,
 } from '@warmpath/core/internal';
 import type { ApiName, PromptApi } from '../../apis/prompt-api.js';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/prompt-apis.js';
-import { pathName } from '../../apis/request-texts.js';
-import type { GatewayConfig } from '../../config/schema.js';
+import { pathName, type RequestText } from '../../apis/request-texts.js';
 import { parseObject } from '../../json/json-body.js';
 import { isObject, type JsonObject } from '../../json/json-scanner.js';
 import { promptPieces } from '../../observe/prompt-pieces.js';
 import { isReported } from '../../prompt/arrange-in-place.js';
-import { recogniseRequest } from '../../prompt/find-documents.js';
+import { formedBlocks, recogniseRequest } from '../../prompt/find-documents.js';
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../prompt/in-place-prompts.js';
 import type { DecidedSlot, PlacedBlock, RecognisedRequest } from '../../shapes/shapes.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
@@ -37,7 +33,7 @@ const EXCERPT = 32;
 const SPEAKS_OF_CONTEXT =
   /<context>|context information is below|following (?:pieces of )?(?:retrieved )?(?:context|documents|sources)/i;
 const ADVICE =
-  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them, or name their frame in `recognise.templates`.';
+  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them, or let the gateway learn the prompt: `warmpath prompts` shows what it has found.';
 /** Why documents that the request itself calls so do not show. */
 const CITED =
   'Answers cite the documents of this request by their number (`citations`), so they stay as they are, byte for byte.';
@@ -45,10 +41,6 @@ const CITED =
 export interface ExplainOptions {
   /** Found out by the path in a record, or by the members of the body, if left out. */
   readonly api?: ApiName;
-  /** What `recognise` says if left out, and `conservative` without it. */
-  readonly mode?: RecognitionMode;
-  /** How a gateway looks for documents: the mode, and frames that it knows. */
-  readonly recognise?: GatewayConfig['recognise'];
   /** How documents may be ordered; core's defaults for what is left out. */
   readonly arrange?: InPlaceSwitches;
   /** The body of a request that was served before. */
@@ -106,8 +98,6 @@ export interface Explanation {
   readonly shiftPrice: number;
   /** Estimated tokens that references to documents farther up would spare. */
   readonly deduplicatedTokens: number;
-  /** The frame that `recognise.templates` would need, where documents seem to stand that nothing else tells apart. */
-  readonly template: { readonly place: string; readonly documents: number; readonly template: DocumentTemplate } | null;
   /** Where nothing may move although the prompt speaks of context, or holds documents: why, and what would help. */
   readonly advice: string | null;
   /** Against the earlier request, if there is one. */
@@ -147,7 +137,6 @@ export function explainRequest(given: string, options: ExplainOptions): Explanat
     blocks: blocks.map((placed) => explainBlock(now, placed)),
     shiftPrice: options.arrange?.shiftPrice ?? 0,
     deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
-    template: blocks.length === 0 ? templateFor(now) : null,
     advice: blocks.length === 0 ? adviceFor(now) : null,
     prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
   };
@@ -166,27 +155,17 @@ interface ReadPrompt {
   readonly recognised: RecognisedRequest | undefined;
 }
 
-function readPrompt(
-  body: string,
-  api: PromptApi,
-  { mode: given, recognise: how, blocks: asked }: ExplainOptions,
-): ReadPrompt {
-  const options = {
-    mode: given ?? how?.mode ?? 'conservative',
-    ...(how !== undefined && { templates: how.templates }),
-  };
+function readPrompt(body: string, api: PromptApi, { blocks: asked }: ExplainOptions): ReadPrompt {
   const object = parseObject(body);
   const messages = api.messages(object);
   const texts = messages.flatMap((message) => message.texts);
-  const blocks = recognise(texts, options);
   const own = object['warmpath'];
   const said: JsonObject = isObject(own) ? own : {};
   const parts = asked ?? said['blocks'] === true;
   const isGiven = Array.isArray(object['documents']) && object['documents'].length > 0;
+  const find = (given: readonly RequestText[]) => formedBlocks(given, { refersToParts: parts });
   // A request that names its documents is not searched for others.
-  const recognised = isGiven
-    ? undefined
-    : recogniseRequest(Buffer.from(body), api, { ...options, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
+  const recognised = isGiven ? undefined : recogniseRequest(Buffer.from(body), api, { find, markerKey: '' });
   return {
     body,
     object,
@@ -195,9 +174,15 @@ function readPrompt(
     blocks: parts,
     labels: said['labels'] === 'mapped' ? 'mapped' : 'kept',
     isCited: texts.some(({ kind }) => kind === 'verbatim'),
-    pieces: promptPieces(body, object, { api, messages, blocks }),
+    pieces: piecesOf(body, object, api),
     recognised,
   };
+}
+
+function piecesOf(body: string, object: JsonObject, api: PromptApi): readonly PromptPiece[] {
+  const messages = api.messages(object);
+  const texts = messages.flatMap((message) => message.texts);
+  return promptPieces(body, object, { api, messages, blocks: formedBlocks(texts, { refersToParts: false }) });
 }
 
 /** A prompt as the gateway would send it. */
@@ -236,8 +221,8 @@ function explainPrefix(
 ): NonNullable<Explanation['prefix']> {
   const found = findPrefixBreak(outlinePrompt(before.pieces, { keepText: true }), now.pieces);
   const arranged = findPrefixBreak(
-    outlinePrompt(readPrompt(sentBefore, before.api, { mode: 'off' }).pieces, { keepText: true }),
-    readPrompt(sent, now.api, { mode: 'off' }).pieces,
+    outlinePrompt(piecesOf(sentBefore, parseObject(sentBefore), before.api), { keepText: true }),
+    piecesOf(sent, parseObject(sent), now.api),
   );
   return {
     sharedTokens: found?.sharedTokens ?? tokensOf(before),
@@ -266,16 +251,6 @@ function tokensOf({ pieces }: ReadPrompt): number {
 
 function sumOf(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
-}
-
-function templateFor({ api, object, isCited }: ReadPrompt): Explanation['template'] {
-  const { documents: given } = object;
-  if (isCited || (Array.isArray(given) && given.length > 0)) return null;
-  const texts = api.messages(object).flatMap((message) => message.texts);
-  const suggested = suggestTemplate(texts);
-  if (suggested === undefined) return null;
-  const { text, template, documents } = suggested;
-  return { place: pathName(texts[text]!.place), documents, template };
 }
 
 function adviceFor({ isCited, pieces }: ReadPrompt): string | null {

@@ -1,0 +1,184 @@
+import type { PromptText } from '@warmpath/core';
+import {
+  fingerprint,
+  type KindDocuments,
+  type PromptKind,
+  type PromptKinds,
+  TenantCache,
+} from '@warmpath/core/internal';
+import type { PromptApi } from '../apis/prompt-api.js';
+import type { Recognition } from '../config/schema-conversations.js';
+import { isReadable } from '../json/json-body.js';
+import type { JsonObject } from '../json/json-scanner.js';
+import type { PromptConsents } from '../memory/prompt-consents.js';
+import { type GainEstimate, PotentialGain } from './potential-gain.js';
+
+/** Bytes of a body from which prompts are learned, and bodies that wait for it. */
+const MAX_LEARNED_BYTES = 1_048_576;
+const MAX_WAITING = 64;
+/** Milliseconds of rest for each millisecond of learning. */
+const REST = 9;
+/** Kinds whose gain is estimated. */
+const MAX_ESTIMATES = 64;
+/** Estimated bytes of a remembered document. */
+const SPAN_BYTES = 320;
+
+/** Documents of an allowed prompt kind. */
+export interface AllowedDocuments extends KindDocuments {
+  readonly block: NonNullable<KindDocuments['block']>;
+  readonly labels: 'kept' | 'mapped';
+}
+
+export interface KnownPromptsParts {
+  readonly kinds: PromptKinds;
+  readonly consents: PromptConsents;
+  /** Bytes for the places of documents that were found. */
+  readonly maxBytes: number;
+  /** Called once for each kind that is found. */
+  readonly found?: ((kind: PromptKind, tenant: string) => void) | undefined;
+  /** The monotonic clock of the process, in milliseconds. */
+  readonly now: () => number;
+}
+
+interface WaitingBody {
+  readonly tenant: string;
+  readonly api: PromptApi;
+  readonly body: Buffer;
+}
+
+/** The prompt kinds of all tenants: learned behind the requests, and found in those that follow. */
+export class KnownPrompts {
+  readonly #parts: KnownPromptsParts;
+  /** Tenants with an allowed kind. */
+  #allowing: ReadonlySet<string> = new Set();
+  /** What was found in a text, so that the same text always has the same documents. */
+  readonly #found: TenantCache<readonly AllowedDocuments[]>;
+  readonly #estimates = new Map<string, PotentialGain>();
+  readonly #waiting: WaitingBody[] = [];
+  #isLearning = false;
+
+  constructor(parts: KnownPromptsParts) {
+    this.#parts = parts;
+    this.#found = new TenantCache(parts.maxBytes);
+    parts.consents.onChange(() => this.#restore());
+    this.#restore();
+  }
+
+  /** Estimated bytes of the documents that were found. */
+  get bytes(): number {
+    return this.#found.bytes;
+  }
+
+  /** Whether prompts wait to be learned from. */
+  get isLearning(): boolean {
+    return this.#isLearning;
+  }
+
+  /** Whether prompts of a tenant may hold documents that may move. O(1). */
+  mayFind(tenant: string, recognition: Recognition): boolean {
+    return recognition === 'auto' || (recognition === 'ask' && this.#allowing.has(tenant));
+  }
+
+  /**
+   * The documents that may move, in the order of the texts. The same text has the same documents as before, as long as
+   * it is remembered: what the engine has had does not change. O(texts).
+   */
+  find(tenant: string, texts: readonly PromptText[], recognition: Recognition): readonly AllowedDocuments[] {
+    if (!this.mayFind(tenant, recognition)) return [];
+    return texts.flatMap((text, index) => {
+      if (text.role === 'assistant' || text.kind === 'verbatim') return [];
+      return this.#findIn(tenant, text, recognition).map((each) => ({
+        ...each,
+        block: { ...each.block, text: index },
+      }));
+    });
+  }
+
+  /** Learns from a prompt when the event loop has time. Prompts beyond that are passed over. O(1). */
+  learn({ tenant, api, body }: WaitingBody): void {
+    if (body.length > MAX_LEARNED_BYTES || this.#waiting.length >= MAX_WAITING) return;
+    this.#waiting.push({ tenant, api, body });
+    if (this.#isLearning) return;
+    this.#isLearning = true;
+    setImmediate(() => this.#learnNext());
+  }
+
+  /** What a kind would gain if it were allowed; `undefined` until some of its prompts came. */
+  gainOf(tenant: string, kind: string): GainEstimate | undefined {
+    return this.#estimates.get(estimateKey(tenant, kind))?.estimate;
+  }
+
+  #findIn(tenant: string, text: PromptText, recognition: Recognition): readonly AllowedDocuments[] {
+    const { kinds, consents } = this.#parts;
+    const key = fingerprint([text.role, text.text]);
+    const isAllowed = ({ kind, isSafe }: KindDocuments) => {
+      const consent = consents.of(tenant, kind);
+      return consent === undefined ? recognition === 'auto' && isSafe : consent.state === 'allowed';
+    };
+    const known = this.#found.get(tenant, key);
+    if (known !== undefined) return known.filter(({ kind }) => consents.of(tenant, kind)?.state !== 'refused');
+    const found = kinds.find(tenant, [text]).flatMap((each): AllowedDocuments[] => {
+      const { block } = each;
+      if (block === undefined || !isAllowed(each)) return [];
+      return [{ ...each, block, labels: consents.of(tenant, each.kind)?.labels ?? 'kept' }];
+    });
+    if (found.length > 0) {
+      const documents = found.reduce((sum, { block }) => sum + block.documents.length, 0);
+      this.#found.set(tenant, key, found, SPAN_BYTES * documents);
+    }
+    return found;
+  }
+
+  #restore(): void {
+    const { kinds, consents } = this.#parts;
+    const allowing = new Set<string>();
+    for (const { tenant, program, state } of consents.all()) {
+      kinds.restore(tenant, program);
+      if (state === 'allowed') allowing.add(tenant);
+    }
+    this.#allowing = allowing;
+  }
+
+  #learnNext(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) {
+      this.#isLearning = false;
+      return;
+    }
+    const { now } = this.#parts;
+    const startedAt = now();
+    try {
+      this.#learnFrom(next);
+    } catch {
+      // What cannot be read is the engine's to refuse.
+    }
+    setTimeout(() => this.#learnNext(), REST * (now() - startedAt)).unref();
+  }
+
+  #learnFrom({ tenant, api, body }: WaitingBody): void {
+    if (!isReadable(body)) return;
+    const { kinds, consents, found } = this.#parts;
+    const texts = api.messages(JSON.parse(body.toString('utf8')) as JsonObject).flatMap((message) => message.texts);
+    for (const { kind, block } of kinds.find(tenant, texts)) {
+      if (block === undefined || consents.of(tenant, kind)?.state === 'refused') continue;
+      this.#estimateOf(tenant, kind).add(texts, block);
+    }
+    const program = kinds.learn(tenant, texts);
+    if (program === undefined || found === undefined) return;
+    const kind = kinds.list(tenant).find(({ id }) => id === program.id);
+    if (kind !== undefined) found(kind, tenant);
+  }
+
+  #estimateOf(tenant: string, kind: string): PotentialGain {
+    const key = estimateKey(tenant, kind);
+    const estimate = this.#estimates.get(key) ?? new PotentialGain();
+    this.#estimates.delete(key);
+    this.#estimates.set(key, estimate);
+    if (this.#estimates.size > MAX_ESTIMATES) this.#estimates.delete(this.#estimates.keys().next().value!);
+    return estimate;
+  }
+}
+
+function estimateKey(tenant: string, kind: string): string {
+  return JSON.stringify([tenant, kind]);
+}
