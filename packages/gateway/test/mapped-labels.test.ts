@@ -515,7 +515,7 @@ describe('a conversation with mapped labels', () => {
   it('keeps the labels of several prompts in one request, which may count alike', async () => {
     const gateway = await stand((response) => {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{"choices":[]}');
-    }, CONSERVATIVE);
+    }, {});
     const prompt = [LIST, LIST.replaceAll('of Velmora', 'of Orsin')];
     const body = { model: 'm', prompt, warmpath: { labels: 'mapped' } };
     await send(`${gateway.gateway.url}/v1/completions`, body);
