@@ -132,7 +132,7 @@ function ordered(text, block, { before, orders, byLine }) {
   const fixed = [before, ...linesOf(text.slice(before.length, block.start))];
   const best = orders.best(fixed, units);
   orders.add([...fixed, ...best.flatMap(({ steps }) => steps), ...linesOf(text.slice(block.end))]);
-  return rewriteText(text, [{ block: { ...block, labels: 'referred' }, order: best.map(({ rank }) => rank) }]);
+  return rewriteText(text, [{ block, order: best.map(({ rank }) => rank) }]);
 }
 
 function knownBlock(prompt, contents) {
@@ -171,7 +171,9 @@ function run(prompt, requests, arm, programs = []) {
       kinds.learn('t', texts);
       ms += performance.now() - start;
       if (found !== undefined) {
-        const blocks = prompt.mapped ? LabelMap.of(texts, [found.block]).relabel(text, [found.block]) : undefined;
+        const blocks = prompt.mapped
+          ? LabelMap.of(texts, [found.block]).relabel(texts[0], 0, [found.block])
+          : undefined;
         const block = blocks?.blocks[0] ?? found.block;
         sent = ordered(blocks?.text ?? text, block, {
           before: prompt.before,
