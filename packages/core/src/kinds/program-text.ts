@@ -207,7 +207,9 @@ function runsOf(
   });
 }
 
-/** Places of pieces in lists of which something changes: a line `Source 2:` between two documents is not the program's. */
+/**
+ * Places of pieces in lists of which something changes: a line `Source 2:` between two documents is not the program's.
+ */
 function piecesOfLists(
   pieces: readonly Stretch[],
   own: ReadonlyMap<number, boolean>,
