@@ -39,7 +39,6 @@ describe('the page of prompts', () => {
       'text that changes',
       'Helpful Answer:',
     ]);
-    await detail.getByText('Look before you allow it').waitFor();
     for (const [button, said, state, labels] of [
       ['Allow', 'allowed', 'allowed', 'kept'],
       ['Allow with mapped labels', 'allowed, labels mapped', 'allowed', 'mapped'],

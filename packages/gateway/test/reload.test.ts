@@ -70,6 +70,7 @@ describe('a changed configuration', () => {
         "session.maxAgeMs",
         "session.store.url",
         "limits.memoryBytes",
+        "holdout",
         "collections.folder",
         "collections.embeddings.url",
         "collections.embeddings.model",
