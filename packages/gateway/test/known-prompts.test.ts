@@ -67,6 +67,8 @@ describe('a prompt kind', () => {
     expect(find(NEXT, 'ask')).toEqual([3]);
     expect(find(NEXT, 'ask', 'another tenant')).toEqual([]);
     expect(find(NEXT, 'off')).toEqual([]);
+    await consents.forget('t', program.id);
+    expect(find(NEXT, 'ask')).toEqual([]);
     await consents.set({ ...ALLOWED, program, state: 'refused' });
     expect(find(NEXT, 'ask')).toEqual([]);
     expect(find(NEXT, 'auto')).toEqual([]);

@@ -77,7 +77,15 @@ class Collector {
 let collector: Collector;
 let provider: NodeTracerProvider;
 
+/** What is registered holds for the process, and only the first of it. */
+function unregister(): void {
+  trace.disable();
+  context.disable();
+  propagation.disable();
+}
+
 beforeEach(async () => {
+  unregister();
   collector = await Collector.start();
   provider = new NodeTracerProvider({
     sampler: new ParentBasedSampler({ root: { shouldSample: () => ({ decision: 2 }), toString: () => 'always' } }),
@@ -89,9 +97,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await provider.shutdown();
   await collector.close();
-  trace.disable();
-  context.disable();
-  propagation.disable();
+  unregister();
 });
 
 const ofRequest = (spans: readonly CollectedSpan[]) => spans.some(({ name }) => /^(POST|GET) \//.test(name));

@@ -82,6 +82,7 @@ describe('pgvector', () => {
     async (index, options, breadths) => {
       const points = seededVectors(2000, 16, 4);
       const rows = points.map((point, i) => `(${i}, 'c${i}', '[${point.join(',')}]')`);
+      await pool.query('DROP TABLE IF EXISTS points');
       await pool.query('CREATE TABLE points (id int, content text, embedding vector(16))');
       await pool.query(`INSERT INTO points VALUES ${rows.join(',')}`);
       const queries = seededVectors(10, 16, 5).map((vector) => ({ text: '', vector }));
@@ -99,7 +100,6 @@ describe('pgvector', () => {
       );
       expect(hits[1]).toBeGreaterThanOrEqual(98);
       expect(hits[0]).toBeLessThan(hits[1]!);
-      await pool.query('DROP TABLE points');
     },
   );
 

@@ -22,7 +22,7 @@ const MAX_PIECES = 512;
 const SEARCH_EVERY = 8;
 /** The same, as a share of the texts since a kind was found. */
 const SEARCH_SHARE = 1 / 8;
-/** Kinds of a tenant and role. */
+/** Kinds of a tenant and role, beside those that are kept. */
 const MAX_KINDS = 16;
 /** Bytes of what a kind remembers of its documents, at most a quarter of all. */
 const MAX_HISTORY_BYTES = 4_194_304;
@@ -30,7 +30,7 @@ const MAX_HISTORY_BYTES = 4_194_304;
 export interface PromptKindsOptions {
   /** Key of the hashes. Texts can be guessed from hashes whose key is known. */
   readonly salt: string;
-  /** Estimated bytes for all tenants. The tenants that were not seen for longest are forgotten. */
+  /** Estimated bytes for all tenants. Those without a kept kind that were not seen for longest are forgotten first. */
   readonly maxBytes: number;
   /** Tokens of a block of the engine's cache. Default 16. */
   readonly blockTokens?: number;
@@ -95,12 +95,11 @@ export class PromptKinds {
         isQuestionBefore ||= text.role === 'user';
         continue;
       }
+      own.use(matched.kind);
       const documents = documentsOf(matched, text, { index, hasher: this.#hasher });
       matched.kind.learn({ ...matched, text: text.text, found: documents, isQuestionBefore }, this.#hasher);
     }
-    while (this.bytes > this.#maxBytes && this.#tenants.size > 0) {
-      this.#tenants.delete(this.#tenants.keys().next().value!);
-    }
+    this.#forgetTenants();
     return found;
   }
 
@@ -109,11 +108,14 @@ export class PromptKinds {
     return [...(this.#tenants.get(tenant)?.values() ?? [])].flatMap((texts) => texts.programs());
   }
 
-  /** Makes a kind known that was learned before, in this process or another one. */
+  /**
+   * Makes a kind known that was learned before, in this process or another one, and keeps it: other kinds are forgotten
+   * before it.
+   */
   restore(tenant: string, program: ProgramText): void {
     const roles = this.#tenants.get(tenant) ?? new Map<PromptRole, RoleTexts>();
     this.#tenants.set(tenant, roles);
-    this.#textsOf(roles, program.role).add(program);
+    this.#textsOf(roles, program.role).keep(program);
   }
 
   /** The tenants of which something is known. */
@@ -125,6 +127,16 @@ export class PromptKinds {
   list(tenant: string): readonly PromptKind[] {
     const kinds = [...(this.#tenants.get(tenant)?.values() ?? [])].flatMap((texts) => texts.list(this.#blockTokens));
     return kinds.sort((a, b) => b.prompts - a.prompts);
+  }
+
+  #forgetTenants(): void {
+    const hasKept = (roles: ReadonlyMap<PromptRole, RoleTexts>) => [...roles.values()].some((texts) => texts.hasKept);
+    for (const isLastResort of [false, true]) {
+      for (const [tenant, roles] of this.#tenants) {
+        if (this.bytes <= this.#maxBytes) return;
+        if (isLastResort || !hasKept(roles)) this.#tenants.delete(tenant);
+      }
+    }
   }
 
   #textsOf(roles: Map<PromptRole, RoleTexts>, role: PromptRole): RoleTexts {
@@ -147,7 +159,9 @@ class RoleTexts {
   #sinceSearch = 0;
   /** Texts since a kind was found. The more there are, the rarer is a search. */
   #unmatched = 0;
+  /** The one used longest ago first. */
   readonly #kinds = new Map<string, LearnedKind>();
+  readonly #kept = new Set<string>();
 
   constructor(hasher: StretchHasher, historyBytes: number) {
     this.#hasher = hasher;
@@ -158,6 +172,11 @@ class RoleTexts {
     let bytes = this.#pieces * PIECE_BYTES + this.#recent.bytes;
     for (const kind of this.#kinds.values()) bytes += kind.bytes;
     return bytes;
+  }
+
+  /** Whether a kind is kept. */
+  get hasKept(): boolean {
+    return this.#kept.size > 0;
   }
 
   match({ text, kind: form }: PromptText): MatchedText | undefined {
@@ -207,9 +226,21 @@ class RoleTexts {
   add(program: ProgramText): void {
     if (this.#kinds.has(program.id)) return;
     this.#kinds.set(program.id, new LearnedKind(program, this.#historyBytes));
-    if (this.#kinds.size <= MAX_KINDS) return;
-    const [least] = [...this.#kinds.values()].sort((a, b) => a.prompts - b.prompts);
-    this.#kinds.delete(least!.program.id);
+    if (this.#kinds.size - this.#kept.size <= MAX_KINDS) return;
+    const [oldest] = [...this.#kinds.keys()].filter((id) => !this.#kept.has(id));
+    this.#kinds.delete(oldest!);
+  }
+
+  keep(program: ProgramText): void {
+    this.#kept.add(program.id);
+    this.add(program);
+  }
+
+  /** A prompt of the kind came. */
+  use({ program }: LearnedKind): void {
+    const kind = this.#kinds.get(program.id)!;
+    this.#kinds.delete(program.id);
+    this.#kinds.set(program.id, kind);
   }
 
   programs(): readonly ProgramText[] {

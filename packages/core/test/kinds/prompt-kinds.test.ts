@@ -284,3 +284,22 @@ test('an answer of the model is no prompt', () => {
   expect(kinds.list('t')).toEqual([]);
   expect(kinds.bytes).toBe(0);
 });
+
+test('a kind that is kept outlives any number of others, and a new kind takes the place of the one used longest ago', () => {
+  const program = (name: string) =>
+    ({ id: name, role: 'user', segments: [`${name} says:`], opens: true, closes: false, documents: 1 }) as const;
+  const kinds = new PromptKinds({ salt: 'salt', maxBytes: 8_000_000 });
+  kinds.restore('t', program('kept'));
+  for (let n = 0; n < 24; n++) {
+    for (const [m, documents] of lists(60, n + 1).entries()) {
+      kinds.learn(
+        't',
+        texts(`Program ${'abcdefghijklmnopqrstuvwx'[n]} says.\n\n${documents.join('\n\n')}\n\nQuestion: ${m}`),
+      );
+    }
+  }
+  const ids = kinds.list('t').map(({ id, parts }) => (id === 'kept' ? id : JSON.stringify(parts)));
+  expect(ids).toContain('kept');
+  expect(ids.some((parts) => parts.includes('Program x says'))).toBe(true);
+  expect(ids.some((parts) => parts.includes('Program a says'))).toBe(false);
+});

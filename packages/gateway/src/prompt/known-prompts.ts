@@ -116,7 +116,7 @@ export class KnownPrompts {
       return consent === undefined ? recognition === 'auto' && isSafe : consent.state === 'allowed';
     };
     const known = this.#found.get(tenant, key);
-    if (known !== undefined) return known.filter(({ kind }) => consents.of(tenant, kind)?.state !== 'refused');
+    if (known !== undefined) return known.filter(isAllowed);
     const found = kinds.find(tenant, [text]).flatMap((each): AllowedDocuments[] => {
       const { block } = each;
       if (block === undefined || !isAllowed(each)) return [];
