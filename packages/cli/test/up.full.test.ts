@@ -313,7 +313,7 @@ describe('warmpath serve', () => {
     const engine = await startFakeEngine({ apiKey: 'secret-key' });
     try {
       const without = start(['serve', '--engine', engine.url, '--port', '0']);
-      await without.waitForNote(/wants a key.*status 401[\s\S]*--key-env NAME/);
+      await without.waitForNote(/needs a key.*status 401[\s\S]*--key-env NAME/);
       const args = ['serve', '--engine', engine.url, '--port', '0', '--key-env', 'TEST_ENGINE_KEY', '--json'];
       const cli = start(args, { TEST_ENGINE_KEY: 'secret-key' });
       const [line] = await cli.waitFor(/^\{"url".+\n/m);
