@@ -13,6 +13,8 @@ const MAX_RECENT = 256;
 /** Lines whose repetition is counted for each kind, and the prompts before they can count as separators. */
 const MAX_REPEATED = 64;
 const MIN_SEPARATED = 8;
+/** Prompts with the same blanks behind the documents before these count as the program's. */
+const MIN_TRAILED = 8;
 /** Estimated bytes of a remembered piece. */
 export const PIECE_BYTES = 48;
 /** Characters of the form, such as `[{"id":`, that are the same in all prompts and so count as the program's. */
@@ -112,6 +114,8 @@ export class LearnedKind {
   prompts = 0;
   /** Blanks of the program in front of the first document. */
   indent = '';
+  /** Blanks of the program behind the last document. */
+  trail = '';
   /** The shortest text that has stood between two documents. */
   separator: string | undefined;
   #withDocuments = 0;
@@ -130,6 +134,11 @@ export class LearnedKind {
     this.#historyBytes = historyBytes;
     this.history = new RecurrenceHistory(historyBytes);
     this.#isNeutral = program.segments.length > 0 && program.segments.every(isNeutralText);
+  }
+
+  /** Whether blanks behind the last document are the program's: no prompt had others. */
+  get hasOwnTrail(): boolean {
+    return this.trail !== '' && this.prompts >= MIN_TRAILED;
   }
 
   /** Whether documents of this kind may move without a person's consent. */
@@ -165,6 +174,7 @@ export class LearnedKind {
     for (const [notice, isTrue] of notices) if (isTrue) this.#counts.set(notice, (this.#counts.get(notice) ?? 0) + 1);
     const gap = gaps[this.program.documents]!;
     this.#noticeIndent(text.slice(gap.start, gap.end));
+    this.#noticeTrail(text.slice(gap.start, gap.end));
     const lines = linesOf(this, { text, gap }, hasher);
     this.#noticeSeparators(lines);
     this.history.learn(this.withoutSeparators(lines).map(({ hash }) => hash));
@@ -189,6 +199,12 @@ export class LearnedKind {
       this.indent = '';
       this.history = new RecurrenceHistory(this.#historyBytes);
     }
+  }
+
+  /** The same behind the last document, where all prompts have the same blanks. */
+  #noticeTrail(gap: string): void {
+    const trail = /^[ \t]*/.exec(gap.slice(gap.trimEnd().length))![0];
+    this.trail = this.prompts === 1 || trail === this.trail ? trail : '';
   }
 
   #noticeSeparators(lines: readonly Stretch[]): void {
@@ -308,7 +324,9 @@ function recurringBlock(
     const [start, end] = [lines[from]!.start, lines[to - 1]!.end];
     return { start, end, contentStart: start, contentEnd: end, id: undefined, title: undefined, labels: [] };
   });
-  const documents = withOwnSpace(text, spans, kind.separator);
+  const spaced = withOwnSpace(text, spans, kind.separator);
+  const isLast = movable.at(-1)!.to === lines.length;
+  const documents = isLast && kind.hasOwnTrail ? [...spaced.slice(0, -1), spans.at(-1)!] : spaced;
   const block: DocumentBlock = {
     text: index,
     format: 'recurrence',
