@@ -3,15 +3,14 @@ import { getResponseSynthesizer } from '@llamaindex/core/response-synthesizers';
 import { BaseRetriever } from '@llamaindex/core/retriever';
 import { type NodeWithScore, TextNode } from '@llamaindex/core/schema';
 import { OpenAI } from '@llamaindex/openai';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { allowPrompts, letterLists, passages, type RealGateway, realGateway } from '../real-gateway.js';
 
 let gateway: RealGateway;
-beforeAll(async () => {
+beforeEach(async () => {
   gateway = await realGateway();
 });
-afterEach(() => gateway.forget());
-afterAll(() => gateway.close());
+afterEach(() => gateway.close());
 
 /** Finds three passages, with the metadata that readers of files give them, or without. */
 class FixedRetriever extends BaseRetriever {
