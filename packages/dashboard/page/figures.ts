@@ -1,22 +1,7 @@
-import type { RequestSummary, TrafficSlot } from '../src/feed.ts';
+import { NO_TRAFFIC, type RequestSummary, type TrafficSlot, type TrafficSums } from '../src/feed.ts';
 
 /** Sums over some slots. */
-export interface Totals {
-  readonly requests: number;
-  readonly errors: number;
-  readonly reported: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly predictedTokens: number;
-  readonly measuredTokens: number;
-  readonly gainTokens: number;
-  readonly unchanged: number;
-  readonly unchangedPromptTokens: number;
-  readonly unchangedCachedTokens: number;
-  readonly unchangedBaselineTokens: number;
-  readonly heldOut: number;
-  readonly heldOutPromptTokens: number;
-  readonly heldOutCachedTokens: number;
+export interface Totals extends TrafficSums {
   readonly ttftCached: ReadonlyMap<number, number>;
   readonly ttftComputed: ReadonlyMap<number, number>;
   readonly ttftHeldOut: ReadonlyMap<number, number>;
@@ -33,23 +18,7 @@ export interface Bin extends Totals {
 }
 
 export function totalsOf(slots: Iterable<TrafficSlot>): Totals {
-  const sums = {
-    requests: 0,
-    errors: 0,
-    reported: 0,
-    promptTokens: 0,
-    cachedTokens: 0,
-    predictedTokens: 0,
-    measuredTokens: 0,
-    gainTokens: 0,
-    unchanged: 0,
-    unchangedPromptTokens: 0,
-    unchangedCachedTokens: 0,
-    unchangedBaselineTokens: 0,
-    heldOut: 0,
-    heldOutPromptTokens: 0,
-    heldOutCachedTokens: 0,
-  };
+  const sums: { -readonly [Name in keyof TrafficSums]: number } = { ...NO_TRAFFIC };
   const histograms = {
     ttftCached: new Map<number, number>(),
     ttftComputed: new Map<number, number>(),

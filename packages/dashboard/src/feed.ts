@@ -90,6 +90,31 @@ export interface TrafficSlot {
   readonly noGain: readonly number[];
 }
 
+/** The counts and tokens of a slot. */
+export type TrafficSums = Omit<
+  TrafficSlot,
+  'slot' | 'ttftCached' | 'ttftComputed' | 'ttftHeldOut' | 'ttftOthers' | 'noGain'
+>;
+
+/** The sums of no prompts. */
+export const NO_TRAFFIC: TrafficSums = {
+  requests: 0,
+  errors: 0,
+  reported: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  predictedTokens: 0,
+  measuredTokens: 0,
+  gainTokens: 0,
+  unchanged: 0,
+  unchangedPromptTokens: 0,
+  unchangedCachedTokens: 0,
+  unchangedBaselineTokens: 0,
+  heldOut: 0,
+  heldOutPromptTokens: 0,
+  heldOutCachedTokens: 0,
+};
+
 /** One request that is over. Times are milliseconds. */
 export interface RequestSummary {
   /** 1, 2, 3, … in the order in which requests ended. */

@@ -12,9 +12,11 @@ export type {
   HistoryTree,
   RequestSummary,
   TrafficSlot,
+  TrafficSums,
   TreeRow,
   TreeSnapshot,
 } from './feed.js';
+export { NO_TRAFFIC } from './feed.js';
 export type { ListedPromptKind, PromptKindList } from './prompt-kinds.js';
 
 /** The page, and the headers without which it must not be served. */

@@ -36,6 +36,14 @@ export interface PromptKindsOptions {
   readonly blockTokens?: number;
 }
 
+/** What a prompt was to its tenant's kinds. */
+export interface LearnedPrompt {
+  /** Documents in its texts of known kinds, before anything was learned from them. */
+  readonly documents: readonly KindDocuments[];
+  /** The program's text of a kind that it brought to light. */
+  readonly program: ProgramText | undefined;
+}
+
 /**
  * Learns the prompts of programs from traffic, tenant by tenant, and finds the documents in them: by their form, or by
  * recurrence. Keeps text only where it stands in nearly all prompts of a kind with at least 20 lists of documents; of
@@ -76,31 +84,31 @@ export class PromptKinds {
 
   /**
    * Learns from the texts of a prompt that are new in it, as the client wrote them. O(texts).
-   *
-   * @returns the program's text of a kind that was found now
    */
-  learn(tenant: string, texts: readonly PromptText[]): ProgramText | undefined {
+  learn(tenant: string, texts: readonly PromptText[]): LearnedPrompt {
     const roles = this.#tenants.get(tenant) ?? new Map<PromptRole, RoleTexts>();
     this.#tenants.delete(tenant);
     this.#tenants.set(tenant, roles);
     let isQuestionBefore = false;
-    let found: ProgramText | undefined;
+    let program: ProgramText | undefined;
+    const documents: KindDocuments[] = [];
     for (const [index, text] of texts.entries()) {
       if (text.role === 'assistant' || text.kind === 'verbatim') continue;
       const own = this.#textsOf(roles, text.role);
       if (text.kind === 'elements') own.add(elementsOf(text.role));
       const matched = own.match(text);
       if (matched === undefined) {
-        found = own.pool(text.text, text.role) ?? found;
+        program = own.pool(text.text, text.role) ?? program;
         isQuestionBefore ||= text.role === 'user';
         continue;
       }
       own.use(matched.kind);
-      const documents = documentsOf(matched, text, { index, hasher: this.#hasher });
-      matched.kind.learn({ ...matched, text: text.text, found: documents, isQuestionBefore }, this.#hasher);
+      const found = documentsOf(matched, text, { index, hasher: this.#hasher });
+      documents.push(found);
+      matched.kind.learn({ ...matched, text: text.text, found, isQuestionBefore }, this.#hasher);
     }
     this.#forgetTenants();
-    return found;
+    return { documents, program };
   }
 
   /** The program texts of a tenant, to be stored and given to `restore`. */

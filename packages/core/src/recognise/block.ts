@@ -58,7 +58,7 @@ export interface DocumentSpan {
 export type FixedReason =
   /** JSON refers to its own elements by their places. */
   | 'order-referred'
-  /** Nobody has allowed that documents of this prompt move. */
+  /** The operator has not allowed that documents of this prompt move. */
   | 'not-allowed';
 
 /** Documents that stand side by side in one text and may change places. */

@@ -79,7 +79,7 @@ export class PromptSender {
     learning.dispatched(arranged, prompt, call.tenant);
     const back = responseBodyOf(call, prompt, labels);
     const body = cacheSalts?.salted(arranged.sent.body, call.tenant) ?? arranged.sent.body;
-    const mayAsk = engine.streamUsage !== 'refused' && call.request.report.unmoved !== 'bypass';
+    const mayAsk = engine.streamUsage !== 'refused' && report.unmoved !== 'bypass';
     const asking = mayAsk ? askingForUsage(body, call.api, engine.dialect) : undefined;
     const usage = asking && new WithoutUsage(back ?? new UntouchedBody(errorShapeOf(call.request.url)), dialect);
     forward(this.#parts, engine, call, asking ?? body, {

@@ -1,4 +1,4 @@
-import type { TrafficSlot } from '@warmpath/dashboard';
+import { NO_TRAFFIC, type TrafficSlot, type TrafficSums } from '@warmpath/dashboard';
 import { NO_GAIN_REASONS, type NoGainReason, type Report } from '../shapes/shapes.js';
 
 /** Milliseconds of one slot, and slots that are kept: a quarter of an hour. */
@@ -26,7 +26,7 @@ const CACHED_PART = 0.5;
 const REASONS = Object.keys(NO_GAIN_REASONS) as readonly NoGainReason[];
 
 type HistogramName = 'ttftCached' | 'ttftComputed' | 'ttftHeldOut' | 'ttftOthers' | 'noGain';
-type SlotSums = { -readonly [Name in keyof Omit<TrafficSlot, 'slot' | HistogramName>]: number };
+type SlotSums = { -readonly [Name in keyof TrafficSums]: number };
 
 /** One slot while it is filled. */
 interface OpenSlot {
@@ -132,23 +132,7 @@ function addMeasured(
 }
 
 function openSlot(known: Partial<TrafficSlot> & { readonly slot: number }): OpenSlot {
-  const sums: SlotSums = {
-    requests: 0,
-    errors: 0,
-    reported: 0,
-    promptTokens: 0,
-    cachedTokens: 0,
-    predictedTokens: 0,
-    measuredTokens: 0,
-    gainTokens: 0,
-    unchanged: 0,
-    unchangedPromptTokens: 0,
-    unchangedCachedTokens: 0,
-    unchangedBaselineTokens: 0,
-    heldOut: 0,
-    heldOutPromptTokens: 0,
-    heldOutCachedTokens: 0,
-  };
+  const sums: SlotSums = { ...NO_TRAFFIC };
   for (const name of Object.keys(sums) as (keyof SlotSums)[]) sums[name] = known[name] ?? 0;
   const { ttftCached, ttftComputed, ttftHeldOut, ttftOthers, noGain } = known;
   return {

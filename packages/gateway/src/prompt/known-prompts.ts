@@ -159,11 +159,11 @@ export class KnownPrompts {
     if (!isReadable(body)) return;
     const { kinds, consents, found } = this.#parts;
     const texts = api.messages(JSON.parse(body.toString('utf8')) as JsonObject).flatMap((message) => message.texts);
-    for (const { kind, block } of kinds.find(tenant, texts)) {
+    const { documents, program } = kinds.learn(tenant, texts);
+    for (const { kind, block } of documents) {
       if (block === undefined || consents.of(tenant, kind)?.state === 'refused') continue;
       this.#estimateOf(tenant, kind).add(texts, block);
     }
-    const program = kinds.learn(tenant, texts);
     if (program === undefined || found === undefined) return;
     const kind = kinds.list(tenant).find(({ id }) => id === program.id);
     if (kind !== undefined) found(kind, tenant);

@@ -329,7 +329,7 @@ export const NO_GAIN_REASONS = {
   holdout: 'The prompt is of the group that is left as it is, to compare with.',
   bypass: 'The request asked the gateway to change nothing.',
   'no-documents': 'No documents were found in the prompt.',
-  'kind-not-allowed': 'Documents were found, and nobody has allowed this kind of prompt yet.',
+  'kind-not-allowed': 'Documents were found. The operator has not allowed this kind of prompt yet.',
   'kind-refused': 'This kind of prompt was refused.',
   'question-first': 'The question stands before the documents: nothing behind it can be reused.',
   'fixed-order': 'The documents have an order of their own, or the prompt speaks of it.',
