@@ -239,7 +239,17 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const lifecycle = { leaving: false, draining: false };
   const failOpen = failOpenTo({ metrics, log });
   const decider = new PromptDecider({ config, documents, histories, memory, now });
-  const learning = new Learning({ memory, histories, cache: documents.cache, prefixes, metrics, peers, now });
+  const learning = new Learning({
+    memory,
+    histories,
+    cache: documents.cache,
+    prefixes,
+    metrics,
+    knownPrompts,
+    recognition: config.recognise,
+    peers,
+    now,
+  });
   const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
   const dispatcher = new PromptDispatcher({
     engines,

@@ -240,8 +240,8 @@ describe('the baseline of a prompt', () => {
 describe('why nothing was gained', () => {
   const cases: readonly [reason: string, body: object][] = [
     ['no-documents', { ...asked([1]), documents: undefined }],
-    ['one-document', asked([1])],
-    ['first-seen', asked([1, 2, 3])],
+    ['few-documents', asked([1])],
+    ['no-better-order', asked([1, 2, 3])],
     ['bypass', asked([1, 2, 3], { warmpath: { bypass: true } })],
   ];
 
@@ -251,10 +251,10 @@ describe('why nothing was gained', () => {
     expect(await metricOf(gateway, `warmpath_no_gain_total{reason="${reason}"}`)).toBe(1);
   });
 
-  it('same-order', async () => {
+  it('no-better-order: retrieval order is the best', async () => {
     const { ask } = await standing(VLLM, 500);
     await ask(asked([1, 2, 3]));
-    expect((await ask(asked([1, 2, 3]))).report.noGain).toBe('same-order');
+    expect((await ask(asked([1, 2, 3]))).report.noGain).toBe('no-better-order');
   });
 });
 

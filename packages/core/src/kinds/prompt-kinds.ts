@@ -82,6 +82,13 @@ export class PromptKinds {
     });
   }
 
+  /** The known kinds of the texts of a prompt, in the order of the texts. Changes nothing. O(texts). */
+  kindsOf(tenant: string, texts: readonly PromptText[]): readonly PromptKind[] {
+    const roles = this.#tenants.get(tenant);
+    if (roles === undefined) return [];
+    return texts.flatMap((text) => roles.get(text.role)?.match(text)?.kind.describe(this.#blockTokens) ?? []);
+  }
+
   /**
    * Learns from the texts of a prompt that are new in it, as the client wrote them. O(texts).
    */

@@ -1,6 +1,8 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
+import type { Recognition } from '../config/schema-conversations.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
+import { reusable } from '../dialects/dialects.js';
 import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
@@ -15,6 +17,7 @@ import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
 import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
+import type { KnownPrompts } from '../prompt/known-prompts.js';
 import type { Call, Sent } from '../shapes/shapes.js';
 
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
@@ -56,6 +59,8 @@ export interface LearningParts {
   readonly cache: DocumentCache;
   readonly prefixes: WarmPrefixes;
   readonly metrics: Metrics;
+  readonly knownPrompts: KnownPrompts;
+  readonly recognition: Recognition;
   /** Only where the store of conversations is shared. */
   readonly peers: PeerGateways | undefined;
   /** The monotonic clock, in milliseconds. */
@@ -121,7 +126,10 @@ export class Learning {
 
   /** The exchange with the engine is over. */
   ended(outcome: PromptOutcome): void {
-    this.guarded(() => this.#count(outcome));
+    this.guarded(() => {
+      this.#count(outcome);
+      this.#explainNoGain(outcome);
+    });
     this.guarded(() => this.#learnAnswer(outcome));
     this.guarded(() => this.#rememberAnswers(outcome));
   }
@@ -154,6 +162,20 @@ export class Learning {
     const model = prompt.state?.model ?? baseline?.model ?? '';
     const expected = Math.max(report.baselineTokens ?? 0, report.decision.predictedCachedTokens ?? 0);
     report.cachedTokens = this.#parts.histories.reportedCounts(engine, model).cachedTokens(usage, expected);
+  }
+
+  /** Looks for a reason where nothing was gained, and the order alone does not tell it. */
+  #explainNoGain({ engine, call, prompt, baseline }: PromptOutcome): void {
+    const { report } = call.request;
+    const { promptTokens, gainTokens = 0 } = report.soFar();
+    if (report.unmoved !== undefined || gainTokens > 0) return;
+    const model = baseline?.model ?? '';
+    if (promptTokens !== undefined && reusable(engine.dialect, model, promptTokens - 1) === 0) {
+      report.unmoved = 'too-short';
+    } else if (!prompt.isInserted) {
+      const { knownPrompts, recognition } = this.#parts;
+      report.unmoved = knownPrompts.noGainReason(call, recognition, report.decision.slots);
+    }
   }
 
   #learnAnswer(outcome: PromptOutcome): void {

@@ -70,7 +70,7 @@ export class ReportBuilder {
   isUnchanged: boolean | undefined;
   /** Whether it is left as it is, to compare others with. */
   isHeldOut = false;
-  /** Why documents stay where they are, where that was decided before an order was. */
+  /** Why documents stay where they are, or can gain nothing there, where that does not follow from the decision. */
   unmoved: NoGainReason | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
   ttftMs: number | undefined;
@@ -169,14 +169,13 @@ function noGainOf(report: ReportBuilder): NoGainReason | undefined {
   const gain = gainOf(report);
   if (gain !== undefined && gain > 0) return undefined;
   if (errorCode !== undefined || errorSource !== undefined || fallback !== undefined) return 'failed';
-  if (gain === undefined) return 'not-counted';
   if (unmoved !== undefined) return unmoved;
   const { documents = 0, slots, documentsMoved, predictedCachedTokens } = decision;
   if (documents === 0) return 'no-documents';
-  if (documents === 1) return 'one-document';
-  if (slots.length > 0 && slots.every(({ decided }) => decided === 'fixed')) return 'fixed-order';
-  if (predictedCachedTokens === 0) return 'first-seen';
-  return documentsMoved === 0 ? 'same-order' : 'not-reused';
+  if (documents === 1) return 'few-documents';
+  if (slots.length > 0 && slots.every(({ decided }) => decided === 'fixed')) return 'own-order';
+  if (gain === undefined) return 'not-counted';
+  return predictedCachedTokens === 0 || documentsMoved === 0 ? 'no-better-order' : 'not-reused';
 }
 
 /** How a request ended. */

@@ -2,6 +2,7 @@ import type { PromptText } from '@warmpath/core';
 import {
   fingerprint,
   type KindDocuments,
+  type KindNotice,
   type PromptKind,
   type PromptKinds,
   TenantCache,
@@ -11,6 +12,7 @@ import type { Recognition } from '../config/schema-conversations.js';
 import { isReadable } from '../json/json-body.js';
 import type { JsonObject } from '../json/json-scanner.js';
 import type { PromptConsents } from '../memory/prompt-consents.js';
+import type { DecidedSlot, NoGainReason } from '../shapes/shapes.js';
 import { type GainEstimate, PotentialGain } from './potential-gain.js';
 
 /** Bytes of a body from which prompts are learned, and bodies that wait for it. */
@@ -22,6 +24,21 @@ const REST = 9;
 const MAX_ESTIMATES = 64;
 /** Estimated bytes of a remembered document. */
 const SPAN_BYTES = 320;
+
+/** What is true of a kind: whether it gains nothing as long as this is so. */
+export const PREVENTS_GAIN: Readonly<Record<KindNotice, boolean>> = {
+  'too-short': true,
+  'question-first': true,
+  'changing-text-first': true,
+  'labels-by-position': true,
+  'few-documents': true,
+  'own-order': false,
+  'tool-result': false,
+  'program-text': false,
+};
+
+/** The first that holds is told. */
+const NOTICES = Object.keys(PREVENTS_GAIN) as readonly KindNotice[];
 
 /** Documents of an allowed prompt kind. */
 export interface AllowedDocuments extends KindDocuments {
@@ -103,6 +120,36 @@ export class KnownPrompts {
     setImmediate(() => this.#learnNext());
   }
 
+  /**
+   * Why a prompt gains nothing, as far as its kind tells. `slots`: the documents that were found. `undefined` for a
+   * prompt of no kind, and for one whose documents may move. One `JSON.parse`.
+   */
+  noGainReason(
+    { tenant, api, body }: WaitingBody,
+    recognition: Recognition,
+    slots: readonly DecidedSlot[],
+  ): NoGainReason | undefined {
+    const isFound = slots.some(({ decided }) => decided !== 'fixed');
+    if (recognition === 'off') return isFound ? undefined : 'recognise-off';
+    const { kinds, consents } = this.#parts;
+    if (body.length > MAX_LEARNED_BYTES) return undefined;
+    const found = kinds.kindsOf(tenant, textsOf(api, body));
+    const kind = found.find(({ withDocuments }) => withDocuments > 0) ?? found[0];
+    if (kind === undefined) return undefined;
+    const { state, labels } = consents.of(tenant, kind.id) ?? {};
+    if (state === 'refused' && !isFound) return 'kind-refused';
+    const isMapped = labels === 'mapped' || slots.some((slot) => slot.labels === 'mapped');
+    const notices = NOTICES.filter((name) => kind.notices.includes(name));
+    const preventing = notices.find(
+      (name) =>
+        PREVENTS_GAIN[name] && !(isMapped && name === 'labels-by-position') && !(isFound && name === 'few-documents'),
+    );
+    if (isFound || preventing !== undefined) return preventing;
+    if (state === 'allowed' || (recognition === 'auto' && kind.isSafe)) return 'few-documents';
+    const unsafe = recognition === 'auto' ? notices.find((name) => !PREVENTS_GAIN[name]) : undefined;
+    return unsafe ?? 'kind-not-allowed';
+  }
+
   /** What a kind would gain if it were allowed; `undefined` until some of its prompts came. */
   gainOf(tenant: string, kind: string): GainEstimate | undefined {
     return this.#estimates.get(estimateKey(tenant, kind))?.estimate;
@@ -158,7 +205,7 @@ export class KnownPrompts {
   #learnFrom({ tenant, api, body }: WaitingBody): void {
     if (!isReadable(body)) return;
     const { kinds, consents, found } = this.#parts;
-    const texts = api.messages(JSON.parse(body.toString('utf8')) as JsonObject).flatMap((message) => message.texts);
+    const texts = textsOf(api, body);
     const { documents, program } = kinds.learn(tenant, texts);
     for (const { kind, block } of documents) {
       if (block === undefined || consents.of(tenant, kind)?.state === 'refused') continue;
@@ -177,6 +224,10 @@ export class KnownPrompts {
     if (this.#estimates.size > MAX_ESTIMATES) this.#estimates.delete(this.#estimates.keys().next().value!);
     return estimate;
   }
+}
+
+function textsOf(api: PromptApi, body: Buffer): readonly PromptText[] {
+  return api.messages(JSON.parse(body.toString('utf8')) as JsonObject).flatMap((message) => message.texts);
 }
 
 function estimateKey(tenant: string, kind: string): string {

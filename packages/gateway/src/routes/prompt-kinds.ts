@@ -1,11 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import {
-  type KindNotice,
-  type ProgramText,
-  type PromptKind,
-  type PromptKinds,
-  programParts,
-} from '@warmpath/core/internal';
+import { type ProgramText, type PromptKind, type PromptKinds, programParts } from '@warmpath/core/internal';
 import type { ListedPromptKind, PromptKindList } from '@warmpath/dashboard';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
@@ -18,8 +12,12 @@ import { bodyOf } from '../intake/request-body.js';
 import { invalid, readObject } from '../json/json-body.js';
 import type { PromptConsents } from '../memory/prompt-consents.js';
 import type { Log } from '../observe/log.js';
-import type { KnownPrompts } from '../prompt/known-prompts.js';
+import { type KnownPrompts, PREVENTS_GAIN } from '../prompt/known-prompts.js';
 import type { GainEstimate } from '../prompt/potential-gain.js';
+import { NO_GAIN_REASONS } from '../shapes/shapes.js';
+
+/** Characters of the program that say where something stands. */
+const PLACE_LENGTH = 40;
 
 export interface PromptKindsParts {
   readonly config: GatewayConfig;
@@ -135,51 +133,27 @@ function listed(
   const gain = estimate === undefined ? null : gainOf(estimate, estimate.cachedIfAllowed);
   const gainIfMapped = estimate === undefined ? null : gainOf(estimate, estimate.cachedIfMapped);
   const open = kind.notices.filter((name) => name !== 'labels-by-position' || labels === 'kept');
-  const notices = open.map((name) => ({ name, ...NOTICES[name] }));
+  const notices = open.map((name) => ({
+    name,
+    preventsGain: PREVENTS_GAIN[name],
+    message: name === 'changing-text-first' ? `${NO_GAIN_REASONS[name]}${placeOf(kind)}` : NO_GAIN_REASONS[name],
+  }));
   return { object: 'prompt_kind', tenant, ...kind, notices, state, labels, gain, gainIfMapped };
+}
+
+/** Behind which words of the program the text that changes stands. */
+function placeOf({ parts }: Pick<PromptKind, 'parts'>): string {
+  const at = parts.findIndex(({ kind }) => kind === 'changing');
+  const [before, behind] = [parts[at - 1], parts[at + 1]];
+  if (before?.kind === 'text') return ` It stands behind "${oneLine(before.text).slice(-PLACE_LENGTH)}".`;
+  return behind?.kind === 'text' ? ` It stands before "${oneLine(behind.text).slice(0, PLACE_LENGTH)}".` : '';
+}
+
+function oneLine(text: string): string {
+  return text.trim().replace(/\s+/g, ' ');
 }
 
 function gainOf({ cachedTokens, promptTokens }: GainEstimate, cachedThen: number) {
   const tokens = Math.max(0, Math.round(cachedThen - cachedTokens));
   return { tokens, share: Math.round((1_000 * tokens) / promptTokens) / 1_000 };
 }
-
-const NOTICES: Readonly<Record<KindNotice, { readonly preventsGain: boolean; readonly message: string }>> = {
-  'labels-by-position': {
-    preventsGain: true,
-    message:
-      'The program labels its documents by position, so a document has other bytes at another place. Mapped labels solve this.',
-  },
-  'changing-text-first': {
-    preventsGain: true,
-    message: 'Text that changes stands before the documents. The engine can cache nothing behind it.',
-  },
-  'question-first': {
-    preventsGain: true,
-    message:
-      'The question stands before the documents. The engine can cache nothing behind it. Put the question behind the documents.',
-  },
-  'few-documents': {
-    preventsGain: true,
-    message: 'Most prompts have fewer than two documents that can be told apart. There is nothing to order.',
-  },
-  'too-short': {
-    preventsGain: true,
-    message: "The prompts are too short for the blocks of the engine's cache.",
-  },
-  'own-order': {
-    preventsGain: false,
-    message:
-      'The documents have an order of their own, such as dates, numbers or versions. Allow the kind only if the model does not need this order.',
-  },
-  'tool-result': {
-    preventsGain: false,
-    message:
-      'The documents are the result of a tool. Allow the kind only if no later call refers to a document by its position.',
-  },
-  'program-text': {
-    preventsGain: false,
-    message:
-      'The program says something to the model. Read its text: allow the kind only if it states no order of the documents.',
-  },
-};

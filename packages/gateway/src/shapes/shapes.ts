@@ -322,22 +322,32 @@ export interface ChosenEngine {
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
 export type ErrorSource = 'gateway' | 'upstream';
 
-/** Why a prompt gained nothing. The first reason that holds is told. */
+/** Why a prompt, or a kind of prompt, gains nothing. Of a prompt, the first reason that holds is told. */
 export const NO_GAIN_REASONS = {
   failed: 'The request failed, or a defect of the gateway cost it its order.',
-  'not-counted': 'The engine reports no counts of this prompt.',
   holdout: 'The prompt is of the group that is left as it is, to compare with.',
   bypass: 'The request asked the gateway to change nothing.',
-  'no-documents': 'No documents were found in the prompt.',
-  'kind-not-allowed': 'Documents were found. The operator has not allowed this kind of prompt yet.',
-  'kind-refused': 'This kind of prompt was refused.',
-  'question-first': 'The question stands before the documents: nothing behind it can be reused.',
-  'fixed-order': 'The documents have an order of their own, or the prompt speaks of it.',
-  'one-document': 'There is only one document: it has no order.',
-  'too-short': 'The prompt is shorter than what the engine caches.',
-  'first-seen': 'None of the documents was cached yet.',
-  'same-order': 'Retrieval order was the best order already.',
-  'not-reused': 'The documents were arranged, and the engine reused no more than it would have.',
+  'recognise-off': 'The configuration says that documents in prompts stay where they are (`recognise: off`).',
+  'too-short': "The prompt is too short for the blocks of the engine's cache.",
+  'kind-refused': 'The operator has refused this kind of prompt.',
+  'question-first':
+    'The question stands before the documents. The engine can cache nothing behind it. Put the question behind the documents.',
+  'changing-text-first':
+    'Text that changes stands before the documents. The engine can cache nothing behind it. Put it behind the documents.',
+  'labels-by-position':
+    'The program labels its documents by position, so a document has other bytes at another place. Mapped labels solve this.',
+  'few-documents': 'Fewer than two documents can be told apart. There is nothing to order.',
+  'own-order':
+    'The documents have an order of their own, such as dates, numbers or versions, or the prompt refers to their places. Allow the kind only if the model does not need this order.',
+  'tool-result':
+    'The documents are the result of a tool. Allow the kind only if no later call refers to a document by its position.',
+  'program-text':
+    'The program says something to the model. Read its text: allow the kind only if it states no order of the documents.',
+  'kind-not-allowed': 'Documents were found. The operator has not allowed this kind of prompt: see `warmpath prompts`.',
+  'no-documents': 'The prompt is of no known kind and marks no documents. A kind is known after 20 of its prompts.',
+  'not-counted': 'The gain is not known: the engine reports no counts, or the prompt is too long to compare.',
+  'no-better-order': 'No order would have reused more: no document was cached yet, or retrieval order was the best.',
+  'not-reused': 'The documents were arranged, and the engine reused no more. Its cache may be too small, or off.',
 } as const satisfies Readonly<Record<string, string>>;
 
 export type NoGainReason = keyof typeof NO_GAIN_REASONS;
