@@ -17,7 +17,7 @@ import { DispatchQueue } from './dispatch-queue.js';
 import { type ApiRoute, EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
 import { askModels, askText, type EngineReport, probeEngine } from './engine-probe.js';
-import type { KvResidency } from './kv-residency.js';
+import type { KvResidency, KvResidencyParts } from './kv-residency.js';
 import { Upstream } from './upstream.js';
 
 interface AskedEngine {
@@ -101,7 +101,8 @@ export interface EngineChange {
     | 'ejected'
     | 'up'
     | 'events-exact'
-    | 'events-lost';
+    | 'events-lost'
+    | 'events-unreadable';
   readonly reason?: string;
 }
 
@@ -218,7 +219,8 @@ export class Engine {
     const engine = new Engine(number, settings, parts);
     const { kvEvents } = settings;
     if (kvEvents === undefined) return engine;
-    const changed = (state: 'exact' | 'lost') => parts.changed(engine, { kind: `events-${state}` });
+    const changed: KvResidencyParts['changed'] = (state, reason) =>
+      parts.changed(engine, { kind: `events-${state}`, ...(reason !== undefined && { reason }) });
     try {
       // Loaded on demand: most engines publish no events.
       const { KvResidency } = await import('./kv-residency.js');

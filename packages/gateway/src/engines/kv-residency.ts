@@ -29,8 +29,8 @@ export interface KvResidencyParts {
   readonly upstream: Upstream;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** Called when events begin or are lost. */
-  readonly changed: (state: 'exact' | 'lost') => void;
+  /** Called when events begin or are lost, and with the first message that is none. */
+  readonly changed: (state: 'exact' | 'lost' | 'unreadable', reason?: string) => void;
 }
 
 /** Prompts that wait for their tokens, and bytes of their bodies, at most. Further prompts are not followed. */
@@ -115,14 +115,29 @@ export class KvResidency {
     parts: KvResidencyParts,
   ): Promise<KvResidency> {
     const residency = new KvResidency(parts, rank);
-    residency.#subscriber = await ZmqSubscriber.open({ endpoint, replayEndpoint, sink: residency.#events });
+    residency.#subscriber = await ZmqSubscriber.open({
+      endpoint,
+      replayEndpoint,
+      sink: residency.#events,
+      unreadable: (frameBytes) => {
+        const form = `A message has frames of ${frameBytes.join(', ')} bytes. Expected: a topic, a number of 8 or 24 bytes, a payload.`;
+        parts.changed('unreadable', form);
+      },
+    });
     return residency;
   }
 
   /** Counts of the event stream and of its errors. */
   get counts(): EventStreamCounts & Readonly<Record<string, number>> {
-    const { stream } = this.#subscriber!;
-    return { ...stream.counts, ...this.#events.anomalies, ...this.events.anomalies, unlearned: this.#unlearned };
+    const { stream, unreadableMessages } = this.#subscriber!;
+    const { anomalies } = this.#events;
+    return {
+      ...stream.counts,
+      ...anomalies,
+      ...this.events.anomalies,
+      unreadableMessages,
+      unlearned: this.#unlearned,
+    };
   }
 
   /** Number of the next expected batch. */

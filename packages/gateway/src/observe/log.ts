@@ -120,9 +120,10 @@ const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
   up: 'engine gets requests again',
   'events-exact': 'KV events of the engine are followed',
   'events-lost': 'KV events of the engine were lost: what it holds is estimated until it restarts',
+  'events-unreadable': 'the socket of KV events has messages that are none',
 };
 
-const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost']);
+const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost', 'events-unreadable']);
 
 /** One line for a change of an engine. */
 export function logChange(log: Log, { name, url }: Engine, { kind, reason }: EngineChange): void {

@@ -173,6 +173,35 @@ describe('a stream of KV events', () => {
     }
   });
 
+  test('an engine without batches is known to hold nothing; so is one that restarted and is idle', async () => {
+    const publisher = new PublisherTwin(1_000);
+    publisher.stream.connected();
+    await publisher.answer();
+    expect(publisher.lives).toEqual([{ numbers: [], losses: 0 }]);
+    publisher.publish(false);
+    publisher.stream.disconnected();
+    publisher.restart();
+    publisher.stream.connected();
+    await publisher.answer();
+    publisher.publish(false);
+    await publisher.answer();
+    expect(publisher.lives).toEqual([
+      { numbers: [0], losses: 0 },
+      { numbers: [0], losses: 0 },
+    ]);
+    expect(publisher.stream.counts.restarts).toBe(1);
+  });
+
+  test('a connection to an engine that does not answer proves nothing', async () => {
+    const publisher = new PublisherTwin(1_000, { answers: false });
+    publisher.stream.connected();
+    await publisher.answer();
+    expect(publisher.lives).toEqual([]);
+    publisher.publish(false);
+    await publisher.answer();
+    expect(publisher.lives).toEqual([{ numbers: [0], losses: 0 }]);
+  });
+
   test('a gap is a loss where nobody answers, and the stream goes on', async () => {
     const publisher = new PublisherTwin(1_000, { answers: false });
     publisher.publish(false);

@@ -56,6 +56,7 @@ test('a replay of many bytes comes in parts, and nothing of it is lost', async (
         },
         lost: () => lost++,
       },
+      unreadable: () => {},
     }),
   );
   await live.receive();

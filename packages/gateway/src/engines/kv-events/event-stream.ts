@@ -16,8 +16,8 @@ export interface NumberedBatch {
 export interface EventStreamOptions {
   readonly sink: EventSink;
   /**
-   * Requests the batches that the engine keeps from a number on, oldest first; `undefined` if engines are not asked.
-   * Rejects if the engine does not answer.
+   * Requests the batches that the engine keeps from a number on, oldest first and without a hole, as far as they come;
+   * `undefined` if engines are not asked. Rejects if the engine does not answer.
    */
   readonly replay: ((from: number) => Promise<readonly NumberedBatch[]>) | undefined;
 }
@@ -121,9 +121,18 @@ export class EventStream {
     this.#goOn([]);
   }
 
+  /** Connected: requests what the engine has published before. An idle engine publishes nothing to notice that by. */
+  connected(): void {
+    if (this.#replay !== undefined && this.#waiting === undefined) this.#ask([]);
+  }
+
   /** Requests the batches that are missing before these. */
   #askBefore(waiting: NumberedBatch[]): void {
     this.counts.gaps++;
+    this.#ask(waiting);
+  }
+
+  #ask(waiting: NumberedBatch[]): void {
     this.#waiting = waiting;
     this.#waitingBytes = waiting.reduce((sum, { payload }) => sum + payload.length, 0);
     if (this.#replay === undefined) {
@@ -134,12 +143,25 @@ export class EventStream {
     // Includes the batch before: it shows whether the engine has restarted.
     this.#replay(Math.max(0, this.#next - 1)).then(
       (batches) => {
-        if (epoch === this.#epoch) this.#goOn(batches);
+        if (epoch !== this.#epoch) return;
+        if (batches.length === 0 && this.#waiting!.length === 0) this.#goOnEmpty();
+        else this.#goOn(batches);
       },
       () => {
         if (epoch === this.#epoch) this.#goOn([]);
       },
     );
+  }
+
+  /** The engine keeps no batch, so it has published none since its start. */
+  #goOnEmpty(): void {
+    this.#waiting = undefined;
+    this.#isSuspect = false;
+    if (this.#next > 0) {
+      this.#restart();
+      this.#latest = -1;
+    }
+    this.#begin();
   }
 
   /**
@@ -162,6 +184,7 @@ export class EventStream {
       this.#deliverBehindGap(batch);
     }
     const hasBrought = this.#next > before;
+    if (hasBrought && waiting.length === 0) this.#ask([]);
     for (const [place, batch] of waiting.entries()) {
       if (batch.sequence > this.#next && hasBrought) {
         this.#askBefore(waiting.slice(place));

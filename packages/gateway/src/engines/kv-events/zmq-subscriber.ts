@@ -8,14 +8,21 @@ export interface SubscriberOptions {
   /** Address for replays, such as `tcp://127.0.0.1:5558`. Without it, each gap is a loss. */
   readonly replayEndpoint: string | undefined;
   readonly sink: EventSink;
+  /** Called with the first message that is no batch: the length of each frame. */
+  readonly unreadable: (frameBytes: readonly number[]) => void;
 }
 
 /** Milliseconds between two batches of a replay, at most. */
 const REPLAY_SILENCE_MS = 5_000;
 const SEQUENCE_BYTES = 8;
+/** A number with the publisher's id behind it, as vLLM writes it where it publishes snapshots. */
+const IDENTIFIED_SEQUENCE_BYTES = 24;
 /** Ends a replay: -1. */
 const END_OF_REPLAY = 0xffff_ffff_ffff_ffffn;
-/** Batches (vLLM's default) and bytes of one replay, at most. The stream requests the rest afterwards. */
+/**
+ * Batches (twice vLLM's default) and bytes of one replay, at most. The stream requests the rest afterwards. ZeroMQ's
+ * own limit of 1,000 waiting messages is less than vLLM sends at once, and vLLM drops what does not fit.
+ */
 const MAX_REPLAYED = 20_000;
 const MAX_REPLAYED_BYTES = 32 * 1024 * 1024;
 const EMPTY = Buffer.alloc(0);
@@ -30,14 +37,19 @@ export class ZmqSubscriber {
   readonly #subscriber: Subscriber;
   readonly #replays = new Set<Dealer>();
   readonly #reading: Promise<void>;
+  readonly #unreadable: SubscriberOptions['unreadable'];
+  #unreadableMessages = 0;
   #isClosed = false;
 
-  private constructor(zmq: typeof import('zeromq'), { endpoint, replayEndpoint, sink }: SubscriberOptions) {
+  private constructor(zmq: typeof import('zeromq'), options: SubscriberOptions) {
+    const { endpoint, replayEndpoint, sink, unreadable } = options;
+    this.#unreadable = unreadable;
     this.stream = new EventStream({
       sink,
       replay: replayEndpoint === undefined ? undefined : (from) => this.#replay(zmq, replayEndpoint, from),
     });
     this.#subscriber = new zmq.Subscriber({ linger: 0 });
+    this.#subscriber.events.on('handshake', () => this.stream.connected());
     this.#subscriber.events.on('disconnect', () => this.stream.disconnected());
     this.#subscriber.connect(endpoint);
     this.#subscriber.subscribe();
@@ -58,6 +70,11 @@ export class ZmqSubscriber {
     }
   }
 
+  /** Messages that are no batch, since the start. */
+  get unreadableMessages(): number {
+    return this.#unreadableMessages;
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#subscriber.close();
@@ -69,42 +86,57 @@ export class ZmqSubscriber {
     for await (const frames of this.#subscriber) {
       const batch = numberedBatch(frames);
       if (batch !== undefined) this.stream.receive(batch);
+      else if (this.#unreadableMessages++ === 0) this.#unreadable(frames.map(({ length }) => length));
     }
   }
 
+  /** Ends at a hole: the publisher drops what the sockets have no room for, also the end of the replay. */
   async #replay(zmq: typeof import('zeromq'), endpoint: string, from: number): Promise<NumberedBatch[]> {
-    if (this.#isClosed) return [];
-    const dealer = new zmq.Dealer({ linger: 0, receiveTimeout: REPLAY_SILENCE_MS, sendTimeout: REPLAY_SILENCE_MS });
+    if (this.#isClosed) throw new Error('closed');
+    const batches: NumberedBatch[] = [];
+    const dealer = new zmq.Dealer({
+      linger: 0,
+      receiveTimeout: REPLAY_SILENCE_MS,
+      sendTimeout: REPLAY_SILENCE_MS,
+      receiveHighWaterMark: MAX_REPLAYED,
+    });
     this.#replays.add(dealer);
     try {
       dealer.connect(endpoint);
       const first = Buffer.alloc(SEQUENCE_BYTES);
       first.writeBigUInt64BE(BigInt(from));
       await dealer.send([EMPTY, first]);
-      const batches: NumberedBatch[] = [];
       let bytes = 0;
       while (batches.length < MAX_REPLAYED && bytes < MAX_REPLAYED_BYTES) {
         const frames = await dealer.receive();
-        if (frames.at(-2)?.length === SEQUENCE_BYTES && frames.at(-2)!.readBigUInt64BE() === END_OF_REPLAY) break;
+        if (sequenceOf(frames.at(-2)) === END_OF_REPLAY) break;
         const batch = numberedBatch(frames);
         if (batch === undefined) continue;
+        const last = batches.at(-1);
+        if (last !== undefined && batch.sequence !== last.sequence + 1) break;
         batches.push(batch);
         bytes += batch.payload.length;
       }
-      return batches;
+    } catch (error) {
+      if (batches.length === 0) throw error;
     } finally {
       this.#replays.delete(dealer);
       dealer.close();
     }
+    return batches;
   }
 }
 
 /** Number and payload are the last two frames. */
 function numberedBatch(frames: readonly Buffer[]): NumberedBatch | undefined {
   const [number, payload] = frames.slice(-2);
-  if (payload === undefined || number!.length !== SEQUENCE_BYTES) return undefined;
-  const sequence = Number(number!.readBigUInt64BE());
-  return Number.isSafeInteger(sequence) ? { sequence, payload } : undefined;
+  const sequence = payload === undefined ? undefined : Number(sequenceOf(number));
+  return Number.isSafeInteger(sequence) ? { sequence: sequence!, payload: payload! } : undefined;
+}
+
+function sequenceOf(frame: Buffer | undefined): bigint | undefined {
+  const isNumber = frame?.length === SEQUENCE_BYTES || frame?.length === IDENTIFIED_SEQUENCE_BYTES;
+  return isNumber ? frame!.readBigUInt64BE() : undefined;
 }
 
 /** Whether the library for KV events is installed and loads on this machine. */
