@@ -149,7 +149,7 @@ describe('health', () => {
       if (status) response.writeHead(status).end();
     });
     const url = status === undefined ? 'http://127.0.0.1:1' : engine.url;
-    const gateway = closing(await gatewayAt(url, { upstream: { timeoutMs: 200 } }));
+    const gateway = closing(await gatewayAt(url, status === 0 ? { upstream: { timeoutMs: 200 } } : {}));
     const reply = await send(`${gateway.url}/readyz`);
     expect(reply.status).toBe(503);
     expect(errorOf(reply).code).toBe(code);

@@ -128,7 +128,8 @@ describe('Replay', () => {
   });
 
   it('finds the offline bound of a log that is short enough', async () => {
-    const offline = await loadOfflineSolver();
+    const solve = await loadOfflineSolver();
+    const offline = (workload: Workload) => solve(workload, { seconds: 600 });
     const headline = createWorkload('headline', { seed: 42 });
     const report = replay(logOf(headline), { offline, policies: ['exact'] });
     expect(report.offline!.low).toBeCloseTo(0.714, 6);
