@@ -2,8 +2,7 @@
 // after a build.
 import { arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../dist/apis/prompt-apis.js';
-import { ConversationMemory } from '../dist/conversation/conversation-memory.js';
-import { MemoryConversationStore } from '../dist/conversation/conversation-store.js';
+import { ConversationMemory, MemoryConversationStore } from '../dist/conversation/conversation-memory.js';
 import { RequestLog } from '../dist/observe/request-log.js';
 import { arrangeInPlace, rememberOrders } from '../dist/prompt/arrange-in-place.js';
 import { formedBlocks, markedBlocks, recogniseRequest } from '../dist/prompt/find-documents.js';

@@ -4,8 +4,11 @@ import { performance } from 'node:perf_hooks';
 import { type ConversationStore, type PromptKind, PromptKinds } from '@warmpath/core/internal';
 import { OpenCollections } from './collections/open-collections.js';
 import { engineSettings, type GatewayConfig } from './config/schema.js';
-import { ConversationMemory } from './conversation/conversation-memory.js';
-import { createConversationStore, type SharedStoreSettings } from './conversation/conversation-store.js';
+import {
+  ConversationMemory,
+  createConversationStore,
+  type SharedStoreSettings,
+} from './conversation/conversation-memory.js';
 import { DashboardFeed } from './dashboard/feed.js';
 import { PromptDispatcher } from './dispatch/dispatch-prompt.js';
 import { Learning } from './dispatch/learn.js';
@@ -21,19 +24,16 @@ import { Authenticator } from './intake/authenticate.js';
 import { newHopName } from './intake/headers.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
-import { EventLoopBudget } from './limits/event-loop-budget.js';
 import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
-import { Overload } from './limits/overload.js';
+import { EventLoopBudget, Overload } from './limits/process-load.js';
 import { Baselines } from './memory/baselines.js';
-import { ConsentFile } from './memory/consent-file.js';
-import { ConsentRecords } from './memory/consent-records.js';
+import { ConsentFile, ConsentRecords } from './memory/consent-stores.js';
 import { OpenArrangements } from './memory/open-arrangements.js';
 import { type ConsentStore, PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories } from './memory/served-histories.js';
 import { WarmPrefixes } from './memory/warm-prefixes.js';
-import { failOpenTo } from './observe/fail-open.js';
-import { logChange, logDestination, openLog } from './observe/log.js';
+import { failOpenTo, logChange, logDestination, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
 import { PeerGateways } from './observe/peer-gateways.js';
 import { RequestLog } from './observe/request-log.js';
@@ -41,25 +41,20 @@ import { loadTracing } from './observe/tracing.js';
 import { TrafficFile } from './observe/traffic-file.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { PlanJobs } from './plan/plan-jobs.js';
-import { PromptArranger } from './prompt/arrange-prompt.js';
-import { CacheSalts } from './prompt/cache-salts.js';
-import { PromptDecider } from './prompt/decide.js';
+import { PromptArranger } from './prompt/decide.js';
 import { type Arrange, InsertedDocuments } from './prompt/insert-slot.js';
 import { KnownPrompts } from './prompt/known-prompts.js';
 import { PromptParser } from './prompt/parse-prompt.js';
-import { PromptRenderer } from './prompt/render.js';
-import { arrangeRoute } from './routes/arrange.js';
+import { CacheSalts, PromptRenderer } from './prompt/render.js';
+import { arrangeRoute, observeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
-import { healthRoutes } from './routes/health.js';
-import { observeRoute } from './routes/observe.js';
-import { dashboardRoutes, metricsRoute, requestsRoute, sessionsRoute } from './routes/operator.js';
+import { dashboardRoutes, healthRoutes, metricsRoute, requestsRoute, sessionsRoute } from './routes/operator.js';
 import { passthroughRoute } from './routes/passthrough.js';
 import { promptKindsRoutes } from './routes/prompt-kinds.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 import { buildServer } from './server.js';
 import type { Report } from './shapes/shapes.js';
-import { warmDuringSearch } from './warm/warm-preamble.js';
-import { Warmups } from './warm/warmups.js';
+import { Warmups, warmDuringSearch } from './warm/warm-preamble.js';
 
 /** Publishes changes of engines as `{engine, kind, reason}` in this process. */
 const ENGINES = channel('warmpath:engine');
@@ -238,7 +233,6 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   });
   const lifecycle = { leaving: false, draining: false };
   const failOpen = failOpenTo({ metrics, log });
-  const decider = new PromptDecider({ config, documents, histories, memory, now });
   const learning = new Learning({
     memory,
     histories,
@@ -250,18 +244,17 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     peers,
     now,
   });
+  const arranger = new PromptArranger({ documents, histories, memory, renderer, failOpen, now });
   const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
   const dispatcher = new PromptDispatcher({
     engines,
     sentPrefixes,
     histories,
-    decider,
-    arranger: new PromptArranger({ decider, renderer, failOpen, now }),
+    arranger,
     sender: new PromptSender({
       learning,
       baselines,
-      decider,
-      renderer,
+      arranger,
       cacheSalts,
       compared: config.explain.prompts === 'off' ? undefined : requests,
       rateLimits,

@@ -21,7 +21,7 @@ export {
   type ConversationStoreProbe,
   MemoryConversationStore,
   probeConversationStore,
-} from './conversation/conversation-store.js';
+} from './conversation/conversation-memory.js';
 export {
   configuredDialect,
   type Dialect,

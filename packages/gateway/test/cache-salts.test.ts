@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CacheSalts } from '../src/prompt/cache-salts.js';
+import { CacheSalts } from '../src/prompt/render.js';
 import { chat, send, stand } from './harness.js';
 
 const KEY = 'a secret of the gateways';

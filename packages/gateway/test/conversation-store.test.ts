@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { conversationStoreCases, LIMITS } from '../../core/test/conformance/conversation-store.cases.js';
 import { checkConfig, resolveConfig } from '../src/config/load.js';
-import { MemoryConversationStore, probeConversationStore } from '../src/conversation/conversation-store.js';
+import { MemoryConversationStore, probeConversationStore } from '../src/conversation/conversation-memory.js';
 import { closing } from './harness.js';
 import { RedisServer } from './redis-server.js';
 
@@ -25,7 +25,7 @@ describe('the store of a configuration', () => {
       throw new Error('not installed');
     });
     try {
-      const { createConversationStore } = await import('../src/conversation/conversation-store.js');
+      const { createConversationStore } = await import('../src/conversation/conversation-memory.js');
       const at = (store: object) =>
         createConversationStore(resolveConfig({ upstream: { url: 'http://127.0.0.1:1' }, session: { store } }));
       expect((await at({})).isUp).toBe(true);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readUsage } from '../src/apis/usage.js';
+import { readUsage } from '../src/answer/read-answer.js';
 import {
   beliefOf,
   configuredDialect,
@@ -10,9 +10,8 @@ import {
   dialectOfOwner,
   reusable,
 } from '../src/dialects/dialects.js';
-import { ReportedCounts } from '../src/memory/engine-counts.js';
-import { ServedHistories } from '../src/memory/served-histories.js';
-import { breakpointRule } from '../src/prompt/cache-breakpoints.js';
+import { ReportedCounts, ServedHistories } from '../src/memory/served-histories.js';
+import { breakpointRule } from '../src/prompt/render.js';
 import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, DOCUMENTS, labelsIn, send, told } from './harness.js';

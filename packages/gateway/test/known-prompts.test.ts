@@ -1,7 +1,7 @@
 import { PromptKinds } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { chatApi } from '../src/apis/prompt-apis.js';
-import type { Recognition } from '../src/config/schema-conversations.js';
+import type { Recognition } from '../src/config/schema.js';
 import { PromptConsents } from '../src/memory/prompt-consents.js';
 import { KnownPrompts } from '../src/prompt/known-prompts.js';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../src/config/schema.js';
-import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-memory.js';
 import { startGateway } from '../src/start-gateway.js';
 import { type Fault, naiveGateway } from './leak/naive-gateway.js';
 import { describeReport, isClean, runLeak } from './leak-property.js';

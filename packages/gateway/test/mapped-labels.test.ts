@@ -3,7 +3,7 @@ import { recognise } from '@warmpath/core';
 import { answerHash, LabelMap } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { allowPrompts } from '../../../test/real-gateway.js';
-import { AnswerReader } from '../src/answer/answer-reader.js';
+import { AnswerReader } from '../src/answer/read-answer.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type ReceivedRequest, startStream } from './fake-engine.js';
 import { type Stand, send, stand, told } from './harness.js';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { OpenRequests } from '../src/intake/open-requests.js';
+import { OpenRequests } from '../src/server.js';
 import { startStream } from './fake-engine.js';
 import { chat, memoryOf, metricOf, send, stand, untilMetric } from './harness.js';
 

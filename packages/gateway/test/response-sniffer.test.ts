@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ResponseSniffer } from '../src/answer/response-sniffer.js';
+import { ResponseSniffer } from '../src/answer/read-answer.js';
 import { CHAT_RESPONSE, CHAT_STREAM } from './fake-engine.js';
 
 const USAGE = { promptTokens: 120, cachedTokens: 96 };

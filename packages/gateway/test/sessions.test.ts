@@ -1,7 +1,7 @@
 import type { ConversationStore } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-memory.js';
 import type { Answer } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, type Reply, send, stand, told } from './harness.js';
 

@@ -4,8 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { heldBytes } from '../../../test/held-bytes.js';
 import { isFull, runs } from '../../../test/suite.js';
 import { dialectOf } from '../src/dialects/dialects.js';
-import { EngineCounts, ReportedCounts } from '../src/memory/engine-counts.js';
-import { ServedHistories, type TenantModel } from '../src/memory/served-histories.js';
+import { EngineCounts, ReportedCounts, ServedHistories, type TenantModel } from '../src/memory/served-histories.js';
 import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/memory/warm-prefixes.js';
 
 /** Serves one request of fresh documents. */

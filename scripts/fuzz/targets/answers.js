@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { SseReader } from '@warmpath/core/internal';
 import { TranslateError, translate } from '@warmpath/translate';
-import { ResponseSniffer } from '../../../packages/gateway/dist/answer/response-sniffer.js';
+import { ResponseSniffer } from '../../../packages/gateway/dist/answer/read-answer.js';
 
 const DELTAS = [
   '{"choices":[{"index":0,"delta":{"role":"assistant"}}]}',

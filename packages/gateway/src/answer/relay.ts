@@ -1,11 +1,22 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, estimateTokens, WarmpathError } from '@warmpath/core';
 import type { LabelMap } from '@warmpath/core/internal';
-import type { ErrorShape, ResponseBody, ResponseHead } from '../apis/response-body.js';
+import type { FastifyRequest } from 'fastify';
+import {
+  type ErrorShape,
+  errorShapeOf,
+  type ResponseBody,
+  type ResponseHead,
+  UntouchedBody,
+} from '../apis/response-body.js';
+import { type Engine, engineHeaders, IDENTITY } from '../engines/engine.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
-import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
-import type { ClientResponse } from '../shapes/shapes.js';
-import { ResponseSniffer, type SniffedAnswer } from './response-sniffer.js';
+import type { ClientKey } from '../intake/authenticate.js';
+import { type HeaderOverrides, RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
+import type { RateLimits } from '../intake/rate-limits.js';
+import { type ReportBuilder, summaryHeader } from '../observe/report.js';
+import type { CallReply, ClientResponse } from '../shapes/shapes.js';
+import { ResponseSniffer, type SniffedAnswer } from './read-answer.js';
 
 /** Milliseconds in which a client may read the error event of a broken stream before its connection is closed. */
 const CUT_GRACE_MS = 1_000;
@@ -34,11 +45,7 @@ const RETRYABLE_STATUSES = new Set([500, 502, 503, 504]);
 const NOTHING_READ: SniffedAnswer = new ResponseSniffer(() => 0);
 
 /** Where a relay records who failed. */
-export interface RelayedReport {
-  errorCode: ErrorCode | undefined;
-  errorSource: 'gateway' | 'upstream' | undefined;
-  failed(code: ErrorCode, source: 'gateway' | 'upstream'): void;
-}
+type RelayedReport = Pick<ReportBuilder, 'errorCode' | 'errorSource' | 'failed'>;
 
 /** A field that the gateway added to a request. */
 export interface OwnField {
@@ -66,7 +73,7 @@ export interface RelayOptions {
   /** Labels in the engine's answer that the client gets as its own. */
   readonly labels?: LabelMap | undefined;
   /** Called once, when an answer below status 300 begins. Must not throw. */
-  readonly onAccepted: () => void;
+  readonly onAccepted?: (() => void) | undefined;
   /** Called once, when the engine failed before the client received anything: whether another engine tries. */
   readonly canRetryElsewhere?: ((failure: EngineFailure) => boolean) | undefined;
   /** Sent in place of the request that an engine refuses because of a field of the gateway's own, once. */
@@ -84,7 +91,7 @@ export interface RelayOptions {
  * connection, in any state, the engine's connection is closed. When the engine breaks off a stream, the client gets an
  * SSE `error` event and a broken connection, never a clean end.
  */
-export function relay(
+function relay(
   upstream: Pick<Upstream, 'start'>,
   request: UpstreamRequest,
   client: { readonly raw: ClientResponse; readonly report: RelayedReport },
@@ -153,7 +160,7 @@ class Relay implements UpstreamListener {
       this.#call!.abort(new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `status ${status}` }));
       return;
     }
-    if (status < 300) this.#options.onAccepted();
+    if (status < 300) this.#options.onAccepted?.();
     try {
       const head = this.#options.body.head({ status, headers });
       if (head !== undefined) this.#writeHead(head);
@@ -296,4 +303,107 @@ function sendError(
     ...retryAfter(error),
   });
   client.end(body);
+}
+
+/** How a request goes to the engine when it is not simply passed through. */
+export interface ForwardOptions extends Partial<Omit<RelayOptions, 'headers' | 'errors' | 'now'>> {
+  /** Path and query, in place of the client's. */
+  readonly path?: string | undefined;
+  readonly requestHeaders?: readonly (HeaderOverrides | undefined)[];
+}
+
+/** What forwarding works with. */
+export interface ForwardParts {
+  readonly rateLimits: RateLimits;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  readonly lifecycle: Lifecycle;
+}
+
+/** Whether the gateway stops. */
+export interface Lifecycle {
+  /** Not ready any more: connections end with their answers. */
+  leaving: boolean;
+  /** Requests are refused, `server.drainDelayMs` later. */
+  draining: boolean;
+}
+
+/** Sends a request to an engine, at the same path if no other is given, and relays the answer. */
+export function forward(
+  parts: ForwardParts,
+  engine: Engine,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: CallReply },
+  body: Buffer | null,
+  { path, requestHeaders = NONE, reads = 'nothing', onSettled = ignored, ...options }: ForwardOptions = {},
+): void {
+  const { report } = request;
+  const errors = errorShapeOf(request.url);
+  const charged = chargedKey(request);
+  reply.hijack();
+  report.overheadMs = parts.now() - report.bodyAt - (report.queuedMs ?? 0) - (report.retrieval?.ms ?? 0);
+  const headers = engineHeaders(engine, request, report.trace?.headers, charged && IDENTITY, ...requestHeaders);
+  const sent = { method: request.method, path: path ?? originForm(request.raw.url!), headers, body };
+  const charge = (result: RelayResult): void => {
+    if (charged !== undefined && !result.isRetriedElsewhere && reply.isSuperseded !== true)
+      parts.rateLimits.charge(charged, usedTokens(report, body, result));
+    onSettled(result);
+  };
+  relay(
+    engine.upstream,
+    sent,
+    { raw: reply.raw, report },
+    {
+      ...options,
+      // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
+      // closes.
+      headers: ownHeaders(parts.lifecycle, report),
+      body: options.body ?? new UntouchedBody(errors),
+      errors,
+      now: parts.now,
+      reads: reads === 'nothing' && charged !== undefined ? 'usage' : reads,
+      onSettled: charge,
+    },
+  );
+}
+
+/** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */
+export function ownHeaders(lifecycle: Lifecycle, report: ReportBuilder): RelayOptions['headers'] {
+  return () => {
+    const own = {
+      [RESPONSE_HEADERS.requestId]: report.requestId,
+      [RESPONSE_HEADERS.summary]: summaryHeader(report.soFar()),
+    };
+    return lifecycle.leaving ? { ...own, connection: 'close' } : own;
+  };
+}
+
+const NONE: readonly never[] = [];
+
+function ignored(): void {}
+
+/** The key whose tokens a request uses up, if they are limited. */
+function chargedKey({ method, report: { caller } }: FastifyRequest): ClientKey | undefined {
+  return method === 'POST' && caller.key?.tokensPerMinute !== undefined ? caller.key : undefined;
+}
+
+/**
+ * What the engine counted, or an estimate where it counted nothing: every prompt and every answer has at least one
+ * token, so a 0 is no count. Nothing for what it refused or never saw. Cost of an estimate: O(body).
+ */
+function usedTokens(
+  { errorSource, tenant }: ReportBuilder,
+  body: Buffer | string | null,
+  { status, sniffer }: RelayResult,
+): number {
+  if (status === undefined ? errorSource !== undefined : status >= 300) return 0;
+  const promptTokens = sniffer.usage?.promptTokens || estimateTokens(body?.toString() ?? '');
+  // Only prompts have an answer of tokens; what is passed through may be numbers, or a file.
+  return promptTokens + (sniffer.completionTokens || (tenant === undefined ? 0 : sniffer.estimatedTokens));
+}
+
+/**
+ * Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter.
+ */
+function originForm(url: string): string {
+  return url.startsWith('/') ? url : url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
 }

@@ -1,10 +1,10 @@
 import type { WarmpathError } from '@warmpath/core';
 import type { PromptApi } from '../apis/prompt-api.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
-import { asObject } from '../apis/usage.js';
 import type { Dialect } from '../dialects/dialects.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject } from '../json/json-scanner.js';
+import { asObject } from './read-answer.js';
 
 /** Bytes of an event that is held until it is complete. A longer one passes as it comes. */
 const MAX_EVENT_BYTES = 1_048_576;

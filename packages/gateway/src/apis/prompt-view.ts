@@ -8,7 +8,7 @@ import {
 } from '@warmpath/core/internal';
 import { type BodyView, invalid } from '../json/json-body.js';
 import { type ByteSpan, isObject, parseJson } from '../json/json-scanner.js';
-import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
+import { UNINTERRUPTED_SIZE } from '../limits/process-load.js';
 import type { ConversationMembers, PromptApi } from './prompt-api.js';
 
 /** The origin of a message of the rendered prompt. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { count } from './schema-values.js';
+import { count } from './schema-server.js';
 
 const collectionName = () =>
   z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, { error: 'must be lower-case letters, digits, - and _' });

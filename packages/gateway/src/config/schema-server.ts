@@ -2,7 +2,11 @@ import { hash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { isAnonymousTenant } from '@warmpath/core/internal';
 import { z } from 'zod';
-import { count } from './schema-values.js';
+
+/** A span of time, in milliseconds, up to a day. */
+export const milliseconds = () => z.int().min(1).max(86_400_000);
+/** A positive number of something. */
+export const count = (max: number) => z.int().min(1).max(max);
 
 const MAX_DOCUMENTS = 1_000;
 const MAX_DOCUMENT_LENGTH = 1_000_000;

@@ -3,9 +3,7 @@ import { DEFAULT_POLICY, LAYOUT_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@
 import { z } from 'zod';
 import { DIALECT_NAMES } from '../dialects/dialects.js';
 import { collections } from './schema-collections.js';
-import { recognise, session } from './schema-conversations.js';
-import { identifiesTenants, isLoopback, server } from './schema-server.js';
-import { count, milliseconds } from './schema-values.js';
+import { count, identifiesTenants, isLoopback, milliseconds, server } from './schema-server.js';
 
 /** More ranks than one engine has. */
 const MAX_RANKS = 64;
@@ -84,6 +82,37 @@ const upstream = z.strictObject({
     .describe(
       "Milliseconds until the engine's response headers: its queue and its prefill. Between two chunks of the body, the gateway waits two fifths of this time. A whole exchange may take six times as long.",
     ),
+});
+
+const RECOGNITION = ['ask', 'auto', 'off'] as const;
+export type Recognition = (typeof RECOGNITION)[number];
+
+/** `recognise`: documents that stand in prompts. */
+const recognise = z
+  .enum(RECOGNITION, {
+    error:
+      'must be `ask`, `auto` or `off`. `recognise.mode` and `recognise.templates` are removed: `warmpath prompts` shows the prompts that were found, and allows them',
+  })
+  .default('ask')
+  .describe(
+    'Which documents that stand in prompts may move. `ask`: those of prompts that a person has allowed (`warmpath prompts`). `auto`: also those of prompts whose text says nothing about an order and whose documents have none. `off`: none. Documents that a prompt marks with `<warmpath-documents>` may move with `ask` and `auto`.',
+  );
+
+const store = z.strictObject({
+  url: z
+    .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
+    .optional()
+    .describe(
+      'Redis or Valkey server that several gateways share: `redis://:password@host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`. The URL may hold user, password and database, percent-encoded. For a cluster, name any server. Take the URL from the environment; it is never logged. Default: the memory of this process.',
+    ),
+});
+
+/** `session`: what is remembered of conversations. */
+const session = z.strictObject({
+  maxAgeMs: milliseconds()
+    .default(3_600_000)
+    .describe('Milliseconds after the last use until a turn of a conversation is forgotten.'),
+  store: store.prefault({}).describe('Server of the memory of conversations.'),
 });
 
 /** More than one process can keep busy. */

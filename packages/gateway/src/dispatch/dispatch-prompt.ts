@@ -1,6 +1,6 @@
 import { type ResidencyView, WarmpathError } from '@warmpath/core';
 import { estimateTokensOfBytes, expectedCachedTokens } from '@warmpath/core/internal';
-import { type EngineFailure, refuse } from '../answer/relay.js';
+import { type EngineFailure, type Lifecycle, ownHeaders, refuse } from '../answer/relay.js';
 import { errorShapeOf } from '../apis/response-body.js';
 import type { Dispatch, EnginePlace, Waiting, WaitingContext } from '../engines/dispatch-queue.js';
 import type { Engine } from '../engines/engine.js';
@@ -10,12 +10,10 @@ import { clientTimeoutMs } from '../intake/headers.js';
 import { BodyView } from '../json/json-body.js';
 import type { SentPrefixes } from '../memory/sent-prefixes.js';
 import type { ServedHistories } from '../memory/served-histories.js';
-import type { ArrangedPrompt, PromptArranger } from '../prompt/arrange-prompt.js';
-import type { OpenDocuments, PromptDecider } from '../prompt/decide.js';
+import type { ArrangedPrompt, OpenDocuments, PromptArranger } from '../prompt/decide.js';
 import { sharedTokens } from '../prompt/insert-slot.js';
 import { modelIn } from '../prompt/parse-prompt.js';
 import type { Call, Prompt } from '../shapes/shapes.js';
-import { type Lifecycle, ownHeaders } from './forward.js';
 import type { PromptSender, SentPromptListener } from './send-prompt.js';
 
 const NONE: readonly never[] = [];
@@ -29,7 +27,6 @@ export interface PromptDispatcherParts {
   readonly engines: Engines;
   readonly sentPrefixes: SentPrefixes;
   readonly histories: ServedHistories;
-  readonly decider: PromptDecider;
   readonly arranger: PromptArranger;
   readonly sender: PromptSender;
   readonly lifecycle: Lifecycle;
@@ -121,8 +118,8 @@ export class PromptDispatcher {
     { call: { tenant }, prompt }: DispatchedPrompt,
     { engine, open: known }: Destination,
   ): WaitingContext | undefined {
-    const { decider, histories } = this.parts;
-    const open = known === 'unread' ? decider.openDocuments(prompt, tenant) : known;
+    const { arranger, histories } = this.parts;
+    const open = known === 'unread' ? arranger.openDocuments(prompt, tenant) : known;
     if (open === undefined) return undefined;
     const { documents, preamble, model, request } = open;
     return {
@@ -142,13 +139,13 @@ export class PromptDispatcher {
   }
 
   #route({ call, prompt, tried }: DispatchedPrompt): Destination {
-    const { engines, sentPrefixes, histories, decider } = this.parts;
+    const { engines, sentPrefixes, histories, arranger } = this.parts;
     const { only } = engines;
     const { tenant, body } = call;
     if (only !== undefined) return { engine: only, pendingTokens: 0, open: 'unread' };
     const beginnings = sentPrefixes.beginningsOf(tenant, body);
     const sharedBytes = sentPrefixes.sharedBytes(beginnings);
-    const open = decider.openDocuments(prompt, tenant);
+    const open = arranger.openDocuments(prompt, tenant);
     const reuse = this.#reuseOf(open);
     const promptTokens = estimateTokensOfBytes(body);
     const tokensPerByte = promptTokens / Math.max(1, body.length);

@@ -1,6 +1,6 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
-import type { Recognition } from '../config/schema-conversations.js';
+import type { Recognition } from '../config/schema.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { reusable } from '../dialects/dialects.js';
 import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
@@ -16,7 +16,7 @@ import { type PromptPrefix, prefixOf, type WarmPrefixes } from '../memory/warm-p
 import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
-import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
+import type { ArrangedPrompt } from '../prompt/decide.js';
 import type { KnownPrompts } from '../prompt/known-prompts.js';
 import type { Call, Sent } from '../shapes/shapes.js';
 

@@ -1,6 +1,6 @@
 import type { LabelMap } from '@warmpath/core/internal';
 import { MappedAnswer } from '../answer/map-labels.js';
-import type { EngineFailure, OwnField, RelayResult } from '../answer/relay.js';
+import { type EngineFailure, type ForwardParts, forward, type OwnField, type RelayResult } from '../answer/relay.js';
 import { SourcedAnswer } from '../answer/sourced-answer.js';
 import { askingForUsage, WithoutUsage } from '../answer/stream-usage.js';
 import { chatApi } from '../apis/prompt-apis.js';
@@ -10,13 +10,10 @@ import type { Baselines, PromptBaseline } from '../memory/baselines.js';
 import type { ReportBuilder } from '../observe/report.js';
 import type { RequestLog } from '../observe/request-log.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
-import type { ArrangedPrompt } from '../prompt/arrange-prompt.js';
-import type { CacheSalts } from '../prompt/cache-salts.js';
-import type { PromptDecider } from '../prompt/decide.js';
+import type { ArrangedPrompt, PromptArranger } from '../prompt/decide.js';
 import { modelIn } from '../prompt/parse-prompt.js';
-import type { PromptRenderer } from '../prompt/render.js';
+import type { CacheSalts } from '../prompt/render.js';
 import type { Call } from '../shapes/shapes.js';
-import { type ForwardParts, forward } from './forward.js';
 import type { Learning, LearningPrompt } from './learn.js';
 
 /** What becomes of a prompt that was sent. None of it may throw. */
@@ -43,8 +40,7 @@ const MAX_MODEL_LENGTH = 256;
 export interface PromptSenderParts extends ForwardParts {
   readonly learning: Learning;
   readonly baselines: Baselines;
-  readonly decider: PromptDecider;
-  readonly renderer: PromptRenderer;
+  readonly arranger: PromptArranger;
   /** Only where a key is configured. */
   readonly cacheSalts: CacheSalts | undefined;
   /** Where prompts are compared with earlier ones; `undefined` where they are not. */
@@ -119,12 +115,12 @@ export class PromptSender {
 
   /** Behind the dispatch: the client does not wait for it. */
   #baseline(engine: Engine, call: Call, arranged: ArrangedPrompt): PromptBaseline | undefined {
-    const { baselines, cacheSalts, learning, now } = this.#parts;
+    const { arranger, baselines, cacheSalts, learning, now } = this.#parts;
     const { report } = call.request;
     let baseline: PromptBaseline | undefined;
     report.isUnchanged = false;
     learning.guarded(() => {
-      const body = this.#asWritten(engine, call, arranged);
+      const body = arranger.asWritten(call, arranged, engine);
       const { history, slots } = arranged.prompt;
       report.isUnchanged = body.equals(arranged.sent.body);
       baseline = baselines.begin({
@@ -141,16 +137,6 @@ export class PromptSender {
       report.model = baseline?.model.slice(0, MAX_MODEL_LENGTH);
     });
     return baseline;
-  }
-
-  /** The body as its client wrote it: documents of a field in retrieval order, without references or a hint. */
-  #asWritten(engine: Engine, { tenant }: Call, { prompt, sent, decision }: ArrangedPrompt): Buffer {
-    const { decider, renderer } = this.#parts;
-    const { slots } = prompt;
-    if (decision.state === undefined) return sent.body;
-    if (slots?.kind !== 'insert') return prompt.body;
-    const slot = { ...slots, repeated: undefined };
-    return renderer.render({ ...prompt, slots: slot }, decider.inRetrievalOrder(slot, tenant, engine)).body;
   }
 
   /** Says where this prompt parts from an earlier one. Behind the dispatch: the client does not wait for it. */

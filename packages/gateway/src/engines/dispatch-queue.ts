@@ -1,7 +1,7 @@
 import { type Document, type Preamble, WarmpathError } from '@warmpath/core';
 import { type PromptReuse, RequestScheduler } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
-import type { EventLoopBudget } from '../limits/event-loop-budget.js';
+import type { EventLoopBudget } from '../limits/process-load.js';
 import { TenantShares } from '../limits/tenant-shares.js';
 import { bytesStart, type ColdPrefix, LeadingPrompts } from './leading-prompts.js';
 

@@ -11,7 +11,7 @@ import {
   requestHeaders,
   translatedHeaders,
 } from '../intake/headers.js';
-import type { EventLoopBudget } from '../limits/event-loop-budget.js';
+import type { EventLoopBudget } from '../limits/process-load.js';
 import type { Call } from '../shapes/shapes.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { type ApiRoute, EngineApis } from './engine-apis.js';

@@ -11,7 +11,7 @@ import {
 import type { RequestSwitches } from '../intake/parse-request.js';
 import { escaped } from '../json/json-body.js';
 import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
-import { UNINTERRUPTED_SIZE } from '../limits/event-loop-budget.js';
+import { UNINTERRUPTED_SIZE } from '../limits/process-load.js';
 
 /** Copies bytes that are kept: a small buffer would keep the 8 KiB that it shares with others. */
 export function ownBytes(bytes: Buffer): Buffer {

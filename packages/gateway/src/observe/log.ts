@@ -1,8 +1,12 @@
 import { write, writeSync } from 'node:fs';
+import { WarmpathError } from '@warmpath/core';
 import { printableJson } from '@warmpath/core/internal';
 import { type Logger, pino } from 'pino';
 import type { Engine, EngineChange } from '../engines/engine.js';
 import type { EngineReport } from '../engines/engine-probe.js';
+import type { Fallback } from '../shapes/shapes.js';
+import type { Metrics } from './metrics.js';
+import type { ReportBuilder } from './report.js';
 
 /** Characters of lines that wait to be written; what comes on top of them is lost. */
 const MAX_WAITING_CHARACTERS = 1_048_576;
@@ -135,4 +139,23 @@ export function logChange(log: Log, { name, url }: Engine, { kind, reason }: Eng
 export function logReport(log: Log, { url, state, problem, remedy }: EngineReport): void {
   if (problem === undefined) log.info({ engine: url }, 'engine up');
   else log.warn({ engine: url, state, problem, remedy }, 'engine not ready');
+}
+
+/** Counts, records and logs a defect that cost an order, not an answer. */
+export type FailOpen = (report: ReportBuilder, fallback: Fallback, defect: unknown) => void;
+
+export function failOpenTo({ metrics, log }: { readonly metrics: Metrics; readonly log: Log }): FailOpen {
+  return (report, fallback, defect) => {
+    metrics.failedOpen(fallback);
+    const reason = WarmpathError.isInstance(defect) ? defect.code : describeDefect(defect).name;
+    report.wentWithout({ fallback, reason });
+    log.error({ requestId: report.requestId, fallback, ...describeDefect(defect) }, 'failed open');
+  };
+}
+
+/** Where a defect is, without its message, which may quote the request. */
+export function describeDefect(defect: unknown): { name: string; at: string | undefined } {
+  if (!(defect instanceof Error)) return { name: typeof defect, at: undefined };
+  const frames = defect.stack?.split('\n').filter((line) => line.startsWith('    at '));
+  return { name: defect.name, at: frames?.[0]?.trim() };
 }

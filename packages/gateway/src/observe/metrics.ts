@@ -2,7 +2,7 @@ import type { ErrorCode } from '@warmpath/core';
 import type { StoreFailure, StoreOperation } from '@warmpath/core/internal';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../limits/memory-budget.js';
-import type { OverloadReason, ProcessLoad } from '../limits/overload.js';
+import type { OverloadReason, ProcessLoad } from '../limits/process-load.js';
 import type { Fallback, Report } from '../shapes/shapes.js';
 
 /** What the gauges read when someone asks. */

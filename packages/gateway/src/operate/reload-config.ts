@@ -1,14 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
+import type { Lifecycle } from '../answer/relay.js';
 import { isChangedAtOnce } from '../config/describe.js';
 import { resolveConfig } from '../config/load.js';
 import { engineSettings, type GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
 import type { DashboardFeed } from '../dashboard/feed.js';
-import type { Lifecycle } from '../dispatch/forward.js';
 import type { Engines } from '../engines/engines.js';
-import type { Access } from '../intake/admit.js';
-import { Cors } from '../intake/admit.js';
+import { type Access, Cors } from '../intake/admit.js';
 import { Authenticator } from '../intake/authenticate.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import type { Log } from '../observe/log.js';

@@ -1,10 +1,12 @@
-import type { Arrangement, ArrangeRequest, Document, Preamble } from '@warmpath/core';
-import { estimateTokensOfBytes } from '@warmpath/core/internal';
-import type { GatewayConfig } from '../config/schema.js';
+import { type Arrangement, type ArrangeRequest, type Document, type Preamble, WarmpathError } from '@warmpath/core';
+import { estimateTokensOfBytes, plainTurn } from '@warmpath/core/internal';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import type { Engine } from '../engines/engine.js';
 import { predictedTokens, type ServedHistories, type TenantModel } from '../memory/served-histories.js';
+import type { FailOpen } from '../observe/log.js';
+import { traced } from '../observe/tracing.js';
 import {
+  type Call,
   type DecidedSlot,
   type Decision,
   type DecisionSummary,
@@ -13,17 +15,32 @@ import {
   type PermuteSlots,
   type PlacedBlock,
   type Prompt,
+  type Sent,
 } from '../shapes/shapes.js';
 import { arrangeInPlace, firstOpenDocuments, type InPlaceOptions, isReported, slotOf } from './arrange-in-place.js';
-import type { InsertedDocuments } from './insert-slot.js';
-import { inRetrievalOrder } from './render.js';
+import { type InsertedDocuments, isBadInput } from './insert-slot.js';
+import { inRetrievalOrder, type PromptRenderer } from './render.js';
 
-/** What a decision follows from, beside the prompt. */
-export interface PromptDeciderParts {
-  readonly config: GatewayConfig;
+/** A prompt that is ready for the engine. */
+export interface ArrangedPrompt {
+  readonly prompt: Prompt;
+  readonly decision: Decision;
+  readonly sent: Sent;
+}
+
+const NOTHING_DECIDED: Decision = {
+  state: undefined,
+  arrangements: [],
+  placed: undefined,
+  summary: NOTHING_DONE,
+};
+
+export interface PromptArrangerParts {
   readonly documents: InsertedDocuments;
   readonly histories: ServedHistories;
   readonly memory: ConversationMemory;
+  readonly renderer: PromptRenderer;
+  readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
 }
@@ -41,31 +58,56 @@ export interface OpenDocuments {
 const LONG_PROMPT_BYTES = 65_536;
 
 /**
- * Decides the order of the documents of a prompt, and which of them become references. Pure: what is believed of the
- * engine, what was sent before and what waits are read and not changed.
+ * Decides the order of the documents of a prompt, and which of them become references. Renders it for an engine that has
+ * room. What is believed of the engine, what was sent before and what waits are read and not changed. A defect costs the
+ * order, not the answer: documents go out in retrieval order, and where that fails as well, the client's own body does.
  */
-export class PromptDecider {
-  readonly #parts: PromptDeciderParts;
+export class PromptArranger {
+  readonly #parts: PromptArrangerParts;
 
-  constructor(parts: PromptDeciderParts) {
+  constructor(parts: PromptArrangerParts) {
     this.#parts = parts;
   }
 
-  /**
-   * For an engine that has room: what waits for it, and what it was served meanwhile, count.
-   *
-   * @throws WarmpathError bad input that only the arrangement brings to light.
-   */
-  decide(slots: InsertSlot | PermuteSlots, tenant: string, engine: Engine): Decision {
-    return slots.kind === 'insert'
-      ? this.#decideInsert(slots, tenant, engine)
-      : this.#decidePermute(slots, tenant, engine);
+  /** @throws WarmpathError bad input that only the arrangement brings to light. */
+  arrange(call: Call, prompt: Prompt, engine: Engine): ArrangedPrompt {
+    const { failOpen } = this.#parts;
+    const { report } = call.request;
+    const { slots } = prompt;
+    if (slots === undefined) return unarranged(prompt);
+    try {
+      const decision = traced(this.#parts, report, 'arrange', () => this.#decide(slots, call.tenant, engine));
+      const arranged = this.#render(call, prompt, decision);
+      const fellBack = slots.kind === 'insert' ? decision.arrangements[0]?.trace.fellBack : undefined;
+      if (fellBack !== undefined) failOpen(report, 'retrieval', new WarmpathError(fellBack));
+      return arranged;
+    } catch (defect) {
+      if (isBadInput(defect)) throw defect;
+      if (slots.kind !== 'insert') return this.#original(call, prompt.body, defect);
+      try {
+        const anew = { ...slots, repeated: undefined };
+        const arranged = this.#render(
+          call,
+          { ...prompt, slots: anew },
+          this.#inRetrievalOrder(anew, call.tenant, engine),
+        );
+        failOpen(report, 'retrieval', defect);
+        return arranged;
+      } catch (second) {
+        if (isBadInput(second)) throw second;
+        return this.#original(call, call.body, second);
+      }
+    }
   }
 
-  /** The documents of a slot in the order in which they came. */
-  inRetrievalOrder(slot: InsertSlot, tenant: string, engine: Engine): Decision {
-    const state = this.#parts.histories.of(engine, tenant, slot.parsed.model);
-    return insertDecision(slot, inRetrievalOrder(slot.request, state), state);
+  /** The body as its client wrote it: documents of a field in retrieval order, without references or a hint. */
+  asWritten({ tenant }: Call, { prompt, sent, decision }: ArrangedPrompt, engine: Engine): Buffer {
+    const { slots } = prompt;
+    if (decision.state === undefined) return sent.body;
+    if (slots?.kind !== 'insert') return prompt.body;
+    const slot = { ...slots, repeated: undefined };
+    const written = this.#inRetrievalOrder(slot, tenant, engine);
+    return this.#parts.renderer.render({ ...prompt, slots: slot }, written).body;
   }
 
   /**
@@ -85,6 +127,28 @@ export class PromptDecider {
     } catch {
       return undefined;
     }
+  }
+
+  #render({ request }: Call, prompt: Prompt, decision: Decision): ArrangedPrompt {
+    const sent = traced(this.#parts, request.report, 'render', () => this.#parts.renderer.render(prompt, decision));
+    return { prompt, decision, sent };
+  }
+
+  #original({ request }: Call, body: Buffer, defect: unknown): ArrangedPrompt {
+    this.#parts.failOpen(request.report, 'original', defect);
+    return unarranged({ body, history: undefined, slots: undefined });
+  }
+
+  /** For an engine that has room: what waits for it, and what it was served meanwhile, count. */
+  #decide(slots: InsertSlot | PermuteSlots, tenant: string, engine: Engine): Decision {
+    return slots.kind === 'insert'
+      ? this.#decideInsert(slots, tenant, engine)
+      : this.#decidePermute(slots, tenant, engine);
+  }
+
+  #inRetrievalOrder(slot: InsertSlot, tenant: string, engine: Engine): Decision {
+    const state = this.#parts.histories.of(engine, tenant, slot.parsed.model);
+    return insertDecision(slot, inRetrievalOrder(slot.request, state), state);
   }
 
   #decideInsert(slot: InsertSlot, tenant: string, engine: Engine): Decision {
@@ -192,4 +256,10 @@ function permuteSummary(blocks: readonly PlacedBlock[], state: TenantModel): Dec
     predictedCachedTokens: last && predictedTokens(state, last),
     warnings: [],
   };
+}
+
+function unarranged(prompt: Prompt): ArrangedPrompt {
+  const { body, history } = prompt;
+  const turn = history && { history, sent: plainTurn(history) };
+  return { prompt, decision: NOTHING_DECIDED, sent: { body, estimatedTokens: 0, labels: undefined, turn } };
 }

@@ -1,12 +1,10 @@
 import { type Arrangement, type ArrangeRequest, arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../apis/prompt-apis.js';
 import type { RequestText } from '../apis/request-texts.js';
-import { ConversationMemory } from '../conversation/conversation-memory.js';
-import { MemoryConversationStore } from '../conversation/conversation-store.js';
+import { ConversationMemory, MemoryConversationStore } from '../conversation/conversation-memory.js';
 import type { PlacedBlock, RecognisedRequest } from '../shapes/shapes.js';
 import { arrangeInPlace, type InPlaceOptions, permuted, rememberOrders } from './arrange-in-place.js';
-import { formedBlocks, recogniseRequest } from './find-documents.js';
-import { mapPromptLabels } from './map-prompt-labels.js';
+import { formedBlocks, mapPromptLabels, recogniseRequest } from './find-documents.js';
 
 /** A prompt with its documents in their places. */
 export interface PlacedPrompt {

@@ -1,28 +1,27 @@
 import type { ArrangeRequest, DocumentBlock } from '@warmpath/core';
-import type { RecalledConversation, WorkSteps } from '@warmpath/core/internal';
+import { byteChain, fingerprint, type RecalledConversation, type WorkSteps } from '@warmpath/core/internal';
 import { PromptView } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js';
-import { type EventLoopBudget, whenReady } from '../limits/event-loop-budget.js';
-import type { FailOpen } from '../observe/fail-open.js';
+import { type EventLoopBudget, whenReady } from '../limits/process-load.js';
+import type { FailOpen } from '../observe/log.js';
 import { traced } from '../observe/tracing.js';
 import type { Call, PermuteSlots, Prompt, RecognisedRequest } from '../shapes/shapes.js';
 import { replayInPlace } from './arrange-in-place.js';
 import {
   type DocumentSearch,
   formedBlocks,
+  mapPromptLabels,
   markedBlocks,
   mayMarkDocuments,
   mergedBlocks,
   recogniseRequest,
 } from './find-documents.js';
-import { isHeldOut } from './holdout.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
 import type { KnownPrompts } from './known-prompts.js';
-import { mapPromptLabels } from './map-prompt-labels.js';
 
 /** Larger bodies are not searched for documents. */
 const MAX_SEARCHED_BYTES = 4_194_304;
@@ -312,4 +311,32 @@ function unarranged(call: Call, parsed: ParsedRequest | undefined, history: Reca
 
 function isUnavailable(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === 'WARMPATH_STORE_UNAVAILABLE';
+}
+
+const HASH_DIGITS = 8;
+const HASHES = 16 ** HASH_DIGITS;
+
+/**
+ * Whether a prompt belongs to the group that is left as it is, to compare with. All turns of a conversation are in one
+ * group: by its name, or else by the first words of its user. Every gateway decides the same. O(body).
+ */
+function isHeldOut(call: Call, conversation: ParsedRequest['conversation'], share: number): boolean {
+  if (share === 0) return false;
+  const { session, user } = conversation ?? {};
+  const name = session === undefined ? firstMessage(call) : JSON.stringify([user ?? null, session]);
+  return Number.parseInt(fingerprint([call.tenant, name]).slice(0, HASH_DIGITS), 16) < share * HASHES;
+}
+
+/** A hash of the first message of the user; of what the request has instead, where it has none. */
+function firstMessage({ body, api }: Call): string {
+  try {
+    const view = new BodyView(body);
+    const prompt = PromptView.of(view, api);
+    const place = prompt?.elements.findIndex((_, at) => prompt.isText || prompt.roleAt(at) === 'user') ?? -1;
+    const first = prompt?.elements[Math.max(0, place)] ?? view.value('prompt');
+    return first === undefined ? '' : byteChain(view.bytes, [first])[0]!;
+  } catch {
+    // What cannot be read is the engine's to refuse.
+    return '';
+  }
 }

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import {
   type Arrangement,
   type ArrangeRequest,
@@ -7,26 +8,34 @@ import {
   type LayoutName,
   renderHint,
 } from '@warmpath/core';
-import type { SentTurn } from '@warmpath/core/internal';
 import {
   type ChatEdit,
   chatTokens,
   estimateTokensOfBytes,
+  type KnowledgeTreeView,
   plainTurn,
   recordTurn,
+  type SentTurn,
   turnEdits,
 } from '@warmpath/core/internal';
-import type { PromptApi } from '../apis/prompt-api.js';
-import { PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
+import type { ApiName } from '../apis/prompt-api.js';
+import { OPENING, type PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { type BreakpointRule, type Dialect, leastMarked } from '../dialects/dialects.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { applyEdits, BodyView, type ByteEdit, escaped } from '../json/json-body.js';
+import type { ByteSpan } from '../json/json-scanner.js';
 import type { DocumentCache } from '../memory/document-cache.js';
 import type { TenantModel } from '../memory/served-histories.js';
 import type { Decision, InsertSlot, Prompt, Sent } from '../shapes/shapes.js';
 import { permuted } from './arrange-in-place.js';
-import { type BreakpointPlaces, breakpointRoom, breakpointRule, placeBreakpoints } from './cache-breakpoints.js';
-import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from './insert-documents.js';
+import {
+  type BreakpointMarks,
+  DOCUMENTS_PLACE,
+  type DocumentsText,
+  insertDocuments,
+  PLAIN,
+} from './insert-documents.js';
 
 /** Writes the body for the engine: edits of the client's bytes, where documents stand in the order that was decided. */
 export class PromptRenderer {
@@ -205,53 +214,6 @@ function documentEnds(rendered: readonly Buffer[]): readonly number[] {
   });
 }
 
-/**
- * What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave
- * out.
- */
-const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
-  'documents',
-  'warmpath',
-  'stream',
-  'stream_options',
-  'background',
-  'n',
-  'max_tokens',
-  'max_completion_tokens',
-  'max_output_tokens',
-  'min_tokens',
-]);
-
-const EMPTY_QUESTION = '{"role":"user","content":""}';
-
-/**
- * The body that prefills what stands before a question: the messages up to there, a user's message that has just begun,
- * and the least answer that every engine gives. O(body), native.
- */
-export function prefillBody(body: BodyView, api: PromptApi, layout: LayoutName): BodyView {
-  const { field, least } = api.answerLimit;
-  const prompt = PromptView.of(body, api);
-  const left = new Set(NO_MORE_THAN_PREFILL);
-  left.delete(field);
-  const edits = [...body.without(left), body.with(field, String(least))];
-  if (prompt === undefined) edits.push(body.with('prompt', '""'));
-  else {
-    const span = body.value(prompt.members.messages)!;
-    edits.push({ ...span, pieces: ['[', ...beforeQuestion(prompt, layout), EMPTY_QUESTION, ']'] });
-  }
-  return new BodyView(applyEdits(body.bytes, edits));
-}
-
-/** JSON of the messages before the last question; up to the system prompt, where documents stand behind that. */
-function beforeQuestion(prompt: PromptView, layout: LayoutName): readonly (Buffer | string)[] {
-  const { elements, body } = prompt;
-  const roles = elements.map((_, place) => prompt.roleAt(place));
-  const system = roles.findIndex((role) => role === 'system' || role === 'developer');
-  const question = roles.lastIndexOf('user');
-  const end = layout === 'system' ? system + 1 : question < 0 ? elements.length : question;
-  return end === 0 ? [] : [body.bytes.subarray(elements[0]!.start, elements[end - 1]!.end), ','];
-}
-
 /** The documents as they come: no policy, no hint, no prediction. */
 export function inRetrievalOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
   const { documents, preamble, maxShift, shiftPrice = 0, warnings = [] } = request;
@@ -276,4 +238,152 @@ export function inRetrievalOrder(request: ArrangeRequest, state: TenantModel): A
       fellBack: 'WARMPATH_INTERNAL',
     },
   };
+}
+
+const FIELD = 'cache_salt';
+
+/**
+ * Keeps tenants apart in the engine's cache: every body gets a `cache_salt` that only this key and the tenant give, so
+ * that nobody can learn from cached tokens or from the time what another tenant has sent. A client's own salt is mixed
+ * into it: it separates within the tenant and never reaches another's.
+ */
+export class CacheSalts {
+  readonly #key: string;
+
+  /** @param key The secret. Gateways in front of the same engine must have the same one, to share its cache. */
+  constructor(key: string) {
+    this.#key = key;
+  }
+
+  /**
+   * A request's body with the salt, also where the key stands there twice. Cost: a scan of the body.
+   *
+   * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`: no body goes out without its salt.
+   */
+  salted(bytes: Buffer, tenant: string): Buffer {
+    const body = new BodyView(bytes);
+    const span = body.value(FIELD);
+    const own = span === undefined || body.scan.isNull(span) ? null : body.scan.text(span);
+    const digest = createHmac('sha256', this.#key)
+      .update(JSON.stringify([tenant, own]))
+      .digest('base64url');
+    const salt = `"${digest}"`;
+    if (span === undefined) return applyEdits(bytes, [body.with(FIELD, salt)]);
+    const given = body.members.filter(({ key }) => key === FIELD);
+    return applyEdits(
+      bytes,
+      given.map(({ valueStart, end }) => ({ start: valueStart, end, pieces: [salt] })),
+    );
+  }
+}
+
+/** A prompt that gets breakpoints. */
+interface MarkedPrompt {
+  readonly prompt: PromptView;
+  readonly viewed: ViewedMessages;
+  readonly arrangement: Arrangement;
+  /** Whether it is a turn of a named conversation: its documents are one text with the question. */
+  readonly isTurn: boolean;
+  /** What was served before. */
+  readonly tree: KnowledgeTreeView;
+  /** Estimated tokens in front of the messages. */
+  readonly tokensBefore: number;
+}
+
+/** Where breakpoints go. */
+export interface BreakpointPlaces {
+  readonly marks: BreakpointMarks;
+  /** Documents that end in one, by their places in the prompt. */
+  readonly documents: ReadonlySet<number>;
+}
+
+/** How requests of an API to such an engine say up to where they are to be cached; `undefined` where they need not. */
+export function breakpointRule(
+  { breakpoints }: Dialect,
+  { api, model }: { readonly api: ApiName; readonly model: string },
+): BreakpointRule | undefined {
+  if (!breakpoints?.apis.includes(api) || breakpoints.models?.test(model) === false) return undefined;
+  return { ...breakpoints, least: leastMarked(breakpoints, model) };
+}
+
+/** Breakpoints that may be added to those that the client set itself. O(body), native. */
+function breakpointRoom({ key, most, implicit }: BreakpointRule, body: BodyView): number {
+  const set = new RegExp(`"${key}"\\s*:\\s*\\{`, 'g');
+  let own = body.raw(key)?.startsWith('{') ? 1 : 0;
+  for (const field of ['tools', 'system', 'messages', 'input']) own += body.raw(field)?.match(set)?.length ?? 0;
+  if (implicit !== undefined && (body.parse(implicit) as { mode?: unknown } | undefined)?.mode !== 'explicit') own++;
+  return most - own;
+}
+
+/**
+ * Chooses what to mark, at most `room` places: the end of all documents, which the same documents find again; the end
+ * of the system prompt, which every request shares; the end of the path that was served before; and other ends on that
+ * path from which requests went different ways, by the tokens that they shared. Nothing is marked before the prompt is
+ * as long as the engine caches at all. O(documents + system prompt).
+ */
+function placeBreakpoints(
+  { member, least }: BreakpointRule,
+  room: number,
+  prompt: MarkedPrompt,
+): BreakpointPlaces | undefined {
+  const { arrangement } = prompt;
+  const ends = endsOf(arrangement);
+  const last = ends.length - 1;
+  const documents = new Set<number>();
+  if (last >= 0 && ends[last]! >= least) documents.add(last);
+  const message = documents.size < room ? systemMessage(prompt, least) : undefined;
+  let left = room - documents.size - Number(message !== undefined);
+  for (const place of prompt.isTurn ? [] : junctions(prompt)) {
+    if (left <= 0) break;
+    if (documents.has(place) || ends[place]! < least) continue;
+    documents.add(place);
+    left--;
+  }
+  if (documents.size === 0 && message === undefined) return undefined;
+  return { marks: { member, message }, documents };
+}
+
+/** Estimated tokens of the prompt up to the end of each document. */
+function endsOf({ preamble, documents }: Arrangement): number[] {
+  let end = preamble?.tokens ?? 0;
+  return documents.map(({ tokens }) => {
+    end += tokens;
+    return end;
+  });
+}
+
+/** The system prompt, if it opens the prompt and is long enough with what stands before it. */
+function systemMessage({ prompt, viewed, tokensBefore }: MarkedPrompt, least: number): number | undefined {
+  const origin = viewed.origins[0];
+  if (origin === undefined) return undefined;
+  const span = origin.place === OPENING ? openingOf(prompt) : systemElement(prompt, origin.place);
+  if (span === undefined) return undefined;
+  const tokens = estimateTokensOfBytes(prompt.body.bytes.subarray(span.start, span.end));
+  return tokensBefore + tokens >= least ? 0 : undefined;
+}
+
+/** Of OpenAI's Responses, the opening is a text that cannot be marked. */
+function openingOf({ members, opening }: PromptView): ByteSpan | undefined {
+  return members.opening === 'system' ? opening : undefined;
+}
+
+function systemElement(prompt: PromptView, place: number): ByteSpan | undefined {
+  const role = prompt.roleAt(place);
+  return role === 'system' || role === 'developer' ? prompt.elements[place] : undefined;
+}
+
+/** Places behind which requests went different ways, the most worthwhile first: this one's own comes before all. */
+function junctions({ arrangement, tree }: MarkedPrompt): number[] {
+  const { preamble, documents, trace } = arrangement;
+  const before = preamble === undefined ? 0 : (preamble.steps?.length ?? 0) + 1;
+  const keys = [...(preamble?.steps ?? []).map(({ key }) => key), ...(preamble === undefined ? [] : [preamble.key])];
+  const hits = tree.hitsAlong([...keys, ...documents.map(({ key }) => key)]).slice(before);
+  const own = trace.cachedDocuments - 1;
+  let tokens = preamble?.tokens ?? 0;
+  const worth = hits.map((along, place) => {
+    tokens += documents[place]!.tokens;
+    return tokens * (along - (hits[place + 1] ?? 0));
+  });
+  const places = [...hits.keys()].filter((place) => worth[place]! > 0 || place === own);
+  return places.sort((a, b) => Number(b === own) - Number(a === own) || worth[b]! - worth[a]! || a - b);
 }

@@ -6,13 +6,14 @@ import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
-import { arrangeRequest, readFields, uncheckedOrdering } from '../intake/own-fields.js';
-import { BodyView, escaped, invalid, modelOf } from '../json/json-body.js';
-import type { EventLoopBudget } from '../limits/event-loop-budget.js';
-import { type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
+import { arrangeRequest, observation, readFields, uncheckedOrdering } from '../intake/own-fields.js';
+import { bodyOf } from '../intake/request-body.js';
+import { BodyView, escaped, invalid, modelOf, readObject } from '../json/json-body.js';
+import type { EventLoopBudget } from '../limits/process-load.js';
+import { type OpenArrangement, type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
 import { predictedTokens, type ServedHistories } from '../memory/served-histories.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
-import { summaryHeader } from '../observe/report.js';
+import { type ReportBuilder, summaryHeader } from '../observe/report.js';
 import { movedDocuments } from '../prompt/decide.js';
 import { type InsertedDocuments, sharedTokens } from '../prompt/insert-slot.js';
 import { NOTHING_DONE } from '../shapes/shapes.js';
@@ -208,4 +209,66 @@ function readBody(bytes: Buffer = Buffer.alloc(0)) {
   );
   const switches = { policy, maxShift, shiftPrice, pin, hints };
   return { body, preamble: preamble ?? undefined, engine: engine ?? undefined, switches };
+}
+
+/** What became of a prompt. */
+interface Observation {
+  readonly id: string;
+  readonly outcome: 'completed' | 'failed';
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+}
+
+export interface ObserveParts {
+  readonly arrangements: OpenArrangements;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
+/**
+ * `POST /v1/observe`: reports the outcome of a prompt whose order came from `/v1/arrange`. Body: the `id` of that
+ * answer, `outcome` (`completed` or `failed`), and the engine's counts. The answer is `forgotten` for an arrangement
+ * that is not remembered: it counts as served.
+ */
+export function observeRoute(app: FastifyInstance, { arrangements, now }: ObserveParts): void {
+  app.post('/v1/observe', (request, reply) => {
+    request.report.bodyAt = now();
+    const report = readObservation(readObject(bodyOf(request)));
+    const found = arrangements.take(report.id, request.report.caller.tenant);
+    if (found !== undefined) {
+      learn(found, report, now());
+      note(request.report, found, report);
+    }
+    return reply
+      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
+      .send({ object: 'observation', state: found === undefined ? 'forgotten' : 'observed' });
+  });
+}
+
+function learn({ arrangement, state }: OpenArrangement, report: Observation, now: number): void {
+  const { counts, history } = state;
+  if (report.outcome === 'failed') {
+    observe({ kind: 'failed', arrangement, now }, history);
+    return;
+  }
+  observe({ kind: 'completed', arrangement, now, ...counts.outcome(report) }, history);
+}
+
+/** The engine's counts enter the metrics, as for prompts that pass the gateway. */
+function note(
+  report: ReportBuilder,
+  { state }: OpenArrangement,
+  { outcome, promptTokens, cachedTokens }: Observation,
+): void {
+  if (outcome === 'failed' || promptTokens === undefined) return;
+  report.promptTokens = promptTokens;
+  report.cachedTokens = state.reported.cachedTokens(
+    { promptTokens, cachedTokens },
+    report.decision.predictedCachedTokens ?? 0,
+  );
+}
+
+function readObservation(body: Readonly<Record<string, unknown>>): Observation {
+  const { id, outcome, promptTokens, cachedTokens } = readFields(observation, body, '');
+  return { id, outcome, promptTokens: promptTokens ?? undefined, cachedTokens: cachedTokens ?? undefined };
 }

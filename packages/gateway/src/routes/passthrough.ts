@@ -1,12 +1,12 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { type ForwardParts, forward } from '../answer/relay.js';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prompt-apis.js';
 import type { GatewayConfig } from '../config/schema.js';
-import { type ForwardParts, forward } from '../dispatch/forward.js';
 import { type Engine, engineHeaders } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Engines } from '../engines/engines.js';
-import { checkEnginePath } from '../intake/engine-paths.js';
+import { checkEnginePath } from '../intake/admit.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { modelIn } from '../prompt/parse-prompt.js';
 

@@ -12,8 +12,7 @@ import { bodyOf } from '../intake/request-body.js';
 import { invalid, readObject } from '../json/json-body.js';
 import type { PromptConsents } from '../memory/prompt-consents.js';
 import type { Log } from '../observe/log.js';
-import { type KnownPrompts, PREVENTS_GAIN } from '../prompt/known-prompts.js';
-import type { GainEstimate } from '../prompt/potential-gain.js';
+import { type GainEstimate, type KnownPrompts, PREVENTS_GAIN } from '../prompt/known-prompts.js';
 import { NO_GAIN_REASONS } from '../shapes/shapes.js';
 
 /** Characters of the program that say where something stands. */

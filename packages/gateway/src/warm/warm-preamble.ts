@@ -1,4 +1,4 @@
-import { observe, type Preamble } from '@warmpath/core';
+import { type LayoutName, observe, type Preamble, WarmpathError } from '@warmpath/core';
 import type { WorkSteps } from '@warmpath/core/internal';
 import type { FastifyRequest } from 'fastify';
 import type { PromptApi } from '../apis/prompt-api.js';
@@ -6,16 +6,15 @@ import { PromptView } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { type Engine, engineHeaders } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
-import { BodyView, invalid, modelOf } from '../json/json-body.js';
-import type { EventLoopBudget } from '../limits/event-loop-budget.js';
+import type { Upstream, UpstreamCall, UpstreamRequest } from '../engines/upstream.js';
+import { applyEdits, BodyView, invalid, modelOf } from '../json/json-body.js';
+import type { EventLoopBudget } from '../limits/process-load.js';
 import type { ServedHistories } from '../memory/served-histories.js';
-import { prefixOf } from '../memory/warm-prefixes.js';
+import { type PromptPrefix, prefixOf, type WarmPrefixes } from '../memory/warm-prefixes.js';
 import type { Metrics } from '../observe/metrics.js';
-import type { CacheSalts } from '../prompt/cache-salts.js';
 import type { InsertedDocuments } from '../prompt/insert-slot.js';
-import { prefillBody } from '../prompt/render.js';
+import type { CacheSalts } from '../prompt/render.js';
 import type { Call } from '../shapes/shapes.js';
-import type { Warmup, Warmups } from './warmups.js';
 
 /** What warming works with. */
 export interface WarmParts {
@@ -149,4 +148,137 @@ export function warmDuringSearch(parts: WarmParts, coming: () => Call): SearchWa
       if (under?.stop() === true) parts.metrics.warmedDuringSearch('stopped');
     },
   };
+}
+
+/** `warming`: a prefill is under way. `warm`: the engine has the prefix. */
+type WarmupState = 'warming' | 'warm';
+
+/** The result of a request to warm a prefix. */
+export interface Warmup {
+  readonly state: WarmupState;
+  /** Whether this request started the prefill. */
+  readonly isOwn: boolean;
+  /** Ends the prefill if this request started it. @returns Whether it was under way. */
+  stop(): boolean;
+}
+
+/** Warm-ups under way at once. */
+const MAX_UNDER_WAY = 4;
+
+/**
+ * Prefills prompt prefixes during a retrieval (RAGCache++ §3.6): on a cold prefix, prefill and search overlap. One
+ * prefill per prefix at a time.
+ */
+export class Warmups {
+  readonly #prefixes: WarmPrefixes;
+  readonly #now: () => number;
+  readonly #underWay = new Map<string, UpstreamCall>();
+
+  constructor(prefixes: WarmPrefixes, now: () => number) {
+    this.#prefixes = prefixes;
+    this.#now = now;
+  }
+
+  /**
+   * Starts a prefill of `prefix` unless it is warm or being warmed. Returns at once.
+   *
+   * @param request Makes the request that prefills it.
+   * @param done Called when it is prefilled.
+   * @throws WarmpathError `WARMPATH_OVERLOADED` beyond `MAX_UNDER_WAY`.
+   */
+  start(upstream: Upstream, prefix: PromptPrefix, request: () => UpstreamRequest, done: () => void): Warmup {
+    if (this.#prefixes.isWarm(prefix, this.#now())) return notOwn('warm');
+    const name = JSON.stringify([prefix.tenant, prefix.key]);
+    if (this.#underWay.has(name)) return notOwn('warming');
+    if (this.#underWay.size >= MAX_UNDER_WAY) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });
+    }
+    let status = 0;
+    // The call may fail before it is recorded.
+    let isOver = false;
+    const over = () => {
+      isOver = true;
+      this.#underWay.delete(name);
+    };
+    const call = upstream.start(request(), {
+      onHead: (answered) => {
+        status = answered;
+      },
+      onData: () => true,
+      onEnd: () => {
+        over();
+        if (status !== 200) return;
+        this.#prefixes.touch(prefix, this.#now());
+        done();
+      },
+      // The next prompt prefills the prefix itself.
+      onError: over,
+    });
+    if (!isOver) this.#underWay.set(name, call);
+    return {
+      state: 'warming',
+      isOwn: true,
+      stop: () => {
+        if (this.#underWay.get(name) !== call) return false;
+        call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED', { detail: 'The prompt itself goes out.' }));
+        return true;
+      },
+    };
+  }
+
+  /** Aborts all warm-ups. */
+  close(): void {
+    for (const call of [...this.#underWay.values()]) call.abort(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+  }
+}
+
+function notOwn(state: WarmupState): Warmup {
+  return { state, isOwn: false, stop: () => false };
+}
+
+/**
+ * What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave
+ * out.
+ */
+const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
+  'documents',
+  'warmpath',
+  'stream',
+  'stream_options',
+  'background',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'max_output_tokens',
+  'min_tokens',
+]);
+
+const EMPTY_QUESTION = '{"role":"user","content":""}';
+
+/**
+ * The body that prefills what stands before a question: the messages up to there, a user's message that has just begun,
+ * and the least answer that every engine gives. O(body), native.
+ */
+function prefillBody(body: BodyView, api: PromptApi, layout: LayoutName): BodyView {
+  const { field, least } = api.answerLimit;
+  const prompt = PromptView.of(body, api);
+  const left = new Set(NO_MORE_THAN_PREFILL);
+  left.delete(field);
+  const edits = [...body.without(left), body.with(field, String(least))];
+  if (prompt === undefined) edits.push(body.with('prompt', '""'));
+  else {
+    const span = body.value(prompt.members.messages)!;
+    edits.push({ ...span, pieces: ['[', ...beforeQuestion(prompt, layout), EMPTY_QUESTION, ']'] });
+  }
+  return new BodyView(applyEdits(body.bytes, edits));
+}
+
+/** JSON of the messages before the last question; up to the system prompt, where documents stand behind that. */
+function beforeQuestion(prompt: PromptView, layout: LayoutName): readonly (Buffer | string)[] {
+  const { elements, body } = prompt;
+  const roles = elements.map((_, place) => prompt.roleAt(place));
+  const system = roles.findIndex((role) => role === 'system' || role === 'developer');
+  const question = roles.lastIndexOf('user');
+  const end = layout === 'system' ? system + 1 : question < 0 ? elements.length : question;
+  return end === 0 ? [] : [body.bytes.subarray(elements[0]!.start, elements[end - 1]!.end), ','];
 }
