@@ -74,21 +74,16 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
     ordering = fallBack(context, view, now);
   }
   const { order } = ordering;
-  const arranged: Document[] = new Array(order.length);
-  const moves: number[] = new Array(order.length);
-  let moved = false;
-  for (let place = 0; place < order.length; place++) {
-    const rank = order[place]!;
-    arranged[place] = documents[rank]!;
-    moves[place] = rank - place;
-    if (rank !== place) moved = true;
-  }
+  const moves = order.map((rank, place) => rank - place);
+  const hasMoved = moves.some((places) => places !== 0);
   return {
-    documents: arranged,
+    documents: order.map((rank) => documents[rank]!),
     order,
     references,
     hint:
-      request.hints !== false && (moved || !areReferencesLast(deduplicated)) ? hintFor(deduplicated, order) : undefined,
+      request.hints !== false && (hasMoved || !areReferencesLast(deduplicated))
+        ? hintFor(deduplicated, order)
+        : undefined,
     locationHint: request.hints !== false && references.length > 0,
     preamble,
     predictedCachedTokens: ordering.cachedTokens,

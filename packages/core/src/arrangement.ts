@@ -4,8 +4,8 @@ import type { CutShort, OrderingPolicy, PolicyName } from './ordering/policy.js'
 import type { Preamble } from './preamble.js';
 import type { ServedRequest } from './residency/history.js';
 import type { ResidencyState } from './residency/view.js';
-import type { SeenSegments } from './session/segments.js';
-import type { VisibleDocuments } from './session/sent-turn.js';
+import type { SeenSegments } from './session/dedup.js';
+import type { VisibleDocuments } from './session/recall.js';
 
 /** Input of `arrange`: prepared documents and the constraints. `prepareRequest` makes it from raw input. */
 export interface ArrangeRequest {

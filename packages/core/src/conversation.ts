@@ -15,10 +15,8 @@ import {
 } from './render/layout.js';
 import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
 import { documentName, renderDocuments } from './render/template.js';
-import { sentDocuments } from './session/dedup.js';
-import type { RecalledConversation } from './session/recall.js';
-import { SeenSegments } from './session/segments.js';
-import type { SentTurn } from './session/sent-turn.js';
+import { SeenSegments, sentDocuments } from './session/dedup.js';
+import type { RecalledConversation, SentTurn } from './session/recall.js';
 import { estimateTokens } from './token-estimate.js';
 
 /** An arranged turn of a conversation. */

@@ -44,7 +44,7 @@ export { placesMoved } from './ordering/placement.js';
 export { createPolicy, createStatisticPolicy } from './ordering/policies.js';
 export { DEFAULT_POLICY } from './ordering/policy.js';
 export type { PathStep } from './preamble.js';
-export type { PrepareRequestOptions } from './prepare-request.js';
+export type { PrepareRequestOptions, WorkSteps } from './prepare-request.js';
 export { DEFAULT_DOCUMENT_LIMITS, readPolicyName, requestSteps } from './prepare-request.js';
 export { printableJson, printableLine, printableText } from './printable.js';
 export { readUsage } from './read-usage.js';
@@ -54,7 +54,7 @@ export type { RepeatedDocument } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/repeats.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { isCounted, type TextMove, textMoves } from './recognise/rewrite.js';
-export { canonicalJson, chatEdits, chatTokens, completionPreamble, hintTokens, messageSteps } from './render/layout.js';
+export { canonicalJson, chatEdits, chatTokens, completionPreamble, hintTokens } from './render/layout.js';
 export type { ChatEdit, ContentPart } from './render/prompt.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export { renderDocuments } from './render/template.js';
@@ -80,17 +80,28 @@ export type {
   StoreFailure,
   StoreOperation,
 } from './session/conversation-store.js';
-export type { ByteRange } from './session/message-chain.js';
-export { answerHash, byteChain, messageChain } from './session/message-chain.js';
-export type { ConversationName, MessageSource, RecalledConversation, TurnLookup } from './session/recall.js';
-export { recallConversation } from './session/recall.js';
-export { SeenSegments } from './session/segments.js';
-export type { SentTurn, TurnName } from './session/sent-turn.js';
-export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
+export { SeenSegments } from './session/dedup.js';
+export type {
+  ByteRange,
+  ConversationName,
+  MessageSource,
+  RecalledConversation,
+  SentTurn,
+  TurnLookup,
+  TurnName,
+} from './session/recall.js';
+export {
+  answerHash,
+  byteChain,
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
+  messageChain,
+  NOTHING_VISIBLE,
+  recallConversation,
+} from './session/recall.js';
 export { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
 export type { SpeculationAction, SpeculativePipelineOptions } from './speculation.js';
 export { SpeculationGate, SpeculativePipeline } from './speculation.js';
 export { ANONYMOUS_TENANT, anonymousTenant, isAnonymousTenant, TenantCache } from './tenant-cache.js';
 export { costOfBytes, estimateTokensOfBytes } from './token-estimate.js';
 export type { KnowledgeTreeView, TreeNode } from './tree/view.js';
-export type { WorkSteps } from './work-steps.js';

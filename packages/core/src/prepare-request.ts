@@ -20,7 +20,6 @@ import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
 import type { TemplateName } from './render/prompt.js';
 import { renderDocument } from './render/template.js';
 import { estimateTokens } from './token-estimate.js';
-import { toEnd, type WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
   /** Path of the ordering options in the caller's input, for errors. Default: none. */
@@ -110,6 +109,17 @@ function readHints(value: unknown, path: string): boolean | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'boolean') return value;
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail: '`hints` is true or false.' });
+}
+
+/** Work in steps. The caller may pause between steps; each step yields the characters or bytes that it processed. */
+export type WorkSteps<Result> = Generator<number, Result, void>;
+
+/** Runs all steps. */
+function toEnd<Result>(steps: WorkSteps<Result>): Result {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value;
+  }
 }
 
 /** Default limits of one request. */

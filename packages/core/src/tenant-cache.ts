@@ -1,5 +1,4 @@
-import { ABSENT, type HeapOrder, IndexedHeap } from './indexed-heap.js';
-import { type RecencyLinks, RecencyList } from './recency-list.js';
+import { ABSENT, type HeapOrder, IndexedHeap, type RecencyLinks, RecencyList } from './intrusive-collections.js';
 
 /** Tenant of clients without a key, if keys are not checked. */
 export const ANONYMOUS_TENANT = 'anonymous';

@@ -12,9 +12,7 @@ import { chatPreamble, renderChat, renderCompletion, renderHint } from './render
 import type { ChatMessage, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
 import { ServedHistory } from './residency/history.js';
 import { ConversationLog } from './session/conversation-log.js';
-import { answerHash } from './session/message-chain.js';
-import { type ConversationName, recallConversation } from './session/recall.js';
-import type { SentTurn } from './session/sent-turn.js';
+import { answerHash, type ConversationName, recallConversation, type SentTurn } from './session/recall.js';
 import { estimateTokens } from './token-estimate.js';
 
 /** How the documents of one request may be ordered. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { ABSENT, keyedHeap } from '../src/indexed-heap.js';
+import { ABSENT, keyedHeap } from '../src/intrusive-collections.js';
 import { agglomeration } from '../src/plan/agglomerate.js';
 import { internBatch } from '../src/plan/batch.js';
 import { type Group, groupRecursion, Remainders } from '../src/plan/group-recursion.js';

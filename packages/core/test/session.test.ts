@@ -15,7 +15,7 @@ import {
   renderTurn,
   turnPreamble,
 } from '../src/internal.js';
-import { visibleIn } from '../src/session/sent-turn.js';
+import { visibleIn } from '../src/session/recall.js';
 import { labelsIn, type Passage, Pipeline } from './conversation-model.js';
 
 const NAME = { tenant: 'a', session: 's' };

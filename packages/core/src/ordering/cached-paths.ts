@@ -4,9 +4,6 @@ import type { TreeNode } from '../tree/view.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
 
-/** Documents up to which the longest path within each set is tabled. */
-const MAX_TABLED_DOCUMENTS = 8;
-
 /** A path of the tree over some documents of a context. */
 export interface ContextPath {
   /** Retrieval ranks in path order. */
@@ -37,8 +34,6 @@ export class CachedPaths {
   readonly #unused: UnusedDocuments;
   readonly #rule: ConstraintRule | undefined;
   readonly #maxLookUps: number;
-  /** By set: tokens of the longest path within it. */
-  #longest: readonly number[] | undefined;
 
   private constructor(context: Context, { rule, maxLookUps }: CollectOptions) {
     this.#context = context;
@@ -52,28 +47,13 @@ export class CachedPaths {
     const paths = new CachedPaths(context, options);
     const start = preambleNode(tree, context.preamble);
     if (start !== undefined) paths.#extend(EMPTY_PATH, start);
-    if (paths.lookUps > options.maxLookUps) return undefined;
-    if (context.documents.length <= MAX_TABLED_DOCUMENTS) paths.#longest = paths.#tableLongest();
-    return paths;
+    return paths.lookUps > options.maxLookUps ? undefined : paths;
   }
 
-  /** Tokens of the longest path that uses only documents of `set`. O(1) for up to 8 documents, else O(paths). */
+  /** Tokens of the longest path that uses only documents of `set`. O(paths). */
   longestWithin(set: number): number {
-    if (this.#longest !== undefined) return this.#longest[set]!;
     let longest = 0;
     for (const path of this.all) if ((path.set & ~set) === 0 && path.tokens > longest) longest = path.tokens;
-    return longest;
-  }
-
-  #tableLongest(): readonly number[] {
-    const sets = 1 << this.#context.documents.length;
-    const longest: number[] = new Array(sets).fill(0);
-    for (const { set, tokens } of this.all) longest[set] = Math.max(longest[set]!, tokens);
-    for (let bit = 1; bit < sets; bit <<= 1) {
-      for (let set = 0; set < sets; set++) {
-        if ((set & bit) !== 0) longest[set] = Math.max(longest[set]!, longest[set ^ bit]!);
-      }
-    }
     return longest;
   }
 

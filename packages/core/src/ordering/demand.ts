@@ -218,21 +218,3 @@ export function gainShare(tokens: number, held: number, meanLength: number): num
 export function laterWeight(queueKnown: boolean): number {
   return queueKnown ? 1 : EXPECTED_LATER;
 }
-
-/** Standard deviation of lengths, as a share of their mean, from which on expected requests are trusted. */
-const MIN_LENGTH_DEVIATION = 0.15;
-
-/**
- * Whether the lengths of documents differ enough to plan for expected requests alone. Among documents of like length
- * such plans lost as often as they won (docs/research/foresight.md). O(k).
- */
-export function haveUnequalLengths(documents: readonly Document[]): boolean {
-  let sum = 0;
-  let squares = 0;
-  for (const { tokens } of documents) {
-    sum += tokens;
-    squares += tokens * tokens;
-  }
-  const mean = sum / documents.length;
-  return squares / documents.length - mean * mean >= (MIN_LENGTH_DEVIATION * mean) ** 2 && sum > 0;
-}

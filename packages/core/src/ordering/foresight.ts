@@ -1,14 +1,8 @@
+import type { Document } from '../document.js';
 import type { ResidencyView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { CachedPaths } from './cached-paths.js';
-import {
-  collectDemand,
-  type ForesightProblem,
-  haveUnequalLengths,
-  laterWeight,
-  type PlannedOrder,
-  waitingCost,
-} from './demand.js';
+import { collectDemand, type ForesightProblem, laterWeight, type PlannedOrder, waitingCost } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS, chainsCost, planByChains, planBySubsets, subsetsCost } from './foresight-plans.js';
 import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
@@ -130,4 +124,22 @@ function withLaterTokens(
   const unmoved = withCachedPrefix(retrievalOrder(order.length), context, view);
   const gained = laterTokens(order, ordering.cachedDocuments) - laterTokens(unmoved.order, unmoved.cachedDocuments);
   return { ...ordering, laterTokens: laterWeight(isQueueKnown) * gained };
+}
+
+/** Standard deviation of lengths, as a share of their mean, from which on expected requests are trusted. */
+const MIN_LENGTH_DEVIATION = 0.15;
+
+/**
+ * Whether the lengths of documents differ enough to plan for expected requests alone. Among documents of like length
+ * such plans lost as often as they won (docs/research/foresight.md). O(k).
+ */
+function haveUnequalLengths(documents: readonly Document[]): boolean {
+  let sum = 0;
+  let squares = 0;
+  for (const { tokens } of documents) {
+    sum += tokens;
+    squares += tokens * tokens;
+  }
+  const mean = sum / documents.length;
+  return squares / documents.length - mean * mean >= (MIN_LENGTH_DEVIATION * mean) ** 2 && sum > 0;
 }

@@ -1,4 +1,4 @@
-import { ABSENT, keyedHeap } from '../indexed-heap.js';
+import { ABSENT, keyedHeap } from '../intrusive-collections.js';
 import type { FinishGroup, Group, Remainders } from './group-recursion.js';
 import type { PlanTree } from './plan-tree.js';
 

@@ -86,36 +86,22 @@ function checkedTokens(name: string, tokens: ((document: string) => number) | un
   });
 }
 
-/** Finds equal sets by a hash that ignores order; compares sets with equal hashes. */
+/** Contexts of the same symbols are one set. */
 function distinctSets(starts: Int32Array, items: Int32Array): { sets: Int32Array; setOf: Int32Array } {
-  const contexts = starts.length - 1;
   const sets: number[] = [];
-  const setOf = new Int32Array(contexts);
-  /** By hash: the last set with it. By set: the one before it with the same hash. */
-  const lastWithHash = new Map<number, number>();
-  const before: number[] = [];
-  for (let i = 0; i < contexts; i++) {
-    let hash = 0;
-    for (let place = starts[i]!; place < starts[i + 1]!; place++) hash = (hash + scramble(items[place]!)) | 0;
-    let set = lastWithHash.get(hash) ?? -1;
-    while (set >= 0 && !isSameSet(starts, items, [sets[set]!, i])) set = before[set]!;
-    if (set < 0) {
-      set = sets.push(i) - 1;
-      before.push(lastWithHash.get(hash) ?? -1);
-      lastWithHash.set(hash, set);
+  const known = new Map<string, number>();
+  const setOf = new Int32Array(starts.length - 1);
+  for (let context = 0; context < setOf.length; context++) {
+    const key = items
+      .slice(starts[context], starts[context + 1])
+      .sort()
+      .join();
+    let set = known.get(key);
+    if (set === undefined) {
+      set = sets.push(context) - 1;
+      known.set(key, set);
     }
-    setOf[i] = set;
+    setOf[context] = set;
   }
   return { sets: Int32Array.from(sets), setOf };
-}
-
-function scramble(symbol: number): number {
-  const word = Math.imul(symbol ^ (symbol >>> 16), 0x21f0aaad) + 0x9e3779b9;
-  return Math.imul(word ^ (word >>> 15), 0x735a2d97);
-}
-
-function isSameSet(starts: Int32Array, items: Int32Array, [one, other]: readonly [number, number]): boolean {
-  const first = items.slice(starts[one], starts[one + 1]).sort();
-  const second = items.slice(starts[other], starts[other + 1]).sort();
-  return first.length === second.length && first.every((symbol, i) => symbol === second[i]);
 }

@@ -1,5 +1,5 @@
 import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/prompt.js';
-import { inOneLine, SeenSegments } from '../session/segments.js';
+import { inOneLine, SeenSegments } from '../session/dedup.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
 import { type DocumentText, documentText } from './document-text.js';

@@ -1,10 +1,9 @@
 import type { Arrangement } from '../arrangement.js';
 import type { Document, TokenCounter } from '../document.js';
 import { WarmpathError } from '../errors.js';
-import { Fingerprint, fingerprint } from '../fingerprint.js';
+import { fingerprint } from '../fingerprint.js';
 import type { Preamble } from '../preamble.js';
 import { costOfText, estimateTokens, tokensOfCost } from '../token-estimate.js';
-import type { WorkSteps } from '../work-steps.js';
 import type { ChatEdit, ChatMessage, ContentPart, RenderOptions } from './prompt.js';
 import { DEFAULT_HINT_WORDING, HINT_PLACE, type HintWording, type TemplateName } from './prompt.js';
 import { documentName, renderDocuments } from './template.js';
@@ -130,59 +129,17 @@ export function chatPreamble(messages: readonly ChatMessage[], scope: string, op
 export function chatTokens(messages: readonly ChatMessage[], countTokens: TokenCounter = estimateTokens): number {
   let tokens = 0;
   for (const message of messages) {
-    tokens +=
-      TOKENS_PER_MESSAGE +
-      (countTokens === estimateTokens ? estimateMessage(message) : countText(message, countTokens));
+    const text = textOf(message);
+    tokens += TOKENS_PER_MESSAGE + (text === '' ? 0 : Math.ceil(countTokens(text)));
   }
   return tokens;
 }
 
-/**
- * Computes hash and tokens of a long message in two steps, before `chatPreamble` and `chatTokens` need them. O(length).
- */
-export function* messageSteps(message: ChatMessage): WorkSteps<void> {
-  const length = textLength(message);
-  messageHash(message);
-  yield length / 2;
-  estimateMessage(message);
-  yield length / 2;
-}
-
-/** Characters from which on hash and tokens of a message object are remembered. */
-const MIN_REMEMBERED_CHARACTERS = 4_096;
-const longMessages = new WeakMap<ChatMessage, { hash?: string; tokens?: number }>();
-
 function messageHash(message: ChatMessage): string {
-  const known = longMessages.get(message)?.hash;
-  if (known !== undefined) return known;
   const { role, content } = message;
-  const hasher = new Fingerprint();
   // Most messages have only these two fields. JSON would take longer.
-  if (typeof content === 'string' && Object.keys(message).length === 2) hasher.add(role).add(content);
-  else hasher.add(canonicalJson(message));
-  const hash = hasher.end().digits();
-  if (textLength(message) >= MIN_REMEMBERED_CHARACTERS)
-    longMessages.set(message, { ...longMessages.get(message), hash });
-  return hash;
-}
-
-function estimateMessage(message: ChatMessage): number {
-  const known = longMessages.get(message)?.tokens;
-  if (known !== undefined) return known;
-  const tokens = countText(message, estimateTokens);
-  if (textLength(message) >= MIN_REMEMBERED_CHARACTERS)
-    longMessages.set(message, { ...longMessages.get(message), tokens });
-  return tokens;
-}
-
-function countText(message: ChatMessage, countTokens: TokenCounter): number {
-  const text = textOf(message);
-  return text === '' ? 0 : Math.ceil(countTokens(text));
-}
-
-function textLength({ content }: ChatMessage): number {
-  if (typeof content === 'string') return content.length;
-  return Array.isArray(content) ? MIN_REMEMBERED_CHARACTERS : 0;
+  if (typeof content === 'string' && Object.keys(message).length === 2) return fingerprint([role, content]);
+  return fingerprint([canonicalJson(message)]);
 }
 
 /** The preamble of a plain completion: only `scope`. */

@@ -1,4 +1,4 @@
-import { ABSENT, type HeapOrder, IndexedHeap } from '../indexed-heap.js';
+import { ABSENT, type HeapOrder, IndexedHeap } from '../intrusive-collections.js';
 
 /** An owner of nodes. Owners share each tier fairly. */
 export interface NodeOwner {
@@ -16,7 +16,7 @@ const WAITING_EXCESS = 20;
 /** The nodes of one owner in a tier. */
 interface Share {
   readonly owner: NodeOwner;
-  readonly candidates: IndexedHeap<number>;
+  readonly candidates: IndexedHeap<HeldNode>;
   /** Nodes and their size, those that may not be evicted included. */
   nodes: number;
   size: number;
@@ -27,19 +27,34 @@ interface Share {
   place: number;
 }
 
+/** A node of the tier. */
+interface HeldNode {
+  readonly node: number;
+  readonly share: Share;
+  size: number;
+  priority: number;
+  /** Number of the setting of the priority. */
+  setting: number;
+  /** Place among the candidates of its owner, or `ABSENT`. */
+  place: number;
+}
+
+/** The lowest priority first; among equals, the one set longest ago. */
+const LOWEST_FIRST: HeapOrder<HeldNode> = {
+  before: (a, b) => a.priority < b.priority || (a.priority === b.priority && a.setting < b.setting),
+  placeOf: ({ place }) => place,
+  setPlace: (held, place) => {
+    held.place = place;
+  },
+};
+
 /**
  * The nodes of one tier that may be evicted. The largest owner loses its node of lowest priority; among equals, the one
  * whose priority was set longest ago. An owner's size counts double for every `SIZE_DOUBLING_REQUESTS` requests since
  * its last use, and far more if its work can wait. O(log nodes) an operation.
  */
 export class EvictionQueue {
-  #priorities = new Float64Array(0);
-  /** Number of the setting of the priority. */
-  #settings = new Float64Array(0);
-  /** Place in the heap of its owner, or `ABSENT`. */
-  #places = new Int32Array(0);
-  #sizes = new Float64Array(0);
-  readonly #shareOf: (Share | undefined)[] = [];
+  readonly #held = new Map<number, HeldNode>();
   readonly #shares = new Map<NodeOwner, Share>();
   /** Shares with candidates, the one to lose a node first. */
   readonly #losing = new IndexedHeap<Share>({
@@ -49,18 +64,8 @@ export class EvictionQueue {
       share.place = place;
     },
   });
-  readonly #order: HeapOrder<number> = {
-    before: (a, b) => {
-      const difference = this.#priorities[a]! - this.#priorities[b]!;
-      return difference < 0 || (difference === 0 && this.#settings[a]! < this.#settings[b]!);
-    },
-    placeOf: (node) => this.#places[node]!,
-    setPlace: (node, place) => {
-      this.#places[node] = place;
-    },
-  };
   #size = 0;
-  #settled = 0;
+  #settings = 0;
   #clock = 0;
 
   /** Nodes that may be evicted. */
@@ -75,30 +80,21 @@ export class EvictionQueue {
 
   /** A node is in the tier. Sets its owner and size. */
   hold(node: number, owner: NodeOwner, size: number): void {
-    this.#ensure(node);
-    const former = this.#shareOf[node];
-    if (former === undefined || former.owner !== owner) {
-      const isCandidate = this.#places[node] !== ABSENT;
-      this.release(node);
-      const share = this.#shares.get(owner) ?? this.#open(owner);
-      share.nodes++;
-      this.#shareOf[node] = share;
-      if (isCandidate) this.allowEviction(node);
-    }
-    const share = this.#shareOf[node]!;
-    share.size += size - this.#sizes[node]!;
-    this.#sizes[node] = size;
-    this.#weigh(share);
+    const former = this.#held.get(node);
+    const held = former?.share.owner === owner ? former : this.#add(node, owner, former);
+    held.share.size += size - held.size;
+    held.size = size;
+    this.#weigh(held.share);
   }
 
   /** A node left the tier. Does nothing if it was not there. */
   release(node: number): void {
-    const share = this.#shareOf[node];
-    if (share === undefined) return;
+    const held = this.#held.get(node);
+    if (held === undefined) return;
     this.forbidEviction(node);
-    share.size -= this.#sizes[node]!;
-    this.#sizes[node] = 0;
-    this.#shareOf[node] = undefined;
+    this.#held.delete(node);
+    const { share } = held;
+    share.size -= held.size;
     if (--share.nodes === 0) this.#shares.delete(share.owner);
     else this.#weigh(share);
   }
@@ -111,30 +107,33 @@ export class EvictionQueue {
 
   /** The clock of a node's owner: the highest priority evicted of its nodes. Starts at 0 and never falls. */
   clockOf(node: number): number {
-    return this.#shareOf[node]!.clock;
+    return this.#held.get(node)!.share.clock;
   }
 
-  /** Sets the priority of a node. */
+  /** Sets the priority of a node of the tier. */
   setPriority(node: number, priority: number): void {
-    this.#priorities[node] = priority;
-    this.#settings[node] = ++this.#settled;
-    if (this.#places[node] !== ABSENT) this.#shareOf[node]!.candidates.settle(node);
+    const held = this.#held.get(node)!;
+    held.priority = priority;
+    held.setting = ++this.#settings;
+    if (held.place !== ABSENT) held.share.candidates.settle(held);
   }
 
   /** A node of the tier may be evicted. Its priority must have been set. */
   allowEviction(node: number): void {
-    const share = this.#shareOf[node]!;
-    if (this.#places[node] !== ABSENT) return;
-    share.candidates.add(node);
+    const held = this.#held.get(node)!;
+    if (held.place !== ABSENT) return;
+    const { share } = held;
+    share.candidates.add(held);
     this.#size++;
     if (share.candidates.size === 1) this.#losing.add(share);
   }
 
   /** A node may not be evicted. */
   forbidEviction(node: number): void {
-    if ((this.#places[node] ?? ABSENT) === ABSENT) return;
-    const share = this.#shareOf[node]!;
-    share.candidates.delete(node);
+    const held = this.#held.get(node);
+    if (held === undefined || held.place === ABSENT) return;
+    const { share } = held;
+    share.candidates.delete(held);
     this.#size--;
     if (share.candidates.size === 0) this.#losing.delete(share);
   }
@@ -142,17 +141,30 @@ export class EvictionQueue {
   /** Removes the candidate that goes first, and advances the clock of its owner. */
   evict(): number | undefined {
     const share = this.#losing.first;
-    const node = share?.candidates.first;
-    if (share === undefined || node === undefined) return undefined;
-    share.clock = Math.max(share.clock, this.#priorities[node]!);
+    const first = share?.candidates.first;
+    if (share === undefined || first === undefined) return undefined;
+    share.clock = Math.max(share.clock, first.priority);
     this.#clock = Math.max(this.#clock, share.clock);
-    this.forbidEviction(node);
-    return node;
+    this.forbidEviction(first.node);
+    return first.node;
+  }
+
+  /** Adds a node, or gives it to another owner. */
+  #add(node: number, owner: NodeOwner, former: HeldNode | undefined): HeldNode {
+    const isCandidate = former !== undefined && former.place !== ABSENT;
+    this.release(node);
+    const share = this.#shares.get(owner) ?? this.#open(owner);
+    share.nodes++;
+    const { priority, setting } = former ?? { priority: 0, setting: 0 };
+    const held: HeldNode = { node, share, size: 0, priority, setting, place: ABSENT };
+    this.#held.set(node, held);
+    if (isCandidate) this.allowEviction(node);
+    return held;
   }
 
   /** The clock of a new owner starts at that of the tier. */
   #open(owner: NodeOwner): Share {
-    const candidates = new IndexedHeap(this.#order);
+    const candidates = new IndexedHeap(LOWEST_FIRST);
     const share = { owner, candidates, nodes: 0, size: 0, clock: this.#clock, excess: 0, place: ABSENT };
     this.#shares.set(owner, share);
     return share;
@@ -163,25 +175,4 @@ export class EvictionQueue {
     share.excess = Math.log2(share.size) - usedAt / SIZE_DOUBLING_REQUESTS + (canWait ? WAITING_EXCESS : 0);
     if (share.place !== ABSENT) this.#losing.settle(share);
   }
-
-  #ensure(node: number): void {
-    const known = this.#places.length;
-    if (node < known) return;
-    this.#priorities = grown(this.#priorities, node + 1);
-    this.#settings = grown(this.#settings, node + 1);
-    this.#sizes = grown(this.#sizes, node + 1);
-    this.#places = grown(this.#places, node + 1);
-    this.#places.fill(ABSENT, known);
-  }
-}
-
-/** A larger copy with room for at least `length` values. At least doubles. */
-export function grown<Values extends Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer>>(
-  values: Values,
-  length: number,
-): Values {
-  const Typed = values.constructor as new (length: number) => Values;
-  const larger = new Typed(Math.max(length, values.length * 2, 16));
-  larger.set(values);
-  return larger;
 }

@@ -1,5 +1,5 @@
 import { WarmpathError } from '../errors.js';
-import { EvictionQueue, grown, type NodeOwner } from './eviction-queue.js';
+import { EvictionQueue, type NodeOwner } from './eviction-queue.js';
 import { UseStatistics } from './use-statistics.js';
 
 /** The replacement policies of RAGCache. */
@@ -84,6 +84,13 @@ export function replacementPolicy(name: ReplacementPolicyName): ReplacementPolic
   return POLICIES[name];
 }
 
+/** What the tree says of a node. */
+interface NodeState {
+  readonly tiers: Tier[];
+  owner: NodeOwner;
+  size: number;
+}
+
 /** Default window. */
 const DEFAULT_USE_WINDOW = 4_096;
 
@@ -118,10 +125,7 @@ export class Replacement {
   readonly #statistics: UseStatistics;
   readonly #queues: ReadonlyMap<Tier, EvictionQueue>;
   readonly #onForgotten: (node: number) => void;
-  /** Tiers of each node. */
-  readonly #residencies: Tier[][] = [];
-  readonly #owners: (NodeOwner | undefined)[] = [];
-  #sizes = new Float64Array(0);
+  readonly #nodes = new Map<number, NodeState>();
   readonly #common: NodeOwner = { canWait: false, usedAt: 0 };
 
   /** Error: `WARMPATH_INVALID_REQUEST` for a window that is no whole number above 0. */
@@ -141,9 +145,9 @@ export class Replacement {
     this.#statistics.record(nodes);
     for (const [place, node] of nodes.entries()) {
       if (place >= computedFrom) this.#statistics.recordMiss(node, costPerToken);
-      for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+      for (const tier of this.#stateOf(node).tiers) this.#prioritise(node, tier);
     }
-    for (const owner of new Set(nodes.map((node) => this.#owners[node] ?? this.#common))) {
+    for (const owner of new Set(nodes.map((node) => this.#stateOf(node).owner))) {
       owner.usedAt = this.#statistics.requests;
       for (const queue of this.#queues.values()) queue.use(owner);
     }
@@ -156,28 +160,28 @@ export class Replacement {
 
   /** Sets the owner and size of a node. Default: a common owner, and size 1. All sizes have one unit. */
   assign(node: number, owner: NodeOwner, size: number): void {
-    this.#owners[node] = owner;
-    if (node >= this.#sizes.length) this.#sizes = grown(this.#sizes, node + 1);
-    this.#sizes[node] = size;
-    for (const tier of this.#tiersOf(node)) this.#queue(tier).hold(node, owner, size);
+    const state = this.#stateOf(node);
+    state.owner = owner;
+    state.size = size;
+    for (const tier of state.tiers) this.#queue(tier).hold(node, owner, size);
   }
 
   /** Sets the expected cost a token of a node (T(start, size) / size), used until a request has computed it. */
   expectCost(node: number, costPerToken: number): void {
     this.#statistics.expectCost(node, costPerToken);
-    for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+    for (const tier of this.#stateOf(node).tiers) this.#prioritise(node, tier);
   }
 
   /** A node was split from another: it takes over the statistics of the other, unless it has its own. */
   inherit(node: number, from: number): void {
     if (this.#statistics.frequency(node) === 0) this.#statistics.inherit(node, from);
-    for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+    for (const tier of this.#stateOf(node).tiers) this.#prioritise(node, tier);
   }
 
   /** Sets the uses of a node before this process started. */
   restoreUses(node: number, uses: number): void {
     this.#statistics.restoreUses(node, uses);
-    for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+    for (const tier of this.#stateOf(node).tiers) this.#prioritise(node, tier);
   }
 
   /** Uses of a node in the window. */
@@ -187,9 +191,9 @@ export class Replacement {
 
   /** A node was stored in a tier. It cannot be evicted until `allowEviction`. */
   enter(node: number, tier: Tier): void {
-    const tiers = this.#tiersOf(node);
+    const { tiers, owner, size } = this.#stateOf(node);
     if (!tiers.includes(tier)) tiers.push(tier);
-    this.#queue(tier).hold(node, this.#owners[node] ?? this.#common, this.#sizes[node] || 1);
+    this.#queue(tier).hold(node, owner, size);
     this.#prioritise(node, tier);
   }
 
@@ -198,7 +202,7 @@ export class Replacement {
    */
   leave(node: number, tier: Tier): void {
     this.#queue(tier).release(node);
-    const tiers = this.#tiersOf(node);
+    const { tiers } = this.#stateOf(node);
     const place = tiers.indexOf(tier);
     if (place >= 0) tiers.splice(place, 1);
     if (!this.#policy.remembersEvicted || this.#statistics.frequency(node) === 0) this.#forgetIfAbsent(node);
@@ -238,19 +242,19 @@ export class Replacement {
   }
 
   #forgetIfAbsent(node: number): void {
-    if (this.#tiersOf(node).length > 0) return;
+    if (this.#stateOf(node).tiers.length > 0) return;
     this.#statistics.reset(node);
-    this.#owners[node] = undefined;
+    this.#nodes.delete(node);
     this.#onForgotten(node);
   }
 
-  #tiersOf(node: number): Tier[] {
-    let tiers = this.#residencies[node];
-    if (tiers === undefined) {
-      tiers = [];
-      this.#residencies[node] = tiers;
+  #stateOf(node: number): NodeState {
+    let state = this.#nodes.get(node);
+    if (state === undefined) {
+      state = { tiers: [], owner: this.#common, size: 1 };
+      this.#nodes.set(node, state);
     }
-    return tiers;
+    return state;
   }
 
   #queue(tier: Tier): EvictionQueue {

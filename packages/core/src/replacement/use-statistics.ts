@@ -1,8 +1,3 @@
-import { grown } from './eviction-queue.js';
-
-/** Numbers of a ring entry. */
-const USE_FIELDS = 3;
-
 export interface UseStatisticsOptions {
   /** Requests that count as frequency. */
   readonly window: number;
@@ -10,32 +5,35 @@ export interface UseStatisticsOptions {
   readonly onExpired: (node: number) => void;
 }
 
-/**
- * How often nodes were used in the window, and what computing them cost. O(nodes of a request) amortised; 40 bytes a
- * handle, 12 a use.
- */
+interface NodeStatistic {
+  readonly node: number;
+  /** Uses in the window. */
+  frequency: number;
+  /** Costs a token of the requests that computed it, and their number. */
+  costs: number;
+  misses: number;
+  /** Expected cost a token before the first of these. */
+  expectedCost: number;
+}
+
+/** Uses of a node that leave the window together. */
+interface Use {
+  readonly statistic: NodeStatistic;
+  readonly count: number;
+}
+
+/** How often nodes were used in the window, and what computing them cost. O(nodes of a request). */
 export class UseStatistics {
   readonly #window: number;
   readonly #onExpired: (node: number) => void;
-  #frequencies = new Int32Array(0);
-  /** How often a handle was reused. Uses by an earlier bearer are not counted. */
-  #bearers = new Int32Array(0);
-  #costs = new Float64Array(0);
-  #misses = new Float64Array(0);
-  /** Expected cost a token of nodes that were not computed yet. */
-  #expectedCosts = new Float64Array(0);
-  /** Ring of the uses in the window: node, bearer, number of uses. */
-  #uses = new Int32Array(USE_FIELDS * 128);
-  #first = 0;
-  #used = 0;
-  /** Ring of the number of entries in `#uses` of each request. */
-  readonly #perRequest: Int32Array;
+  readonly #statistics = new Map<number, NodeStatistic>();
+  /** A ring of the requests in the window. */
+  readonly #uses: Use[][] = [];
   #requests = 0;
 
   constructor({ window, onExpired }: UseStatisticsOptions) {
     this.#window = window;
     this.#onExpired = onExpired;
-    this.#perRequest = new Int32Array(window);
   }
 
   /** Requests recorded so far. */
@@ -45,113 +43,83 @@ export class UseStatistics {
 
   /** Uses of a node in the window. */
   frequency(node: number): number {
-    return this.#frequencies[node] ?? 0;
+    return this.#statistics.get(node)?.frequency ?? 0;
   }
 
   /** Mean cost a token of the requests that computed a node; the expected cost before the first. */
   costPerToken(node: number): number {
-    const misses = this.#misses[node] ?? 0;
-    return misses === 0 ? (this.#expectedCosts[node] ?? 0) : this.#costs[node]! / misses;
+    const { costs, misses, expectedCost } = this.#statistics.get(node) ?? NO_STATISTIC;
+    return misses === 0 ? expectedCost : costs / misses;
   }
 
   /** Sets the expected cost a token of a node. */
   expectCost(node: number, costPerToken: number): void {
-    this.#ensure(node);
-    this.#expectedCosts[node] = costPerToken;
+    this.#of(node).expectedCost = costPerToken;
   }
 
   /** Copies uses and cost of another node to a node without uses. They leave the window as uses of the last request. */
   inherit(node: number, from: number): void {
-    this.#ensure(Math.max(node, from));
-    this.#count(node, this.frequency(from));
-    this.#costs[node] = this.#costs[from]!;
-    this.#misses[node] = this.#misses[from]!;
+    const { frequency, costs, misses } = this.#of(from);
+    const statistic = this.#of(node);
+    this.#count(statistic, frequency);
+    statistic.costs = costs;
+    statistic.misses = misses;
   }
 
   /** Sets the uses of a node before this process started. They count as in {@link inherit}. */
   restoreUses(node: number, uses: number): void {
-    this.#ensure(node);
-    this.#count(node, Math.min(uses, this.#window));
+    this.#count(this.#of(node), Math.min(uses, this.#window));
   }
 
   /** Counts a request that used these nodes, parents before children. The oldest request leaves the window. */
   record(nodes: readonly number[]): void {
     const slot = this.#requests % this.#window;
-    const leaving = this.#perRequest[slot]!;
-    this.#perRequest[slot] = nodes.length;
+    const leaving = this.#uses[slot] ?? [];
+    this.#uses[slot] = nodes.map((node) => ({ statistic: this.#of(node), count: 1 }));
+    for (const { statistic } of this.#uses[slot]) statistic.frequency++;
     this.#requests++;
-    for (const node of nodes) {
-      this.#ensure(node);
-      this.#frequencies[node]!++;
-      this.#push(node, 1);
-    }
-    if (leaving > 0) this.#expire(leaving);
+    this.#expire(leaving);
   }
 
   /** A request had to compute the node, at this mean cost a token. */
   recordMiss(node: number, costPerToken: number): void {
-    this.#ensure(node);
-    this.#costs[node]! += costPerToken;
-    this.#misses[node]!++;
+    const statistic = this.#of(node);
+    statistic.costs += costPerToken;
+    statistic.misses++;
   }
 
   /** Forgets a node. Its handle may be reused. */
   reset(node: number): void {
-    if (node >= this.#bearers.length) return;
-    this.#bearers[node]!++;
-    this.#frequencies[node] = 0;
-    this.#costs[node] = 0;
-    this.#misses[node] = 0;
-    this.#expectedCosts[node] = 0;
+    this.#statistics.delete(node);
   }
 
-  #count(node: number, uses: number): void {
-    if (uses === 0) return;
-    // Uses before the first request count as a request.
-    if (this.#requests === 0) this.#requests = 1;
-    this.#frequencies[node]! += uses;
-    this.#perRequest[(this.#requests - 1) % this.#window]!++;
-    this.#push(node, uses);
-  }
-
-  #expire(count: number): void {
-    const expired: number[] = [];
-    for (let use = 0; use < count; use++) {
-      const node = this.#uses[this.#first]!;
-      const bearer = this.#uses[this.#first + 1]!;
-      const uses = this.#uses[this.#first + 2]!;
-      this.#first = (this.#first + USE_FIELDS) % this.#uses.length;
-      this.#used -= USE_FIELDS;
-      if (this.#bearers[node] !== bearer) continue;
-      this.#frequencies[node]! -= uses;
-      if (this.#frequencies[node] === 0) expired.push(node);
+  #of(node: number): NodeStatistic {
+    let statistic = this.#statistics.get(node);
+    if (statistic === undefined) {
+      statistic = { ...NO_STATISTIC, node };
+      this.#statistics.set(node, statistic);
     }
-    for (let last = expired.length - 1; last >= 0; last--) this.#onExpired(expired[last]!);
+    return statistic;
   }
 
-  #push(node: number, uses: number): void {
-    if (this.#used === this.#uses.length) this.#growRing();
-    const place = (this.#first + this.#used) % this.#uses.length;
-    this.#uses[place] = node;
-    this.#uses[place + 1] = this.#bearers[node]!;
-    this.#uses[place + 2] = uses;
-    this.#used += USE_FIELDS;
+  #count(statistic: NodeStatistic, count: number): void {
+    if (count === 0) return;
+    // Uses before the first request count as a request.
+    if (this.#requests === 0) this.record([]);
+    statistic.frequency += count;
+    this.#uses[(this.#requests - 1) % this.#window]!.push({ statistic, count });
   }
 
-  #growRing(): void {
-    const larger = new Int32Array(this.#uses.length * 2);
-    larger.set(this.#uses.subarray(this.#first));
-    larger.set(this.#uses.subarray(0, this.#first), this.#uses.length - this.#first);
-    this.#uses = larger;
-    this.#first = 0;
-  }
-
-  #ensure(node: number): void {
-    if (node < this.#bearers.length) return;
-    this.#frequencies = grown(this.#frequencies, node + 1);
-    this.#bearers = grown(this.#bearers, node + 1);
-    this.#costs = grown(this.#costs, node + 1);
-    this.#misses = grown(this.#misses, node + 1);
-    this.#expectedCosts = grown(this.#expectedCosts, node + 1);
+  #expire(uses: readonly Use[]): void {
+    const expired: number[] = [];
+    for (const { statistic, count } of uses) {
+      // A node that was forgotten meanwhile has no uses to take back, nor has the next one with its handle.
+      if (this.#statistics.get(statistic.node) !== statistic) continue;
+      statistic.frequency -= count;
+      if (statistic.frequency === 0) expired.push(statistic.node);
+    }
+    for (const node of expired.reverse()) this.#onExpired(node);
   }
 }
+
+const NO_STATISTIC: NodeStatistic = { node: -1, frequency: 0, costs: 0, misses: 0, expectedCost: 0 };

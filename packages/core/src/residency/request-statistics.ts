@@ -1,6 +1,6 @@
 import type { Document } from '../document.js';
+import { type RecencyLinks, RecencyList } from '../intrusive-collections.js';
 import type { Preamble } from '../preamble.js';
-import { type RecencyLinks, RecencyList } from '../recency-list.js';
 import type { HotnessView, RecentRequestsView } from './view.js';
 
 export interface DocumentStatisticsOptions {

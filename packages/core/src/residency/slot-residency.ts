@@ -69,7 +69,7 @@ export class SlotResidency implements SlotsView {
     budget: OperationBudget,
   ): readonly (readonly number[])[] {
     const count = documents.length;
-    const best = new BestStarts();
+    const found: Start[] = [];
     if (!budget.take(OPERATIONS_A_LOOK_UP * count)) return [];
     const before = this.#before(preamble);
     const ranks = new Map(documents.map(({ key }, rank) => [key, rank]));
@@ -101,11 +101,14 @@ export class SlotResidency implements SlotsView {
         known.set(name, known.size + 1);
         start = known.size;
         if (!budget.take(count)) break;
-        best.offer(order, tokens);
+        found.push({ order: order.slice(), tokens });
       }
       if (budget.isExceeded) break;
     }
-    return best.orders();
+    return found
+      .sort(compare)
+      .slice(0, MAX_STARTS)
+      .map(({ order }) => order);
   }
 
   /** The start that saves most, less its price. The other documents follow in retrieval order. */
@@ -211,29 +214,7 @@ interface Start {
   readonly tokens: number;
 }
 
-/** The starts of most tokens, best first; among equals, the first in order of ranks, then the longest. */
-class BestStarts {
-  readonly #starts: Start[] = [];
-
-  /** Adds the start if it is among the best. O(log starts × k + starts). */
-  offer(order: readonly number[], tokens: number): void {
-    const starts = this.#starts;
-    if (starts.length === MAX_STARTS && compare({ order, tokens }, starts.at(-1)!) > 0) return;
-    let [low, high] = [0, starts.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (compare({ order, tokens }, starts[middle]!) < 0) high = middle;
-      else low = middle + 1;
-    }
-    starts.splice(low, 0, { order: order.slice(), tokens });
-    if (starts.length > MAX_STARTS) starts.pop();
-  }
-
-  orders(): readonly (readonly number[])[] {
-    return this.#starts.map(({ order }) => order);
-  }
-}
-
+/** Most tokens first; among equals, the first in order of ranks, then the longest. */
 function compare({ order: a, tokens }: Start, { order: b, tokens: others }: Start): number {
   if (tokens !== others) return others - tokens;
   for (let i = 0; i < a.length && i < b.length; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;

@@ -1,6 +1,12 @@
 import { entryBytes, TenantCache } from '../tenant-cache.js';
-import type { ConversationName, TurnLookup } from './recall.js';
-import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
+import {
+  type ConversationName,
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
+  type SentTurn,
+  type TurnLookup,
+  type TurnName,
+} from './recall.js';
 import { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
 
 /** Bounds of the log. */

@@ -1,5 +1,4 @@
-import type { ConversationName, TurnLookup } from './recall.js';
-import type { SentTurn, TurnName } from './sent-turn.js';
+import type { ConversationName, SentTurn, TurnLookup, TurnName } from './recall.js';
 import type { SessionEntry, SessionFilter } from './session-entry.js';
 
 /**

@@ -1,5 +1,5 @@
 import { WarmpathError } from '../errors.js';
-import type { SentTurn } from './sent-turn.js';
+import type { SentTurn } from './recall.js';
 
 /** All turns of one link of a hash chain, as plain data: one line of an export. */
 export interface SessionEntry {

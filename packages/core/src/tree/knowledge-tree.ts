@@ -1,4 +1,4 @@
-import { type RecencyLinks, RecencyList } from '../recency-list.js';
+import { type RecencyLinks, RecencyList } from '../intrusive-collections.js';
 import type { KnowledgeTreeView, ResidencyMark, TreeNode } from './view.js';
 
 /** Estimated bytes of a node beside its key. */

@@ -1,11 +1,5 @@
 import type { ChatMessage } from '@warmpath/core';
-import {
-  byteChain,
-  estimateTokensOfBytes,
-  type MessageSource,
-  messageSteps,
-  type WorkSteps,
-} from '@warmpath/core/internal';
+import { byteChain, estimateTokensOfBytes, type MessageSource, type WorkSteps } from '@warmpath/core/internal';
 import { type BodyView, invalid } from '../json/json-body.js';
 import { type ByteSpan, isObject, parseJson } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/process-load.js';
@@ -130,15 +124,14 @@ export class PromptView implements MessageSource {
     return { messages, origins, sentMessages };
   }
 
-  /** Reads and measures long messages of `view` in steps. Errors: those of `view`. O(messages read). */
+  /** Reads long messages of `view` in steps. Errors: those of `view`. O(messages read). */
   *read(sent: number): WorkSteps<void> {
     const { opening, elements } = this;
     const from = elements[sent]?.start ?? 0;
     if ((elements.at(-1)?.end ?? 0) - from + length(opening ?? NOTHING) <= UNINTERRUPTED_SIZE) return;
     if (opening !== undefined && sent === 0) {
-      const message = this.#openingMessage(opening);
+      this.#openingMessage(opening);
       yield length(opening);
-      yield* messageSteps(message);
     }
     for (let place = sent; place < elements.length; place++) {
       const size = length(elements[place]!);
@@ -146,7 +139,6 @@ export class PromptView implements MessageSource {
       yield size;
       this.#read[place] ??= this.members.read(parseJson(text), place);
       yield size;
-      for (const message of this.#halves(place, sent)) yield* messageSteps(message);
     }
   }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { type RecencyLinks, RecencyList } from '../src/recency-list.js';
+import { type RecencyLinks, RecencyList } from '../src/intrusive-collections.js';
 
 class Item implements RecencyLinks<Item> {
   older: Item | undefined;
