@@ -109,8 +109,6 @@ export type Outcome =
       readonly promptTokens?: number | undefined;
       readonly cachedTokens?: number | undefined;
       readonly answerTokens?: number | undefined;
-      /** Time to the first token, only if the engine served no other request meanwhile (`TtftFeedback`). */
-      readonly ttftMs?: number | undefined;
     }
   /** Another gateway sent it to the same engine. */
   | { readonly kind: 'received'; readonly arrangement: ServedRequest; readonly now: number }

@@ -80,12 +80,7 @@ function tokensOf(key: string, count: number): number[] {
 }
 
 /** What the engine tells, and how it is heard. */
-type Report = 'nothing' | 'counts' | 'times' | 'events';
-
-/** Milliseconds before and for each token that is computed. */
-const [BASE_MS, TOKEN_MS] = [4, 0.1];
-/** The clock is off by up to this share of a time. */
-const NOISE = 0.05;
+type Report = 'nothing' | 'counts' | 'events';
 
 /** A gateway before an engine of blocks. */
 class BlockSource implements SourceTwin {
@@ -147,10 +142,7 @@ class BlockSource implements SourceTwin {
   }
 
   #told(promptTokens: number, cachedTokens: number) {
-    if (this.#report === 'counts') return { promptTokens, cachedTokens };
-    if (this.#report !== 'times') return {};
-    const noise = 1 + NOISE * Math.sin(this.#number);
-    return { promptTokens, ttftMs: (BASE_MS + TOKEN_MS * (promptTokens - cachedTokens)) * noise };
+    return this.#report === 'counts' ? { promptTokens, cachedTokens } : {};
   }
 
   #hear(): void {
@@ -215,7 +207,6 @@ function spansOf({ documents }: ServedRequest) {
 
 residencySourceCases('history', (tokens) => new BlockSource(tokens, 'nothing'), { meanErrorUnderPressure: 200 });
 residencySourceCases('watermark', (tokens) => new BlockSource(tokens, 'counts'), { meanErrorUnderPressure: 120 });
-residencySourceCases('times', (tokens) => new BlockSource(tokens, 'times'), { meanErrorUnderPressure: 150 });
 residencySourceCases('modelled', (tokens) => new SlotSource(tokens), { meanErrorUnderPressure: 100 });
 residencySourceCases('exact', (tokens) => new BlockSource(tokens, 'events'), {
   within: BLOCK_TOKENS,

@@ -1,3 +1,5 @@
+import fc from 'fast-check';
+import './seed.js';
 import { describe, expect, test } from 'vitest';
 import {
   type Arrangement,
@@ -7,6 +9,7 @@ import {
   ServedHistory,
   type ServedHistoryOptions,
 } from '../src/index.js';
+import { order } from './arbitraries.js';
 import { documentsOf, idsOf, serve } from './served.js';
 
 const preamble: Preamble = { key: 'preamble#1', tokens: 40 };
@@ -228,6 +231,53 @@ describe("what the engine's cached tokens teach", () => {
     expect(ask(history, ['a']).trace.residency).toBe('degraded');
     for (let i = 0; i < 16; i++) round(10_000);
     expect(history.state).toBe('history');
+  });
+});
+
+describe('an engine that counts nothing and evicts nothing', () => {
+  interface TimedRequest {
+    readonly ids: readonly string[];
+    readonly promptTokens: number;
+    readonly ttftMs: number;
+  }
+
+  /** Completes requests as a caller does that measures times; says whether each is believed to be cached whole then. */
+  const believesAll = (requests: readonly TimedRequest[]): boolean => {
+    const history = new ServedHistory();
+    const asked = (ids: readonly string[]) =>
+      arrange({ documents: documentsOf(ids), preamble, policy: 'retrieval' }, history, 0);
+    for (const { ids, ...times } of requests) {
+      const arrangement = asked(ids);
+      observe({ kind: 'dispatched', arrangement, now: 0 }, history);
+      observe({ kind: 'completed', arrangement, now: 0, ...times }, history);
+    }
+    const isWhole = ({ documents, predictedCachedTokens }: Arrangement) =>
+      predictedCachedTokens === documents.reduce((sum, { tokens }) => sum + tokens, preamble.tokens);
+    return history.state === 'history' && requests.every(({ ids }) => isWhole(asked(ids)));
+  };
+
+  test('no sequence of lengths and times changes what is believed of it', () => {
+    const request = fc.record({
+      ids: order(5, 1, 12),
+      promptTokens: fc.integer({ min: 1, max: 5_000 }),
+      ttftMs: fc.double({ min: 0, max: 5_000, noNaN: true }),
+    });
+    fc.assert(
+      fc.property(fc.array(request, { maxLength: 60, size: 'max' }), (requests) => {
+        expect(believesAll([...requests, ...requests])).toBe(true);
+      }),
+      { numRuns: 60, endOnFailure: true },
+    );
+  });
+
+  test('a short prompt that is cached whole takes as long a token as a cold one, and is no miss', () => {
+    const cold = Array.from({ length: 8 }, (_, at) => ({
+      ids: [`x${at}`, `y${at}`],
+      promptTokens: 1_000,
+      ttftMs: 110,
+    }));
+    const short = { ids: ['a'], promptTokens: 100, ttftMs: 11 };
+    expect(believesAll([...cold, short, short, short, short])).toBe(true);
   });
 });
 

@@ -17,10 +17,6 @@ export interface EngineReport {
   readonly cachedTokens?: number | undefined;
   /** Tokens of the answer. They follow the prompt in the engine's cache. */
   readonly answerTokens?: number | undefined;
-  /**
-   * Milliseconds to the first token, if the engine served no other request meanwhile. Only used without `cachedTokens`.
-   */
-  readonly ttftMs?: number | undefined;
 }
 
 /** Tokens that the engine counted. */
@@ -74,13 +70,6 @@ export class PredictionRecord {
   /** Whether most of the last 16 predictions were wrong; false until there are 4. */
   get mostlyMissed(): boolean {
     return this.#missed.areMost;
-  }
-
-  /** Leading tokens of the path that were confirmed before the dispatch. O(path). */
-  static confirmedTokens(tokens: readonly number[], { depth, confirmedAt }: Insertion): number {
-    let confirmed = 0;
-    for (let step = 0; step < depth && confirmedAt[step] !== 0; step++) confirmed += tokens[step]!;
-    return confirmed;
   }
 
   /**
@@ -163,71 +152,4 @@ export class CapacityEstimate {
     this.#tokens = Number.POSITIVE_INFINITY;
     this.#calm = 0;
   }
-}
-
-/** The time to first token of a request that the engine served alone. Tokens as Warmpath counts them. */
-export interface TimedPrompt {
-  /** Leading tokens that completed requests had cached, as it was believed. */
-  readonly believedTokens: number;
-  readonly promptTokens: number;
-  /** Milliseconds to the first token. */
-  readonly ttftMs: number;
-}
-
-/** Cold requests remembered, of which the median counts. */
-const MAX_COLD_REQUESTS = 15;
-/** Cold requests needed to judge a time. */
-const MIN_COLD_REQUESTS = 5;
-/** A request that is believed to find less than this share of its prompt cached is cold. */
-const MAX_COLD_SHARE = 0.05;
-/** With a smaller share, the time saved is within the noise. The value of CacheWeaver. */
-const MIN_JUDGED_SHARE = 0.3;
-/** A request is a miss if less than this part of the expected time was saved. */
-const MAX_MISSED_PART = 0.4;
-
-/**
- * Infers cached tokens from the time to first token, for an engine that reports none (CacheWeaver §3.4). A request that
- * should have found much, and took as long a token as a cold one, is a miss. Only the second miss in a row counts.
- * O(1), bounded.
- */
-export class TtftFeedback {
-  /** Ring of the milliseconds a token of the last cold requests. */
-  readonly #cold: number[] = [];
-  #next = 0;
-  #missedBefore = false;
-
-  /**
-   * Tokens that the engine seems to have reused: those believed, or fewer after a second miss in a row; `undefined` if
-   * the time shows nothing. Call it for each request in order.
-   */
-  cachedTokens({ believedTokens, promptTokens, ttftMs }: TimedPrompt): number | undefined {
-    if (!isPositive(promptTokens) || !isPositive(ttftMs)) return undefined;
-    const share = Math.min(1, believedTokens / promptTokens);
-    if (share < MAX_COLD_SHARE) {
-      this.#cold[this.#next] = ttftMs / promptTokens;
-      this.#next = (this.#next + 1) % MAX_COLD_REQUESTS;
-      return undefined;
-    }
-    if (this.#cold.length < MIN_COLD_REQUESTS || share < MIN_JUDGED_SHARE) return undefined;
-    const saved = 1 - ttftMs / (median(this.#cold) * promptTokens);
-    const isMissed = saved < MAX_MISSED_PART * share;
-    const isSecond = isMissed && this.#missedBefore;
-    this.#missedBefore = isMissed;
-    if (!isMissed) return believedTokens;
-    return isSecond ? Math.max(0, saved * promptTokens) : undefined;
-  }
-
-  clear(): void {
-    this.#cold.length = 0;
-    this.#next = 0;
-    this.#missedBefore = false;
-  }
-}
-
-function isPositive(value: number): boolean {
-  return value > 0 && Number.isFinite(value);
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1]!;
 }

@@ -3,7 +3,7 @@ import type { Preamble } from '../preamble.js';
 import { bestPath } from '../tree/best-path.js';
 import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
-import { CapacityEstimate, type EngineReport, PredictionRecord, TtftFeedback } from './engine-report.js';
+import { CapacityEstimate, type EngineReport, PredictionRecord } from './engine-report.js';
 import type { PromptSlots } from './prompt-slots.js';
 import { DocumentStatistics, type DocumentStatisticsOptions, RecentRequests } from './request-statistics.js';
 import { SlotResidency } from './slot-residency.js';
@@ -64,7 +64,6 @@ export class ServedHistory implements ResidencyView {
   readonly #recent = new RecentRequests();
   readonly #predictions = new PredictionRecord();
   readonly #capacity = new CapacityEstimate();
-  readonly #ttft = new TtftFeedback();
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
@@ -137,10 +136,10 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * The engine has prefilled the prompt: its path is resident. The reported cached tokens, else the time to the first
-   * token (`TtftFeedback`), are compared with the prediction. If the engine evicts by last use, everything used before
-   * the first missing document is removed, and the capacity is learned (`CapacityEstimate`). While events are exact,
-   * only steps that they do not cover are compared. O(path + removed).
+   * The engine has prefilled the prompt: its path is resident. The reported cached tokens, if any, are compared with
+   * the prediction. If the engine evicts by last use, everything used before the first missing document is removed, and
+   * the capacity is learned (`CapacityEstimate`). While events are exact, only steps that they do not cover are
+   * compared. O(path + removed).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -201,23 +200,15 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.clear();
     this.#recent.clear();
     this.#predictions.clear();
-    this.#ttft.clear();
     this.#slots?.clear();
     this.#capacity.clear();
   }
 
-  #learnFrom(report: EngineReport, { tokens }: ServedPath, dispatch: Insertion): void {
-    const total = sum(tokens);
-    const { promptTokens, ttftMs } = report;
-    let { cachedTokens } = report;
-    if (cachedTokens === undefined && ttftMs !== undefined) {
-      const believedTokens = PredictionRecord.confirmedTokens(tokens, dispatch);
-      cachedTokens = this.#ttft.cachedTokens({ believedTokens, promptTokens: promptTokens ?? total, ttftMs });
-    }
+  #learnFrom({ promptTokens, cachedTokens }: EngineReport, { tokens }: ServedPath, dispatch: Insertion): void {
     if (cachedTokens === undefined) return;
     const { missing, exceeded } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
     if (exceeded) this.#capacity.exceeded();
-    if (this.#evictsLeastRecent) this.#learnCapacity(missing, total - cachedTokens);
+    if (this.#evictsLeastRecent) this.#learnCapacity(missing, sum(tokens) - cachedTokens);
   }
 
   /** Compares steps that KV events do not cover. Missing steps leave the tree; other paths are not affected. */

@@ -47,8 +47,6 @@ export interface PromptOutcome {
   readonly dispatchedAt: number;
   /** What the engine would have had cached; `undefined` where that is not known. */
   readonly baseline: PromptBaseline | undefined;
-  /** Whether the engine had no other prompt from then until the answer began, as far as this gateway knows. */
-  readonly isAlone: boolean;
   /** How the exchange with the engine ended. */
   readonly result: RelayResult;
 }
@@ -179,7 +177,7 @@ export class Learning {
   }
 
   #learnAnswer(outcome: PromptOutcome): void {
-    const { engine, call, prompt, isAlone, result } = outcome;
+    const { engine, call, prompt, result } = outcome;
     const { state, arrangements, prefix } = prompt;
     if (state === undefined) return;
     const now = this.#parts.now();
@@ -192,17 +190,14 @@ export class Learning {
     const { usage, completionTokens } = result.sniffer;
     if (usage !== undefined) counts.observe(prompt.estimatedTokens, usage);
     // The counts are of the whole prompt: they belong to the path that goes farthest into it.
-    const { promptTokens, cachedTokens, answerTokens } = counts.outcome({
+    const counted = counts.outcome({
       promptTokens: report.promptTokens,
       cachedTokens: report.cachedTokens,
       answerTokens: completionTokens,
     });
-    // Beside others, or behind them, a time says nothing of what was cached.
-    const ttftMs = isAlone ? report.ttftMs : undefined;
     for (const [place, arrangement] of arrangements.entries()) {
       const isLast = place === arrangements.length - 1;
-      const counted = isLast ? { promptTokens, cachedTokens, answerTokens, ttftMs } : {};
-      observe({ kind: 'completed', arrangement, now, ...counted }, history);
+      observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);
     }
     if (engine.kvResidency !== undefined) this.#followTokens(engine.kvResidency, outcome, state);
     if (prefix !== undefined) this.#parts.prefixes.touch(prefix, now);

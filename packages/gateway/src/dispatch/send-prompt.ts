@@ -67,9 +67,7 @@ export class PromptSender {
       { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
       dispatchedAt,
     );
-    const number = ++engine.sentPrompts;
     let baseline: PromptBaseline | undefined;
-    let isAlone = engine.queue.underWay <= 1;
     const prompt = learning.keep(arranged, call.tenant, engine);
     const readsAnswer = mustReadAnswer(prompt);
     learning.dispatched(arranged, prompt, call.tenant);
@@ -87,7 +85,6 @@ export class PromptSender {
       reads: readsAnswer ? 'answer' : 'usage',
       onAccepted: () => learning.accepted(prompt),
       onFirstData: () => {
-        isAlone &&= engine.sentPrompts === number;
         baseline?.prefilled();
         listener.computed();
       },
@@ -101,7 +98,7 @@ export class PromptSender {
       onSettled: (result) => {
         const isOver = now();
         traced(this.#parts, report, 'observe', () =>
-          learning.ended({ engine, call, prompt, sent: body, dispatchedAt, baseline, isAlone, result }),
+          learning.ended({ engine, call, prompt, sent: body, dispatchedAt, baseline, result }),
         );
         trace?.ended(tracedAnswer(report, result), isOver);
         // The next prompt is arranged with what was learned.

@@ -155,8 +155,6 @@ export class Engine {
   /** Whether clients' own keys are forwarded to it. */
   readonly forwardsClientKey: boolean;
   readonly requests: EngineRequests = { served: 0, failed: 0, retriedElsewhere: 0 };
-  /** Prompts sent to it since the start. */
-  sentPrompts = 0;
   /** Estimated prompt tokens that it has got and not computed yet. */
   pendingTokens = 0;
   /** Prompts that it has got and not begun to answer. */
