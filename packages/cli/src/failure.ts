@@ -4,6 +4,9 @@ import { EXIT_CODES, type ExitCode, exitCodeOf } from './exit-codes.js';
 import { Interruption } from './interruption.js';
 import type { Terminal } from './terminal.js';
 
+/** How the parser ends where no command is named: it has printed the help. */
+const NO_COMMAND = 'commander.help';
+
 /**
  * Says what went wrong and answers with the exit code. For a person: message, code, and remedy, on standard error. With
  * `--json`: `{error: {message, type, param, code, remedy}}` on standard output, the shape that the servers answer with
@@ -13,6 +16,8 @@ export function reportFailure(error: unknown, terminal: Terminal): ExitCode {
   const exitCode = exitCodeOf(error);
   // Help and version were printed; a person who pressed Ctrl-C knows.
   if (exitCode === EXIT_CODES.ok) return exitCode;
+  // Without a command, the help says it all.
+  if (error instanceof CommanderError && error.code === NO_COMMAND && !terminal.json) return exitCode;
   if (error instanceof Interruption) {
     terminal.note(error.message);
     return exitCode;
@@ -29,9 +34,8 @@ export function reportFailure(error: unknown, terminal: Terminal): ExitCode {
 function toWarmpathError(error: unknown): WarmpathError {
   if (WarmpathError.isInstance(error)) return error;
   if (error instanceof CommanderError) {
-    const noCommand = error.code === 'commander.help';
     return new WarmpathError('WARMPATH_USAGE', {
-      detail: noCommand ? 'a command is missing' : error.message.replace(/^error: /, ''),
+      detail: error.code === NO_COMMAND ? 'a command is missing' : error.message.replace(/^error: /, ''),
     });
   }
   const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error);

@@ -37,7 +37,6 @@ describe('warmpath', () => {
   );
 
   it.each([
-    ['no command', []],
     ['an unknown command', ['demmo']],
     ['an unknown option', ['demo', '--fast']],
     ['a value out of range', ['demo', '--questions', '0']],
@@ -58,6 +57,19 @@ describe('warmpath', () => {
     expect(stderr).toContain('remedy');
     expect(stderr).not.toContain(ESCAPE);
   });
+
+  it.each([[[]], [['lab']], [['sessions']]])(
+    '%j without a command prints the help once, with exit code 2',
+    async (args) => {
+      const { code, stdout, stderr } = await runCli(args);
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+      expect(stderr.match(/^Usage: /gm)).toHaveLength(1);
+      expect(stderr).not.toContain('error');
+      expect(JSON.parse((await runCli([...args, '--json'])).stdout)).toMatchObject({
+        error: { code: 'WARMPATH_USAGE' },
+      });
+    },
+  );
 
   it.each<readonly [string, readonly string[]]>([
     ['engine', engineFlags().map(({ flag }) => flag)],

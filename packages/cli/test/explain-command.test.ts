@@ -1,8 +1,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Explanation } from '@warmpath/gateway';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Explanation, startGateway } from '@warmpath/gateway';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
 
 const passage = (name: string) =>
@@ -45,6 +46,42 @@ describe('warmpath explain', () => {
     const forPeople = await runCli(['explain', now, '--after', before]);
     expect(forPeople.stdout).toMatch(/would stand +mill, pier, barn/);
     expect(forPeople.stdout).toMatch(/saves +\d+ tokens/);
+  });
+
+  it('explains a request that a gateway has captured', async () => {
+    const engine = await startFakeEngine();
+    const key = 'the-key-of-the-operator';
+    const server = { port: 0, operatorKey: { key } };
+    const gateway = await startGateway({ server, upstream: { url: engine.url }, log: { level: 'silent' } });
+    onTestFinished(async () => {
+      await gateway.close();
+      await engine.close();
+    });
+    const post = (path: string, body: object, headers: object = {}) =>
+      fetch(gateway.url + path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        body: JSON.stringify(body),
+      });
+    const asked = { ...chat('Answer.', `${documents('barn', 'pier')}\nWhat of the barn?`), model: 'fake-model' };
+    const run = (id: string, environment: Record<string, string> = { OPERATOR: key }) =>
+      runCli(['explain', '--request', id, '--gateway', gateway.url, '--key-env', 'OPERATOR', '--json'], {
+        environment,
+      });
+    const before = await post('/v1/chat/completions', asked, { 'x-request-id': 'before' });
+    expect(before.status).toBe(200);
+    expect(JSON.parse((await run('before')).stdout)).toMatchObject({ error: { code: 'WARMPATH_NOT_FOUND' } });
+    expect((await post('/v1/capture', { requests: 1 }, { authorization: `Bearer ${key}` })).status).toBe(200);
+    await post('/v1/chat/completions', asked, { 'x-request-id': 'captured' });
+    const { code, stdout } = await run('captured');
+    expect(code, stdout).toBe(0);
+    const { api, blocks } = JSON.parse(stdout) as Explanation;
+    expect(api).toBe('chat');
+    expect(blocks.map((block) => block.documents.map(({ id }) => id))).toEqual([['barn', 'pier']]);
+    const foreign = await run('captured', { OPERATOR: 'another-key-of-somebody' });
+    expect(JSON.parse(foreign.stdout)).toMatchObject({ error: { code: 'WARMPATH_FORBIDDEN' } });
+    const both = await runCli(['explain', 'now.json', '--request', 'captured', '--json']);
+    expect(JSON.parse(both.stdout)).toMatchObject({ error: { code: 'WARMPATH_USAGE' } });
   });
 
   it('refuses a configuration that is wrong, or not there', async () => {

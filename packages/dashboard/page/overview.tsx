@@ -171,7 +171,12 @@ function NoGain() {
       <ul>
         {rows.map(([reason, prompts]) => (
           <li key={reason}>
-            <b>{count(prompts)}</b> {noGainReasons[reason]}
+            <b>{count(prompts)}</b> {noGainReasons[reason]?.message}{' '}
+            {noGainReasons[reason]?.name === 'kind-not-allowed' && (
+              <button type="button" class="link" onClick={() => show('prompts')}>
+                Look at the prompts
+              </button>
+            )}
           </li>
         ))}
       </ul>

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { PHASE_NAMES, phasesOf } from './figures.ts';
 import { causeText, count, milliseconds, percent } from './format.ts';
-import { feed, requests, selectedRequest, settings } from './state.ts';
+import { feed, requests, selectedRequest, settings, tick } from './state.ts';
 
 /** As `GET /v1/requests/{id}` tells it. */
 interface Record {
@@ -14,6 +14,8 @@ interface Record {
   readonly predictedCachedTokens: number | null;
   readonly baselineTokens: number | null;
   readonly gainTokens: number | null;
+  /** Why nothing was gained: a name in `settings.noGainReasons`. */
+  readonly noGain: string | null;
   /** Where there are several. */
   readonly engine: {
     readonly name: string;
@@ -102,16 +104,63 @@ export function RequestDetail({ id }: { readonly id: string }) {
       )}
       {trouble !== null && <p class="error">{trouble} Older requests are forgotten first.</p>}
       {record !== null && <Explained record={record} />}
+      <CapturedBody id={id} />
     </aside>
   );
+}
+
+/** The body as its client sent it, where the operator had it captured. */
+function CapturedBody({ id }: { readonly id: string }) {
+  const [body, setBody] = useState<string | null>(null);
+  const isCaptured = tick.value!.capture.captured.some((each) => each.id === id);
+  useEffect(() => {
+    setBody(null);
+    if (!isCaptured) return;
+    let isWanted = true;
+    feed.get<{ readonly body: string }>(`/v1/capture/${encodeURIComponent(id)}`).then(
+      (found) => isWanted && setBody(found.body),
+      // It was forgotten, or is not for this viewer.
+      () => {},
+    );
+    return () => {
+      isWanted = false;
+    };
+  }, [id, isCaptured]);
+  if (body === null) return null;
+  return (
+    <section>
+      <h3>Captured body</h3>
+      <p class="beside">
+        <code>warmpath explain --request {id}</code> says what the gateway does with it.
+      </p>
+      <pre class="body" tabIndex={0}>
+        {indented(body)}
+      </pre>
+    </section>
+  );
+}
+
+function indented(body: string): string {
+  try {
+    return JSON.stringify(JSON.parse(body), null, 2);
+  } catch {
+    return body;
+  }
 }
 
 function Explained({ record }: { readonly record: Record }) {
   const { promptTokens, cachedTokens, predictedCachedTokens: predicted, baselineTokens, gainTokens, prefix } = record;
   const part = (tokens: number | null) =>
     tokens === null || promptTokens === null ? '' : ` (${percent(tokens / promptTokens)})`;
+  const reason = settings.value!.noGainReasons.find(({ name }) => name === record.noGain);
   return (
     <>
+      {reason !== undefined && (
+        <section>
+          <h3>Why nothing was added</h3>
+          <p>{reason.message}</p>
+        </section>
+      )}
       <Facts title="Tokens">
         <Fact name="Prompt">{count(promptTokens)}</Fact>
         <Fact name="Cached, as the engine reports">

@@ -3,7 +3,7 @@ import type { RequestSummary } from '../src/feed.ts';
 import { phasesOf } from './figures.ts';
 import { causeText, clock, count, milliseconds, percent } from './format.ts';
 import { RequestDetail } from './request-detail.tsx';
-import { omitted, requests, selectedRequest, wallTime } from './state.ts';
+import { feed, omitted, requests, selectedRequest, tick, wallTime } from './state.ts';
 import { Timeline } from './timeline.tsx';
 
 const ROW_HEIGHT = 30;
@@ -103,6 +103,7 @@ function RequestList() {
             if (event.key === 'Enter' && wanted !== '') selectedRequest.value = rows[0]?.id ?? wanted;
           }}
         />
+        <Capture />
         <fieldset class="choice">
           <legend class="hidden">Requests shown</legend>
           {(Object.keys(FILTERS) as (keyof typeof FILTERS)[]).map((name) => (
@@ -148,6 +149,35 @@ function RequestList() {
       </div>
       {rows.length === 0 && <p class="nothing">None yet</p>}
     </section>
+  );
+}
+
+/** Prompts whose bodies a click captures. */
+const CAPTURED_AT_ONCE = 10;
+
+/** Keeps the bodies of the next prompts in the gateway, to be looked at. */
+function Capture() {
+  const [trouble, setTrouble] = useState<string | null>(null);
+  const { remaining, captured } = tick.value!.capture;
+  const isOn = remaining + captured.length > 0;
+  const capture = (count: number) =>
+    feed.post('/v1/capture', { requests: count }).then(
+      () => setTrouble(null),
+      (error: Error) => setTrouble(error.message),
+    );
+  return (
+    <span class="capture">
+      {trouble !== null && <span class="error">{trouble}</span>}
+      {isOn && `${count(captured.length)} bodies captured, ${count(remaining)} to come`}
+      <button
+        type="button"
+        class="quiet"
+        title="Bodies of prompts stay in the memory of the gateway. This page and `warmpath explain --request` show them."
+        onClick={() => void capture(isOn ? 0 : CAPTURED_AT_ONCE)}
+      >
+        {isOn ? 'Forget bodies' : `Capture the next ${CAPTURED_AT_ONCE} bodies`}
+      </button>
+    </span>
   );
 }
 

@@ -1,3 +1,5 @@
+import type { CaptureState } from './capture.js';
+
 /**
  * What the gateway tells the page. Every count of `metrics` is one of `GET /metrics` under the same name; nothing here
  * is a text of a request.
@@ -30,7 +32,7 @@ export interface FeedSettings {
   /** Milliseconds of one slot of the day. */
   readonly daySlotMs: number;
   /** Why prompts gain nothing, by the number of the reason. */
-  readonly noGainReasons: readonly string[];
+  readonly noGainReasons: readonly { readonly name: string; readonly message: string }[];
   /** Upper ends of the classes of TTFT, in milliseconds; each class begins where the one before ends. */
   readonly ttftBounds: readonly number[];
 }
@@ -51,6 +53,8 @@ export interface FeedTick {
   readonly engines: readonly EngineStatus[];
   /** `null` before they were looked at, and where there can be none. */
   readonly collections: CollectionsStatus | null;
+  /** Bodies of prompts that the operator has captured. */
+  readonly capture: CaptureState;
   /** Histories whose predictions were mostly missed lately. */
   readonly degradedHistories: number;
 }

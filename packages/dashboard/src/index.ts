@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
 
+export type { CaptureState } from './capture.js';
 export type {
   CollectionStatus,
   CollectionsStatus,

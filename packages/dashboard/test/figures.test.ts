@@ -258,6 +258,7 @@ describe('anomalies', () => {
     metrics: { warmpath_session_store_up: 1 },
     engines: [engine()],
     collections: null,
+    capture: { object: 'capture', remaining: 0, captured: [], tooLarge: 0 },
     degradedHistories: 0,
     ...fields,
   });

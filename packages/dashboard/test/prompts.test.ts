@@ -138,3 +138,31 @@ describe('the page of prompts', () => {
     expect(dashboard.complaints).toEqual([]);
   });
 });
+
+describe('the page of requests', () => {
+  it('captures bodies of the next prompts, shows one, and forgets them', async () => {
+    const url = await gatewayWith([['anonymous', questionLast]]);
+    const dashboard = await openDashboard(url);
+    await live(dashboard);
+    const { page } = dashboard;
+    await page.getByRole('link', { name: 'Requests' }).click();
+    await page.getByRole('button', { name: 'Capture the next 10 bodies' }).click();
+    await page.getByText('0 bodies captured, 10 to come').waitFor();
+    const content = questionLast(['The harbour is old.', 'The mill is new.'], 7)[0]!.text;
+    await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-request-id': 'seen' },
+      body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] }),
+    });
+    await page.getByText('1 bodies captured, 9 to come').waitFor();
+    await page.locator('.rows .row').first().click();
+    const detail = page.getByRole('complementary', { name: 'The request' });
+    await detail.getByText('The operator has not allowed this kind of prompt').waitFor();
+    await detail.locator('.body').getByText('The mill is new.').waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Forget bodies' }).click();
+    await page.getByRole('button', { name: 'Capture the next 10 bodies' }).waitFor();
+    expect(await detail.locator('.body').count()).toBe(0);
+    expect([dashboard.complaints, dashboard.foreign]).toEqual([[], []]);
+  });
+});

@@ -33,6 +33,7 @@ import { type ConsentStore, PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories } from './memory/served-histories.js';
 import { WarmPrefixes } from './memory/warm-prefixes.js';
+import { CapturedBodies } from './observe/captured-bodies.js';
 import { failOpenTo, logChange, logDestination, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
 import { PeerGateways } from './observe/peer-gateways.js';
@@ -47,6 +48,7 @@ import { KnownPrompts } from './prompt/known-prompts.js';
 import { PromptParser } from './prompt/parse-prompt.js';
 import { CacheSalts, PromptRenderer } from './prompt/render.js';
 import { arrangeRoute, observeRoute } from './routes/arrange.js';
+import { captureRoutes } from './routes/capture.js';
 import { collectionsRoutes } from './routes/collections.js';
 import { dashboardRoutes, healthRoutes, metricsRoute, requestsRoute, sessionsRoute } from './routes/operator.js';
 import { passthroughRoute } from './routes/passthrough.js';
@@ -155,7 +157,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       documents: () => documents.cache.bytes,
       prompts: () => kinds.bytes + consents.bytes + knownPrompts.bytes,
       arrangements: () => arrangements.bytes,
-      requests: () => requests.bytes,
+      requests: () => requests.bytes + captures.bytes,
       prefixes: () => prefixes.bytes,
       beginnings: () => sentPrefixes.bytes,
       baselines: () => baselines.bytes,
@@ -173,7 +175,8 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const warmups = new Warmups(prefixes, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
-  const requests = new RequestLog(bytesOf('requests'));
+  const requests = new RequestLog(Math.floor((3 / 4) * bytesOf('requests')));
+  const captures = new CapturedBodies(Math.floor(bytesOf('requests') / 4));
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const hopName = newHopName();
@@ -226,6 +229,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     collections,
     histories,
     requests,
+    captures,
     traffic,
     dayTraffic,
     metrics,
@@ -278,6 +282,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       now,
     }),
     dispatcher,
+    captures,
     stagedAnswers: collections && {
       collections,
       engines,
@@ -316,6 +321,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   warmupRoute(app, { ...warming, rateLimits });
   planRoute(app, { plans, metrics, now });
   requestsRoute(app, { server, requests });
+  captureRoutes(app, { server, captures, log });
   promptKindsRoutes(app, { config, server, kinds, consents, knownPrompts, log });
   sessionsRoute(app, { server, store: sessions });
   if (collections !== undefined) collectionsRoutes(app, { config, collections, now });

@@ -2,11 +2,11 @@ import { WarmpathError } from '@warmpath/core';
 import type { ListedPromptKind, PromptKindList } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext, examplesHelp } from '../command-context.js';
-import { EngineClient } from '../engine-client.js';
+import type { EngineClient } from '../engine-client.js';
 import { EXIT_CODES_HELP } from '../exit-codes.js';
-import { withInterruption } from '../interruption.js';
-import { addGatewayOption, keyFrom } from '../options.js';
+import { addGatewayOption } from '../options.js';
 import { percent, type Terminal } from '../terminal.js';
+import { withGateway } from '../with-gateway.js';
 
 /** Digits of an id that the list shows; more where they are needed to tell kinds apart. */
 const SHORT_ID = 6;
@@ -32,10 +32,10 @@ export function addPromptsCommand(program: Command, context: CommandContext): vo
     .addHelpText('after', examplesHelp('prompts'))
     .addHelpText('after', EXIT_CODES_HELP);
   addOptions(addCommand(group, 'list', 'the kinds, what they gain and their text', { isDefault: true })).action(
-    (options: PromptsOptions) => withGateway(options, context, (gateway) => printList(gateway, context.terminal)),
+    (options: PromptsOptions) => withKinds(options, context, (gateway) => printList(gateway, context.terminal)),
   );
   addKind(addCommand(group, 'show', 'one kind, with its whole text')).action((id: string, options: PromptsOptions) =>
-    withGateway(options, context, async (gateway) => {
+    withKinds(options, context, async (gateway) => {
       const { kind, isAlone } = await gateway.find(id);
       printKind(context.terminal, kind, { isAlone, maxLines: Number.POSITIVE_INFINITY });
       context.terminal.data(kind);
@@ -117,28 +117,12 @@ function notOne(prefix: string, found: readonly ListedPromptKind[]): string {
   return `several tenants have this kind: name one with --tenant (${tenants})`;
 }
 
-function withGateway(
-  { gateway: url, tenant, ...keys }: PromptsOptions,
+function withKinds(
+  { tenant, ...address }: PromptsOptions,
   { environment }: CommandContext,
-  body: (gateway: KindsClient) => Promise<void>,
+  ask: (gateway: KindsClient) => Promise<void>,
 ): Promise<void> {
-  return withInterruption(async (signal) => {
-    const apiKey = keyFrom(keys, environment);
-    const client = new EngineClient({ url, ...(apiKey !== undefined && { apiKey }) });
-    try {
-      await body(new KindsClient(client, tenant, signal));
-    } catch (error) {
-      throw aboutGateway(error, url);
-    } finally {
-      await client.close();
-    }
-  });
-}
-
-function aboutGateway(error: unknown, url: string): unknown {
-  if (!WarmpathError.isInstance(error) || error.code !== 'WARMPATH_UPSTREAM_UNREACHABLE') return error;
-  const detail = `no gateway answers at ${url}; name it with --gateway`;
-  return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--gateway', detail, cause: error });
+  return withGateway(address, environment, (client, signal) => ask(new KindsClient(client, tenant, signal)));
 }
 
 async function printList(gateway: KindsClient, terminal: Terminal): Promise<void> {
@@ -218,7 +202,7 @@ function decide(
   choice: { readonly state: string; readonly labels?: string },
   { options, context }: { readonly options: PromptsOptions; readonly context: CommandContext },
 ): Promise<void> {
-  return withGateway(options, context, async (gateway) => {
+  return withKinds(options, context, async (gateway) => {
     const { kind } = await gateway.find(id);
     const decided = await gateway.decide(kind, choice);
     const { terminal } = context;

@@ -17,6 +17,7 @@ import type { GatewayConfig } from '../config/schema.js';
 import type { Engine } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
 import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
+import type { CapturedBodies } from '../observe/captured-bodies.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { RequestLog } from '../observe/request-log.js';
 import { DAY_SLOT_MS, SLOT_MS, SLOTS, type TrafficSeries, TTFT_BOUNDS } from '../observe/traffic-series.js';
@@ -42,6 +43,7 @@ export interface DashboardParts {
   readonly collections: OpenCollections | undefined;
   readonly histories: ServedHistories;
   readonly requests: RequestLog;
+  readonly captures: CapturedBodies;
   readonly traffic: TrafficSeries;
   /** By the wall clock. */
   readonly dayTraffic: TrafficSeries;
@@ -151,7 +153,7 @@ export class DashboardFeed {
       slotMs: SLOT_MS,
       seriesMs: SLOTS * SLOT_MS,
       daySlotMs: DAY_SLOT_MS,
-      noGainReasons: Object.values(NO_GAIN_REASONS),
+      noGainReasons: Object.entries(NO_GAIN_REASONS).map(([name, message]) => ({ name, message })),
       ttftBounds: TTFT_BOUNDS,
     };
   }
@@ -186,6 +188,7 @@ export class DashboardFeed {
       metrics: values,
       engines: this.#parts.engines.all.map((engine) => this.#statusOf(engine)),
       collections: this.#collections,
+      capture: this.#parts.captures.state,
       degradedHistories,
     };
     this.#slot = traffic.slotOf(now);

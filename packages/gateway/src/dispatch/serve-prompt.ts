@@ -12,6 +12,7 @@ import { checkStoredState } from '../intake/admit.js';
 import { bodyOf } from '../intake/request-body.js';
 import { BodyView } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/process-load.js';
+import type { CapturedBodies } from '../observe/captured-bodies.js';
 import type { PromptParser } from '../prompt/parse-prompt.js';
 import type { Call } from '../shapes/shapes.js';
 import type { PromptDispatcher } from './dispatch-prompt.js';
@@ -22,6 +23,7 @@ export interface PromptServerParts {
   readonly eventLoopBudget: EventLoopBudget;
   readonly parser: PromptParser;
   readonly dispatcher: PromptDispatcher;
+  readonly captures: CapturedBodies;
   /** Only where a folder of collections is configured. */
   readonly stagedAnswers: StagedAnswerParts | undefined;
   /** Whether bodies get a cache salt, so that all of them must be read. */
@@ -82,6 +84,8 @@ export class PromptServer {
     request.report.tenant = tenant;
     const given = bodyOf(request);
     checkStoredState(this.#parts.config, given);
+    const { captures } = this.#parts;
+    if (captures.remaining > 0) captures.add({ id: request.report.requestId, path: api.path, body: given });
     const body = this.#parts.hasCacheSalts ? new BodyView(given).bytes : given;
     return { request, reply, tenant, route: api.name, api, body };
   }

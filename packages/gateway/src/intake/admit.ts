@@ -22,13 +22,18 @@ const PAGE_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/ui', '/ui/'
 const DASHBOARD_DATA: readonly (string | undefined)[] = ['/ui/events', '/ui/tree', '/ui/requests/:id'];
 
 /** Show texts of prompts, and change what happens to prompts. */
-const PROMPT_KINDS: readonly (string | undefined)[] = ['/v1/prompts', '/v1/prompts/:id'];
+const TEXT_ROUTES: readonly (string | undefined)[] = [
+  '/v1/prompts',
+  '/v1/prompts/:id',
+  '/v1/capture',
+  '/v1/capture/:id',
+];
 
 /** For the gateway's own page, and for no other web page. */
-const OWN_PAGE_ONLY: ReadonlySet<string | undefined> = new Set([...DASHBOARD_DATA, ...PROMPT_KINDS]);
+const OWN_PAGE_ONLY: ReadonlySet<string | undefined> = new Set([...DASHBOARD_DATA, ...TEXT_ROUTES]);
 
 /** Answer a tenant about what is its own, and the operator about everything. */
-const SHARED_WITH_OPERATOR: ReadonlySet<string | undefined> = new Set(['/v1/requests/:id', ...PROMPT_KINDS]);
+const SHARED_WITH_OPERATOR: ReadonlySet<string | undefined> = new Set(['/v1/requests/:id', ...TEXT_ROUTES]);
 
 /** Who may send requests. A reload of the configuration replaces both. */
 export interface Access {
@@ -61,7 +66,7 @@ export function admit(
   const isDashboard = DASHBOARD_DATA.includes(route);
   const isOwnPageOnly = OWN_PAGE_ONLY.has(route);
   // `server.cors` lets no page choose what happens to prompts.
-  const origins = PROMPT_KINDS.includes(route) ? { ...server, cors: [] } : server;
+  const origins = TEXT_ROUTES.includes(route) ? { ...server, cors: [] } : server;
   const foreign = checkHost(server, request.raw) ?? checkOrigin(origins, request.raw, PAGE_ROUTES.has(route));
   if (foreign !== undefined) {
     done(foreign);
@@ -87,7 +92,9 @@ export function admit(
     }
     if (authenticator.isOperator(request.headers)) {
       if (!SHARED_WITH_OPERATOR.has(route))
-        throw forbidden("The operator's key is for /metrics, /ui, /v1/requests/{id} and /v1/prompts alone.");
+        throw forbidden(
+          "The operator's key is for /metrics, /ui, /v1/requests/{id}, /v1/prompts and /v1/capture alone.",
+        );
       request.report.caller = OPERATOR;
       done();
       return;
@@ -103,6 +110,23 @@ export function admit(
 /** Whether a caller may act for its tenant. An anonymous caller may only where this machine alone can ask. */
 export function canActForTenant(server: ServerConfig, { tenant }: Caller): boolean {
   return tenant !== ANONYMOUS_TENANT || isLoopback(server.host);
+}
+
+/** Whether a caller is the operator. Where this machine alone can ask and no keys are configured, every caller is. */
+export function isOperator(server: ServerConfig, caller: Caller): boolean {
+  const isOwnMachine = isLoopback(server.host) && !identifiesTenants(server) && server.operatorKey === undefined;
+  return caller.isOperator || isOwnMachine;
+}
+
+/**
+ * @param why Why the operator alone may do it, without a full stop.
+ * @throws WarmpathError `WARMPATH_FORBIDDEN` for everybody else.
+ */
+export function requireOperatorOf(server: ServerConfig, caller: Caller, why: string): void {
+  if (isOperator(server, caller)) return;
+  const remedy =
+    server.operatorKey === undefined ? 'configure `server.operatorKey`' : 'send its key (`server.operatorKey`)';
+  throw forbidden(`${why}: ${remedy}.`);
 }
 
 /**

@@ -157,6 +157,16 @@ export const consentRequest = z.strictObject({
   }),
 });
 
+/** More prompts than fit. */
+const MAX_CAPTURED = 1_000;
+
+/** `POST /v1/capture`. */
+export const captureRequest = z.strictObject({
+  requests: z.int({ error: 'a whole number was expected' }).min(0).max(MAX_CAPTURED).meta({
+    description: 'How many of the next prompts. Bodies that were captured before are forgotten. 0: none.',
+  }),
+});
+
 const plannedDocument = z.union([name, z.strictObject({ id: name, tokens: count.optional() })]);
 const plannedContext = z.array(plannedDocument);
 

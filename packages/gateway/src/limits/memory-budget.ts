@@ -16,7 +16,7 @@ const SHARES = {
   documents: 7,
   /** Arrangements of clients that write their own prompts. */
   arrangements: 1,
-  /** Records of the latest requests. */
+  /** Records of the latest requests, and bodies that the operator captures. */
   requests: 1,
   /** Last uses of prompt prefixes. */
   prefixes: 1,

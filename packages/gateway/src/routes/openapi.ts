@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import {
   arrangeRequest,
+  captureRequest,
   consentRequest,
   count,
   DOCUMENT_ID_MAX_LENGTH,
@@ -199,6 +200,13 @@ const error = z.strictObject({
   }),
 });
 
+const captureState = z.strictObject({
+  object: z.literal('capture'),
+  remaining: count.meta({ description: 'Prompts that are still to be captured.' }),
+  captured: z.array(z.strictObject({ id: z.string(), bytes: count })),
+  tooLarge: count.meta({ description: 'Bodies that did not fit into the memory for them.' }),
+});
+
 /** One operation of the HTTP interface. */
 interface Operation {
   readonly summary: string;
@@ -309,6 +317,28 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       query: tenantQuery,
       parameters: ['id'],
       answers: { 200: promptKind },
+    },
+  },
+  '/v1/capture': {
+    get: { summary: 'Which bodies of prompts were captured. For the operator.', answers: { 200: captureState } },
+    post: {
+      summary: 'Keeps the bodies of the next prompts in memory, to be looked at. For the operator.',
+      body: captureRequest,
+      answers: { 200: captureState },
+    },
+  },
+  '/v1/capture/{id}': {
+    get: {
+      summary: 'The body of a captured request, by its `x-request-id`. For the operator.',
+      parameters: ['id'],
+      answers: {
+        200: z.strictObject({
+          object: z.literal('captured_request'),
+          id: z.string(),
+          path: z.string(),
+          body: z.string(),
+        }),
+      },
     },
   },
   '/v1/sessions/{name}': {

@@ -3,9 +3,8 @@ import { type ProgramText, type PromptKind, type PromptKinds, programParts } fro
 import type { ListedPromptKind, PromptKindList } from '@warmpath/dashboard';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
-import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
-import { canActForTenant } from '../intake/admit.js';
-import type { Caller } from '../intake/authenticate.js';
+import type { ServerConfig } from '../config/schema-server.js';
+import { canActForTenant, isOperator, requireOperatorOf } from '../intake/admit.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { consentRequest, readFields } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
@@ -48,7 +47,11 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
   });
 
   app.post<{ Params: { id: string }; Querystring: { tenant?: unknown } }>('/v1/prompts/:id', async (request, reply) => {
-    if (!isOperator(server, request.report.caller)) throw forOperator(server);
+    requireOperatorOf(
+      server,
+      request.report.caller,
+      'A consent changes the bytes of prompts, so it is for the operator',
+    );
     const { state, labels = 'kept' } = readFields(consentRequest, readObject(bodyOf(request)), '');
     const { id } = request.params;
     const found = tenantsOf(parts, request).flatMap((tenant) => {
@@ -67,19 +70,6 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
     const kind = kinds.list(one.tenant).find((each) => each.id === id) ?? unseen(one.program);
     return reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(listed(parts, one.tenant, kind));
   });
-}
-
-function isOperator(server: ServerConfig, caller: Caller): boolean {
-  const isOwnMachine = isLoopback(server.host) && !identifiesTenants(server) && server.operatorKey === undefined;
-  return caller.isOperator || isOwnMachine;
-}
-
-function forOperator({ operatorKey }: ServerConfig): WarmpathError {
-  const detail =
-    operatorKey === undefined
-      ? 'A consent changes the bytes of prompts, so it is for the operator: configure `server.operatorKey`.'
-      : "A consent changes the bytes of prompts, so it needs the operator's key (`server.operatorKey`).";
-  return new WarmpathError('WARMPATH_FORBIDDEN', { detail });
 }
 
 /** The tenants whose kinds a caller may see, or the one of them that it named. */
