@@ -45,7 +45,8 @@ export interface EngineFigures {
 
 /** Figures of the KV events of an engine. */
 interface KvFigures {
-  readonly events: { readonly isExact: boolean; readonly blocks: number };
+  readonly isExact: boolean;
+  readonly events: { readonly blocks: number };
   readonly waiting: number;
   readonly nextSequence: number;
   /** Counts since the start, by what was counted. */
@@ -437,8 +438,8 @@ export class Metrics {
     read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
     read(
       'kv_events_exact',
-      'Whether all KV events of an engine were received: 1, or 0.',
-      ({ kvResidency }) => kvResidency && Number(kvResidency.events.isExact),
+      'Whether all KV events of an engine were received and the tokens of its latest prompt are known: 1, or 0.',
+      ({ kvResidency }) => kvResidency && Number(kvResidency.isExact),
     );
     const awaited = 'The number of the batch of KV events that is awaited.';
     read('kv_next_sequence', awaited, ({ kvResidency }) => kvResidency?.nextSequence);
