@@ -2,6 +2,7 @@ import type { DocumentBlock, DocumentSpan, PromptRole, PromptText } from '../rec
 import { recognise } from '../recognise/recognise.js';
 import { isCounted } from '../recognise/rewrite.js';
 import { estimateTokens } from '../token-estimate.js';
+import { countedBlock, countedFrame } from './counted-documents.js';
 import { isNeutralText } from './neutral-text.js';
 import { isInOwnOrder, PairOrders } from './own-order.js';
 import { type Gap, MIN_PROMPTS, type ProgramText } from './program-text.js';
@@ -13,10 +14,21 @@ const MAX_RECENT = 256;
 /** Lines whose repetition is counted for each kind, and the prompts before they can count as separators. */
 const MAX_REPEATED = 64;
 const MIN_SEPARATED = 8;
+/** Share of a kind's prompts that show what is said of nearly all of them. */
+const NEARLY_ALL = 0.95;
 /** Prompts with the same blanks behind the documents before these count as the program's. */
 const MIN_TRAILED = 8;
 /** Estimated bytes of a remembered piece. */
 export const PIECE_BYTES = 48;
+/** Prompts that count their documents alike before numbers count as labels. */
+const MIN_COUNTED = 8;
+/** Documents whose end is remembered, and lines of a last document that are compared with them. */
+const MAX_WHOLE = 1_024;
+const MAX_COMPARED_LINES = 64;
+/** Prompts that end in a known document before a new one may be the last. */
+const MIN_CLEAN = 8;
+/** Forms in which each document says itself where it ends. */
+const CLOSED: ReadonlySet<DocumentBlock['format']> = new Set(['tags', 'json', 'python']);
 /** Characters of the form, such as `[{"id":`, that are the same in all prompts and so count as the program's. */
 const MAX_FORM = 200;
 /** Share of the changing part that documents found by their form take up. */
@@ -99,11 +111,27 @@ export class RecentTexts {
 }
 
 /** What was found in a text, and what stood before it. */
-interface LearnedText extends MatchedText {
+interface LearnedText extends MatchedText, FoundDocuments {
   readonly text: string;
-  readonly found: KindDocuments;
   /** Whether what a user says stands in front of the text, in the same prompt. */
   readonly isQuestionBefore: boolean;
+}
+
+/** How often a line stood in the prompts since it was noticed: at all, twice, first and last of all documents. */
+interface RepeatedLine {
+  prompts: number;
+  twice: number;
+  first: number;
+  last: number;
+}
+
+/**
+ * Whether a line stands between documents: it stood twice in most prompts, and it begins and ends the documents in
+ * nearly all prompts or in nearly none. A line that some documents have, such as a footer, ends some prompts.
+ */
+function isSeparator({ prompts, twice, first, last }: RepeatedLine, all: number): boolean {
+  const isClear = (count: number) => Math.max(count, prompts - count) >= NEARLY_ALL * prompts;
+  return twice > MOST * all && isClear(first) && isClear(last);
 }
 
 /** A kind, and what its prompts have shown. */
@@ -118,6 +146,16 @@ export class LearnedKind {
   trail = '';
   /** The shortest text that has stood between two documents. */
   separator: string | undefined;
+  /** What stands around the number with which the documents began first, and the prompts that began so. */
+  #frame: string | undefined;
+  #counted = 0;
+  /** Whether numbers alone showed documents: a numbered list may be steps, which only a person can tell. */
+  #hasCounted = false;
+  /** Hashes of what documents say that stood before another one, which shows where they end. */
+  readonly #whole = new Set<number>();
+  /** Prompts whose last document is a known one, and whether text has ever followed a known one. */
+  #clean = 0;
+  #hasTextBehind = false;
   #withDocuments = 0;
   #tokens = 0;
   readonly #recent = new RecentTexts();
@@ -125,8 +163,8 @@ export class LearnedKind {
   readonly #pairs = new PairOrders();
   /** Whether the program's text certainly says nothing about an order. */
   readonly #isNeutral: boolean;
-  /** Lines that stood twice in the documents of a prompt, and in how many prompts. */
-  readonly #repeated = new Map<number, number>();
+  /** Lines that stood twice in the documents of a prompt, the one used longest ago first. */
+  readonly #repeated = new Map<number, RepeatedLine>();
   #separators: ReadonlySet<number> = new Set();
 
   constructor(program: ProgramText, historyBytes: number) {
@@ -141,28 +179,51 @@ export class LearnedKind {
     return this.trail !== '' && this.prompts >= MIN_TRAILED;
   }
 
+  /** Documents under numbers, where nearly all prompts count theirs so. O(gap). */
+  countedBlock(text: string, gap: Gap): DocumentBlock | undefined {
+    if (this.prompts < MIN_COUNTED || this.#counted < NEARLY_ALL * this.prompts) return undefined;
+    return countedBlock(text, gap, this.#frame!);
+  }
+
+  /**
+   * The block without a last document whose end is not certain: a question may follow it. The end is certain where the
+   * form closes documents, where the document has stood before another one, and where nothing ever followed such ones.
+   */
+  withCertainEnd(text: string, block: DocumentBlock, hasher: StretchHasher): DocumentBlock | undefined {
+    const isLastOfAll = this.#clean >= MIN_CLEAN && !this.#hasTextBehind;
+    if (isLastOfAll || CLOSED.has(block.format)) return block;
+    if (this.#whole.has(contentHash(text, block.documents.at(-1)!, hasher))) return block;
+    const documents = block.documents.slice(0, -1);
+    return documents.length < 2 ? undefined : { ...block, documents, end: documents.at(-1)!.end };
+  }
+
   /** Whether documents of this kind may move without a person's consent. */
   get isSafe(): boolean {
     const { role } = this.program;
-    const isOrdered = this.#isMost('own-order');
+    const isOrdered = this.#isMost('own-order') || this.#hasCounted;
     return this.#isNeutral && role !== 'tool' && this.prompts >= MIN_PROMPTS && this.#pairs.isFree && !isOrdered;
   }
 
   get bytes(): number {
-    const remembered = this.history.bytes + this.#recent.bytes + this.#pairs.bytes + this.#repeated.size * PIECE_BYTES;
+    const pieces = this.#repeated.size + this.#whole.size;
+    const remembered = this.history.bytes + this.#recent.bytes + this.#pairs.bytes + pieces * PIECE_BYTES;
     return remembered + this.program.segments.reduce((sum, { length }) => sum + 2 * length, 0);
   }
 
-  learn({ text, gaps, found, isQuestionBefore }: LearnedText, hasher: StretchHasher): void {
+  learn({ text, gaps, found, listed, isQuestionBefore }: LearnedText, hasher: StretchHasher): void {
     if (!this.#recent.isNew(hasher.hash(text))) return;
     this.prompts++;
     this.#tokens += estimateTokens(text);
+    const gap = gaps[this.program.documents]!;
+    const counted = this.#noticeCounted(text, gap);
+    const open = listed ?? counted;
+    if (open !== undefined && !CLOSED.has(open.format)) this.#noticeWhole(text, open, hasher);
     const { block } = found;
     if (block !== undefined) {
       this.#withDocuments++;
+      this.#hasCounted ||= block.format === 'counted';
       this.separator = shortestSeparator(text, block.documents, this.separator);
-      const said = ({ contentStart, contentEnd }: DocumentSpan) => hasher.hash(text.slice(contentStart, contentEnd));
-      this.#pairs.add(block.documents.map(said));
+      this.#pairs.add(block.documents.map((document) => contentHash(text, document, hasher)));
     }
     const before = gaps.slice(0, this.program.documents).some(({ start, end }) => text.slice(start, end).trim() !== '');
     const notices: readonly (readonly [KindNotice, boolean])[] = [
@@ -172,7 +233,6 @@ export class LearnedKind {
       ['question-first', isQuestionBefore],
     ];
     for (const [notice, isTrue] of notices) if (isTrue) this.#counts.set(notice, (this.#counts.get(notice) ?? 0) + 1);
-    const gap = gaps[this.program.documents]!;
     this.#noticeIndent(text.slice(gap.start, gap.end));
     this.#noticeTrail(text.slice(gap.start, gap.end));
     const lines = linesOf(this, { text, gap }, hasher);
@@ -183,6 +243,44 @@ export class LearnedKind {
   /** The lines without those that stand between the documents of most prompts: nothing is learned from them. */
   withoutSeparators(lines: readonly Stretch[]): readonly Stretch[] {
     return this.#separators.size === 0 ? lines : lines.filter(({ hash }) => !this.#separators.has(hash));
+  }
+
+  /** Whether lines stand between the documents of most prompts. */
+  get hasSeparators(): boolean {
+    return this.#separators.size > 0;
+  }
+
+  /** Whether each separator begins and ends the lines where it usually does. If not, a document may begin or end so. */
+  hasUsualEdges(lines: readonly Stretch[]): boolean {
+    return [...this.#separators].every((hash) => {
+      const line = this.#repeated.get(hash);
+      if (line === undefined) return false;
+      const isUsual = (place: number, count: number) =>
+        (lines.at(place)?.hash === hash) === count > MOST * line.prompts;
+      return isUsual(0, line.first) && isUsual(-1, line.last);
+    });
+  }
+
+  #noticeCounted(text: string, gap: Gap): DocumentBlock | undefined {
+    const frame = countedFrame(text, gap);
+    this.#frame ??= frame;
+    if (frame === undefined || frame !== this.#frame) return undefined;
+    this.#counted++;
+    return countedBlock(text, gap, frame);
+  }
+
+  #noticeWhole(text: string, { documents }: DocumentBlock, hasher: StretchHasher): void {
+    const last = documents.at(-1)!;
+    if (this.#whole.has(contentHash(text, last, hasher))) this.#clean++;
+    else {
+      const lines = hasher.lines(text, last.contentStart, last.contentEnd).slice(0, MAX_COMPARED_LINES);
+      const isKnown = ({ end }: Stretch) => this.#whole.has(hasher.hash(text.slice(last.contentStart, end)));
+      this.#hasTextBehind ||= lines.slice(0, -1).some(isKnown);
+    }
+    for (const document of documents.slice(0, -1)) {
+      this.#whole.add(contentHash(text, document, hasher));
+      if (this.#whole.size > MAX_WHOLE) this.#whole.delete(this.#whole.values().next().value!);
+    }
   }
 
   /**
@@ -211,12 +309,18 @@ export class LearnedKind {
     const counts = new Map<number, number>();
     for (const { hash } of lines) counts.set(hash, (counts.get(hash) ?? 0) + 1);
     for (const [hash, count] of counts) {
-      if (count < 2) continue;
-      this.#repeated.set(hash, (this.#repeated.get(hash) ?? 0) + 1);
+      if (count < 2 || this.#repeated.has(hash)) continue;
+      this.#repeated.set(hash, { prompts: 0, twice: 0, first: 0, last: 0 });
       if (this.#repeated.size > MAX_REPEATED) this.#repeated.delete(this.#repeated.keys().next().value!);
     }
+    for (const [hash, line] of this.#repeated) {
+      line.prompts++;
+      if ((counts.get(hash) ?? 0) >= 2) line.twice++;
+      if (lines[0]?.hash === hash) line.first++;
+      if (lines.at(-1)?.hash === hash) line.last++;
+    }
     if (this.prompts < MIN_SEPARATED) return;
-    const most = [...this.#repeated].filter(([, count]) => count > MOST * this.prompts).map(([hash]) => hash);
+    const most = [...this.#repeated].filter(([, line]) => isSeparator(line, this.prompts)).map(([hash]) => hash);
     if (most.length === this.#separators.size && most.every((hash) => this.#separators.has(hash))) return;
     this.#separators = new Set(most);
     // With other separators, what was learned has other neighbours.
@@ -274,23 +378,43 @@ function linesOf(
 
 const SPACE_BEFORE = /^\s*/;
 
+/** What was found in a text; `listed`: all documents that a form or numbers show, those without a certain end too. */
+interface FoundDocuments {
+  readonly found: KindDocuments;
+  readonly listed: DocumentBlock | undefined;
+}
+
 export function documentsOf(
   { kind, gaps }: MatchedText,
   given: PromptText,
   { index, hasher }: { readonly index: number; readonly hasher: StretchHasher },
-): KindDocuments {
+): FoundDocuments {
   const { program } = kind;
   const { text } = given;
-  const formed = formedBlock(given, gaps[program.documents]!, kind.separator);
-  if (formed !== undefined) {
-    const block = { ...formed, text: index };
-    return { kind: program.id, isSafe: isSafe(kind, text, block), block, stretches: undefined };
-  }
-  if (given.kind === 'elements') return { kind: program.id, isSafe: false, block: undefined, stretches: undefined };
-  const lines = kind.withoutSeparators(linesOf(kind, { text, gap: gaps[program.documents]! }, hasher));
-  const recurring = recurringBlock(lines, { text, index, kind });
-  const block = recurring?.block;
-  return { kind: program.id, isSafe: isSafe(kind, text, block), block, stretches: recurring?.stretches };
+  const gap = gaps[program.documents]!;
+  const foundIn = (block: DocumentBlock | undefined, stretches?: KindDocuments['stretches']): KindDocuments => {
+    const placed = block === undefined ? undefined : { ...block, text: index };
+    return { kind: program.id, isSafe: isSafe(kind, text, placed), block: placed, stretches };
+  };
+  const listed = withAll(formedBlock(given, gap, kind.separator), kind.countedBlock(text, gap));
+  if (listed !== undefined) return { found: foundIn(kind.withCertainEnd(text, listed, hasher)), listed };
+  if (given.kind === 'elements') return { found: foundIn(undefined), listed };
+  const all = linesOf(kind, { text, gap }, hasher);
+  const recurring = kind.hasUsualEdges(all)
+    ? recurringBlock(kind.withoutSeparators(all), { text, index, kind })
+    : undefined;
+  return { found: foundIn(recurring?.block, recurring?.stretches), listed };
+}
+
+/** The documents that a form shows, with all that numbers show where both see the same ones. */
+function withAll(formed: DocumentBlock | undefined, counted: DocumentBlock | undefined): DocumentBlock | undefined {
+  if (formed === undefined || counted === undefined) return formed ?? counted;
+  const isSame = formed.documents.every(({ start }, rank) => counted.documents[rank]?.start === start);
+  return isSame ? { ...formed, documents: counted.documents, end: counted.end } : formed;
+}
+
+function contentHash(text: string, { contentStart, contentEnd }: DocumentSpan, hasher: StretchHasher): number {
+  return hasher.hash(text.slice(contentStart, contentEnd));
 }
 
 /** Whether the documents of one prompt may move without a person's consent. */
@@ -318,6 +442,7 @@ function recurringBlock(
 ): { readonly block: DocumentBlock; readonly stretches: readonly (readonly number[])[] } | undefined {
   const { units, isStartCertain, isEndCertain } = kind.history.unitsOf(lines.map(({ hash }) => hash));
   const apart = withSameSeparator(text, lines, units);
+  if (kind.hasSeparators && apart.length < units.length) return undefined;
   const movable = apart.slice(isStartCertain ? 0 : 1, isEndCertain ? undefined : -1);
   if (movable.length < 2) return undefined;
   const spans = movable.map(({ from, to }): DocumentSpan => {

@@ -108,7 +108,7 @@ export function findProgramText(
   const own = new Map<number, boolean>();
   for (const { hash } of pieces) if (!own.has(hash)) own.set(hash, isProgram(hash));
   const lengths = new Map<number, number>();
-  const runs = runsOf(pieces, own, piecesOfLists(pieces, own, lists));
+  const runs = withoutRepeated(runsOf(pieces, own, piecesOfLists(pieces, own, lists)), { text, pieces, members });
   if (runs.length === 0) return undefined;
   const segments = runs.map(({ from, to }) => text.slice(pieces[from]!.start, pieces[to]!.end));
   const opens = runs[0]!.from === 0;
@@ -204,6 +204,36 @@ function runsOf(
   return runs.filter(({ from, to }) => {
     const isAtEdge = from === 0 || to === pieces.length - 1;
     return isAtEdge || pieces.slice(from, to + 1).some(({ hash }) => counts.get(hash) === 1);
+  });
+}
+
+/**
+ * Runs without pieces at their edges that most texts also have elsewhere: the last line of the last document, where
+ * many documents end so, looks like the first line of what follows. A label such as `[1]` may be an example.
+ */
+function withoutRepeated(
+  runs: readonly PieceRun[],
+  {
+    text,
+    pieces,
+    members,
+  }: { readonly text: string; readonly pieces: readonly Stretch[]; readonly members: readonly PooledText[] },
+): readonly PieceRun[] {
+  const inRuns = new Map<number, number>();
+  for (const { from, to } of runs) {
+    for (const { hash } of pieces.slice(from, to + 1)) inRuns.set(hash, (inRuns.get(hash) ?? 0) + 1);
+  }
+  const isRepeated = ({ start, end, hash }: Stretch) => {
+    if (/^\P{L}*\d\P{L}*$/u.test(text.slice(start, end))) return false;
+    const times = inRuns.get(hash)!;
+    const isMore = ({ hashes }: PooledText) => hashes.reduce((sum, each) => sum + Number(each === hash), 0) > times;
+    return members.filter(isMore).length > members.length / 2;
+  };
+  return runs.flatMap(({ from, to }) => {
+    let [first, last] = [from, to];
+    while (first > 0 && first <= last && isRepeated(pieces[first]!)) first++;
+    while (last < pieces.length - 1 && last >= first && isRepeated(pieces[last]!)) last--;
+    return first > last ? [] : [{ from: first, to: last }];
   });
 }
 

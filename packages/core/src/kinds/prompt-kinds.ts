@@ -1,6 +1,7 @@
 import { fingerprint } from '../fingerprint.js';
 import type { PromptRole, PromptText } from '../recognise/block.js';
 import { recognise } from '../recognise/recognise.js';
+import { countedLists } from './counted-documents.js';
 import {
   documentsOf,
   formedBlock,
@@ -78,7 +79,7 @@ export class PromptKinds {
     if (roles === undefined) return [];
     return texts.flatMap((text, index) => {
       const matched = roles.get(text.role)?.match(text);
-      return matched === undefined ? [] : [documentsOf(matched, text, { index, hasher: this.#hasher })];
+      return matched === undefined ? [] : [documentsOf(matched, text, { index, hasher: this.#hasher }).found];
     });
   }
 
@@ -111,8 +112,8 @@ export class PromptKinds {
       }
       own.use(matched.kind);
       const found = documentsOf(matched, text, { index, hasher: this.#hasher });
-      documents.push(found);
-      matched.kind.learn({ ...matched, text: text.text, found, isQuestionBefore }, this.#hasher);
+      documents.push(found.found);
+      matched.kind.learn({ ...matched, ...found, text: text.text, isQuestionBefore }, this.#hasher);
     }
     this.#forgetTenants();
     return { documents, program };
@@ -225,7 +226,7 @@ class RoleTexts {
       {
         text,
         pieces,
-        lists: recognise([{ role, text }], { mode: 'form' }),
+        lists: [...recognise([{ role, text }], { mode: 'form' }), ...countedLists(text)],
         hasDocuments: (gap) => formedBlock({ role, text }, gap, undefined) !== undefined,
       },
       this.#pool,

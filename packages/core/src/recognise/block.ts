@@ -27,8 +27,11 @@ export const FORMAT_NAMES = [
   'separator',
 ] as const;
 export type FormatName = (typeof FORMAT_NAMES)[number];
-/** `result`: what a tool returned, as one document. `recurrence`: text that recurs in other company. */
-export type BlockFormat = FormatName | 'result' | 'recurrence';
+/**
+ * `result`: what a tool returned, as one document. `recurrence`: text that recurs in other company. `counted`: under
+ * numbers that all prompts of a kind have.
+ */
+export type BlockFormat = FormatName | 'result' | 'recurrence' | 'counted';
 
 /** The digits of a label that counts the documents, `[3]` or `index="3"`. It moves with its document. */
 export interface LabelSpan {

@@ -238,6 +238,38 @@ describe('white space at the end of a document moves with it', () => {
   });
 });
 
+describe('a line that some documents have', () => {
+  const SHARED = 'All rights are with the council of the town.';
+  const places: Readonly<Record<string, (text: string) => string>> = {
+    'at the end': (text) => `${text}\n\n${SHARED}`,
+    'at the beginning': (text) => `${SHARED}\n\n${text}`,
+    'in the middle': (text) => text.replace(/\n\n|(?<=built), /, `\n\n${SHARED}\n\n`),
+  };
+  const cases = Object.keys(places).flatMap((place) =>
+    [1, 2, 4, 6, 9, 11, 12].flatMap((having) =>
+      ['\n\n', '\n', '\n\n---\n\n'].map((between) => ({ place, having, between })),
+    ),
+  );
+
+  test.each(cases)('stays with them: $place of $having of 12, $between', ({ place, having, between }) => {
+    const passages = PASSAGES.map((text, i) => ((i * 5) % 12 < having ? places[place]!(text) : text));
+    const write: Write = (documents, n) => `Read this.\n\n${documents.join(between)}\n\nQuestion: Who keeps ${n}?`;
+    for (const seed of [3, 4, 5]) {
+      const kinds = new PromptKinds({ salt: 'salt', maxBytes: 8_000_000 });
+      for (const [n, documents] of lists(120, seed, passages).entries()) {
+        const text = write(documents, n);
+        for (const { block } of kinds.find('t', texts(text))) {
+          if (block === undefined) continue;
+          const order = block.documents.map((_each, rank) => rank).reverse();
+          const sent = rewriteText(text, [{ block, order }]);
+          for (const document of documents) expect(sent).toContain(document);
+        }
+        kinds.learn('t', texts(text));
+      }
+    }
+  });
+});
+
 describe('labels in forms that are not known', () => {
   test.each<[string, (place: number) => string]>([
     ['letters', (place) => `${'ABCD'[place]})`],
