@@ -39,8 +39,7 @@ export const sessionCases: readonly ConformanceCase[] = [
         namesOther: () => false,
       };
       const arrangement = arrange({ documents, visible }, new ServedHistory(), 0);
-      const wording = { order: '{documents}', location: 'See {documents} above.' };
-      expect(renderHint(arrangement, 'xml', wording)).toBe('See [doc-4] above.\n');
+      expect(renderHint(arrangement, 'xml')).toBe('Given earlier in this conversation: [doc-4].\n');
     },
   },
   {

@@ -85,7 +85,7 @@ export function turnEdits(
   }
   if (documents.length === 0) return [];
   const text = options.documentsText ?? renderDocuments(documents, options.template);
-  const hint = renderHint(arrangement, options.template, options.wording);
+  const hint = renderHint(arrangement, options.template);
   return [{ at: at - 1, add: 'message-after', role: 'user', text: text + hint }];
 }
 
@@ -103,7 +103,7 @@ export function recordTurn(
   const link = history.links.at(-1) ?? '';
   const { documents, preamble } = arrangement;
   const { at } = placeOfDocuments(history, messages, options);
-  const hint = renderHint(arrangement, options.template, options.wording);
+  const hint = renderHint(arrangement, options.template);
   const hintTokens = hint === '' ? 0 : (options.countTokens ?? estimateTokens)(hint);
   const hasSteps = documents.length > 0 && preamble !== undefined;
   const behind = chatTokens(messages.slice(hasSteps ? at : (latest?.length ?? 0)), options.countTokens);
@@ -184,7 +184,6 @@ export function suppliedHash(request: ArrangeRequest, options: RenderOptions, sc
     shown === undefined,
     options.template,
     options.layout,
-    options.wording,
   ];
   return fingerprint([scope, ...documents.map(({ key }) => key), JSON.stringify(switches)]);
 }
@@ -224,7 +223,7 @@ export function shownSegments(
   messages: readonly ChatMessage[],
   options: RenderOptions,
 ): SeenSegments {
-  const seen = new SeenSegments(options.wording?.location);
+  const seen = new SeenSegments();
   for (const document of history.turns.flatMap(({ documents }) => documents)) {
     seen.add(document.content, { name: documentName(document, options.template), shown: document.shown });
   }

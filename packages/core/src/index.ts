@@ -16,7 +16,7 @@ export { recognise } from './recognise/recognise.js';
 export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export { blockDocuments, rewriteText } from './recognise/rewrite.js';
 export { chatPreamble, renderChat, renderCompletion, renderHint } from './render/layout.js';
-export type { ChatMessage, HintWording, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
+export type { ChatMessage, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
 export { renderDocument } from './render/template.js';
 export type { ServedHistoryOptions } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';

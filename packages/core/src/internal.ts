@@ -56,7 +56,7 @@ export type { BlockRewrite } from './recognise/rewrite.js';
 export { isCounted, type TextMove, textMoves } from './recognise/rewrite.js';
 export { canonicalJson, chatEdits, chatTokens, completionPreamble, hintTokens } from './render/layout.js';
 export type { ChatEdit, ContentPart } from './render/prompt.js';
-export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
+export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export { renderDocuments } from './render/template.js';
 export type { NodeOwner } from './replacement/eviction-queue.js';
 export type { ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/replacement.js';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { arrange, type ChatMessage, type LayoutName, prepareRequest, ServedHistory } from '../src/index.js';
-import { DEFAULT_HINT_WORDING, HINT_PLACE, readSessionEntry, SeenSegments } from '../src/internal.js';
+import { readSessionEntry, SeenSegments } from '../src/internal.js';
 import { type Passage, Pipeline, type Served } from './conversation-model.js';
 import { steps, World } from './conversation-world.js';
 import './seed.js';
@@ -154,21 +154,18 @@ describe('parts that documents of a conversation have in common', () => {
     expect(seen.shorten(short).text).toBe(short);
   });
 
-  it('are written in any wording, with signs that mean something elsewhere', () => {
-    for (const location of ['راجع {documents} أعلاه', '見上 {documents}', '$& "{documents}" \\n </document> $1']) {
-      const seen = new SeenSegments(location);
-      const text = `${quoted(1)}\n`.replace('house', '$& house');
-      seen.add(text, { name: '$1' });
-      const [before, after] = location.split(HINT_PLACE) as [string, string];
-      const shortened = seen.shorten(text).text;
-      expect(shortened.includes(`${before}[$1: «`)).toBe(true);
-      expect(shortened.includes(`»]${after}`)).toBe(true);
-    }
+  it('quote signs that mean something elsewhere as they stand', () => {
+    const seen = new SeenSegments();
+    const text = `${quoted(1)}\n`.replace('house', '$& house');
+    seen.add(text, { name: '$1' });
+    const shortened = seen.shorten(text).text;
+    expect(shortened.includes('Given earlier in this conversation: [$1: «')).toBe(true);
+    expect(shortened.includes('»].')).toBe(true);
   });
 
   it('of a text that was shortened count only as far as they are found in what stands there', () => {
     const text = Array.from({ length: 60 }, (_, i) => sentence(1, i)).join('');
-    const lost = new SeenSegments(DEFAULT_HINT_WORDING.location);
+    const lost = new SeenSegments();
     lost.add(text, { shown: text.slice(text.length / 2) });
     expect(lost.shorten(text).text).toBe(text);
     const cut = new SeenSegments();

@@ -11,10 +11,9 @@ type Options = Omit<RequestSchedulerOptions<Waiting>, 'lookup'>;
 const cacheAware = (options: Options = {}) =>
   new RequestScheduler<Waiting>({ lookup: (request) => request, ...options });
 
-const waiting = (number: number, cachedTokens: number, computeTokens: number, hostTokens = 0): Waiting => ({
+const waiting = (number: number, cachedTokens: number, computeTokens: number): Waiting => ({
   number,
   cachedTokens,
-  hostTokens,
   computeTokens,
 });
 
@@ -92,7 +91,7 @@ describe('cache-aware reordering', () => {
     const scheduler = new RequestScheduler<number>({
       lookup: (request, now) => {
         times.push(now);
-        return { cachedTokens: held.has(request) ? 9 : 0, hostTokens: 0, computeTokens: 1 };
+        return { cachedTokens: held.has(request) ? 9 : 0, computeTokens: 1 };
       },
     });
     for (const request of [0, 1, 2, 3]) scheduler.push(request);
@@ -102,15 +101,11 @@ describe('cache-aware reordering', () => {
     expect(times).toEqual([7, 7, 7, 7, 8, 8, 8]);
   });
 
-  test('charges host tokens with their transfer', () => {
-    const requests = [waiting(0, 10, 5, 10), waiting(1, 9, 5)];
-    expect(served(cacheAware(), requests)).toEqual([0, 1]);
-    expect(served(cacheAware({ hostTokenCost: 0.5 }), requests)).toEqual([1, 0]);
-    // A look-up that knows better is believed.
-    const dear = { ...waiting(0, 10, 5, 10), transferTokens: 5 };
-    expect(served(cacheAware(), [dear, waiting(1, 9, 5)])).toEqual([1, 0]);
-    const free = { ...dear, transferTokens: 0 };
-    expect(served(cacheAware({ hostTokenCost: 0.5 }), [free, waiting(1, 9, 5)])).toEqual([0, 1]);
+  test('charges cached tokens with their transfer', () => {
+    const near = waiting(0, 10, 5);
+    expect(served(cacheAware(), [near, waiting(1, 9, 5)])).toEqual([0, 1]);
+    const far = { ...near, transferTokens: 5 };
+    expect(served(cacheAware(), [far, waiting(1, 9, 5)])).toEqual([1, 0]);
   });
 
   test('serves a request that nothing speaks for after its window', () => {
@@ -127,8 +122,6 @@ describe('cache-aware reordering', () => {
   test.each([
     [{ window: 0 }, 'window'],
     [{ candidates: 1.5 }, 'candidates'],
-    [{ hostTokenCost: -1 }, 'hostTokenCost'],
-    [{ hostTokenCost: Number.NaN }, 'hostTokenCost'],
   ])('refuses %j at %s', (options, path) => {
     expect(() => cacheAware(options)).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_REQUEST', path }));
   });

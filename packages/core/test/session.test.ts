@@ -386,10 +386,9 @@ describe('hints', () => {
     find: ({ content }: { content: string }) => (content === B.content ? sent : undefined),
   };
 
-  it('are worded by whoever renders them', () => {
+  it('name what the conversation has by its label', () => {
     const arrangement = arrange({ documents, visible }, new ServedHistory(), 0);
-    const wording = { order: 'Rangfolge: {documents}', location: 'Bereits oben: {documents}!' };
-    expect(renderHint(arrangement, 'xml', wording)).toBe('Bereits oben: [old]!\n');
+    expect(renderHint(arrangement, 'xml')).toBe('Given earlier in this conversation: [old].\n');
   });
 
   it('are left out where the client asks for none', () => {

@@ -570,7 +570,7 @@ describe('DispatchQueue', () => {
     const context = () => ({
       preamble,
       documents: [],
-      reuse: () => ({ cachedTokens: 0, hostTokens: 0, computeTokens: 1 }),
+      reuse: () => ({ cachedTokens: 0, computeTokens: 1 }),
     });
     const leader = dispatch('a', { context });
     queue.enter(leader);

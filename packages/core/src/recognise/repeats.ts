@@ -1,4 +1,4 @@
-import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/prompt.js';
+import { locationHint } from '../render/prompt.js';
 import { inOneLine, SeenSegments } from '../session/dedup.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
@@ -93,7 +93,6 @@ interface SeenDocument {
  * until it is dropped.
  */
 export class SeenDocuments {
-  readonly #wording: string;
   readonly #first = new Map<string, SeenDocument>();
   /** By name, the words of the document that has it. */
   readonly #named = new Map<string, string | typeof SHARED>();
@@ -103,13 +102,11 @@ export class SeenDocuments {
   readonly #blocks: SeenSegments | undefined;
 
   /**
-   * `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). `blocks`: whether parts
-   * of a document that stand in an earlier one, or in a text beside them, are referred to as well (`SeenSegments`);
-   * default false.
+   * @param options.blocks whether parts of a document that stand in an earlier one, or in a text beside them, are
+   * referred to as well (`SeenSegments`)
    */
-  constructor(wording: string = DEFAULT_HINT_WORDING.location, { blocks = false }: { readonly blocks?: boolean } = {}) {
-    this.#wording = wording;
-    this.#blocks = blocks ? new SeenSegments(wording) : undefined;
+  constructor({ blocks = false }: { readonly blocks?: boolean } = {}) {
+    this.#blocks = blocks ? new SeenSegments() : undefined;
   }
 
   /** Takes in what stands beside the documents, for its parts. O(length) where parts are referred to. */
@@ -171,11 +168,7 @@ export class SeenDocuments {
     const tells = (name: string): boolean => this.#named.get(name) === words.text;
     const name = calledNames(block.documents[rank]!).find(tells) ?? this.#quotes(words.text).find(tells);
     if (name === undefined) return undefined;
-    return written(
-      words,
-      text,
-      this.#wording.replace(HINT_PLACE, () => `[${name}]`),
-    );
+    return written(words, text, locationHint(`[${name}]`));
   }
 
   /** A document by its words, now that all before it are known by theirs. */

@@ -5,7 +5,7 @@ import { fingerprint } from '../fingerprint.js';
 import type { Preamble } from '../preamble.js';
 import { costOfText, estimateTokens, tokensOfCost } from '../token-estimate.js';
 import type { ChatEdit, ChatMessage, ContentPart, RenderOptions } from './prompt.js';
-import { DEFAULT_HINT_WORDING, HINT_PLACE, type HintWording, type TemplateName } from './prompt.js';
+import { locationHint, orderHint, type TemplateName } from './prompt.js';
 import { documentName, renderDocuments } from './template.js';
 
 /** JSON with sorted object keys, so that equal data gives equal text. For parsed JSON. O(size). */
@@ -58,7 +58,7 @@ export function chatEdits(
   arrangement: Arrangement,
   options: RenderChatOptions,
 ): readonly ChatEdit[] {
-  const hint = renderHint(arrangement, options.template, options.wording);
+  const hint = renderHint(arrangement, options.template);
   const isEmpty = arrangement.documents.length === 0;
   if (isEmpty && hint === '') return [];
   const question = questionIndex(messages);
@@ -106,10 +106,10 @@ export function applyEdits(messages: readonly ChatMessage[], edits: readonly Cha
 export function renderCompletion(
   prompt: string,
   arrangement: Arrangement,
-  options: Pick<RenderOptions, 'template' | 'wording'>,
+  options: Pick<RenderOptions, 'template'>,
 ): string {
   const body = renderDocuments(arrangement.documents, options.template);
-  return body + renderHint(arrangement, options.template, options.wording) + prompt;
+  return body + renderHint(arrangement, options.template) + prompt;
 }
 
 /**
@@ -208,20 +208,16 @@ function textOf(message: ChatMessage): string {
  * documents (RAGBoost §5.3). They come after the documents, so the tokens of documents do not depend on them. Empty if
  * not needed. O(documents).
  */
-export function renderHint(
-  arrangement: Arrangement,
-  template: TemplateName,
-  wording: HintWording = DEFAULT_HINT_WORDING,
-): string {
-  const { references, hint, locationHint, order: places } = arrangement;
-  const location = locationHint ? references.map(({ document }) => named(document, template)).join(', ') : '';
+export function renderHint(arrangement: Arrangement, template: TemplateName): string {
+  const { references, hint, locationHint: isLocated, order: places } = arrangement;
+  const location = isLocated ? references.map(({ document }) => named(document, template)).join(', ') : '';
   let order = '';
   if (hint !== undefined) {
     const names = inRetrievalOrder(arrangement).map((one) => named(one, template));
     const chains = references.length === 0 ? movedChains(places) : [[...names.keys()]];
     order = chains.map((chain) => chain.map((rank) => names[rank]!).join(' > ')).join(', ');
   }
-  return line(wording.location, location) + line(wording.order, order);
+  return (location === '' ? '' : `${locationHint(location)}\n`) + (order === '' ? '' : `${orderHint(order)}\n`);
 }
 
 /**
@@ -269,12 +265,12 @@ function stayingRanks(order: readonly number[]): readonly number[] {
   return stays;
 }
 
-const WORDING_TOKENS = estimateTokens(DEFAULT_HINT_WORDING.order.replace(HINT_PLACE, '\n'));
+const WORDING_TOKENS = estimateTokens(orderHint('\n'));
 
 /** Cost of the characters around a name. */
 const LINK_COST = costOfText('[] > ');
 
-/** Estimated tokens of the order hint, in the default wording and with labels as names. O(k log k). */
+/** Estimated tokens of the order hint, with labels as names. O(k log k). */
 export function hintTokens(documents: readonly Document[], order: readonly number[]): number {
   if (isRetrievalOrder(order)) return 0;
   const stays = stayingRanks(order);
@@ -299,8 +295,4 @@ function inRetrievalOrder({ documents, order, references }: Arrangement): readon
 
 function named(document: Document, template: TemplateName): string {
   return `[${documentName(document, template)}]`;
-}
-
-function line(wording: string, names: string): string {
-  return names === '' ? '' : `${wording.replace(HINT_PLACE, () => names)}\n`;
 }

@@ -1,19 +1,12 @@
-/** Text of the hints, each on its own line. `{documents}` stands for the names of the documents. */
-export interface HintWording {
-  /** States the retrieval order. */
-  readonly order: string;
-  /** States that the conversation already has the documents. */
-  readonly location: string;
+/** The hint that states the retrieval order. Short, because hints are never cached. */
+export function orderHint(names: string): string {
+  return `In order of relevance: ${names}.`;
 }
 
-/** Placeholder for the names. */
-export const HINT_PLACE = '{documents}';
-
-/** Short, because hints are never cached. */
-export const DEFAULT_HINT_WORDING: HintWording = {
-  order: `In order of relevance: ${HINT_PLACE}.`,
-  location: `Given earlier in this conversation: ${HINT_PLACE}.`,
-};
+/** The hint that states that the prompt has these documents, or this text, farther up. */
+export function locationHint(names: string): string {
+  return `Given earlier in this conversation: ${names}.`;
+}
 
 export const TEMPLATE_NAMES = ['xml', 'brackets', 'plain'] as const;
 /** Format of one document. */
@@ -29,8 +22,6 @@ export type LayoutName = (typeof LAYOUT_NAMES)[number];
 export interface RenderOptions {
   readonly template: TemplateName;
   readonly layout: LayoutName;
-  /** Text of the hints. Default `DEFAULT_HINT_WORDING`. */
-  readonly wording?: HintWording;
 }
 
 /** A chat message of OpenAI's API. Unknown fields are kept. */

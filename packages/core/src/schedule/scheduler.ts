@@ -9,9 +9,7 @@ export type SchedulerName = (typeof SCHEDULER_NAMES)[number];
 export interface PromptReuse {
   /** Cached tokens at its start, in any tier. */
   readonly cachedTokens: number;
-  /** Cached tokens that must be brought from host memory to the device. */
-  readonly hostTokens: number;
-  /** Cost of bringing them, in computed tokens. Default: `hostTokens` times the scheduler's `hostTokenCost`. */
+  /** Cost of bringing cached tokens from host memory to the device, in computed tokens. Default 0. */
   readonly transferTokens?: number;
   /** Tokens to compute; at least one, because a question is never cached. */
   readonly computeTokens: number;
@@ -40,8 +38,6 @@ export interface RequestSchedulerOptions<Request> {
   readonly lookup?: ReuseLookup<Request>;
   /** How often a request may be overtaken before it goes next. Default 32 (RAGCache §7.4). */
   readonly window?: number;
-  /** Cost of bringing one token from host to device, in computed tokens, where a lookup gives none. Default 0. */
-  readonly hostTokenCost?: number;
   /** Oldest requests that are looked up at a dispatch. Default 256. */
   readonly candidates?: number;
   /** Requests that may wait. Default 65,536. */
@@ -68,7 +64,6 @@ interface PriorityClass<Request> {
 export class RequestScheduler<Request> implements Scheduler<Request> {
   readonly #lookup: ReuseLookup<Request> | undefined;
   readonly #window: number;
-  readonly #hostTokenCost: number;
   readonly #candidates: number;
   readonly #capacity: number;
   /** By descending priority; none is empty. */
@@ -77,16 +72,13 @@ export class RequestScheduler<Request> implements Scheduler<Request> {
 
   /** @throws WarmpathError `WARMPATH_INVALID_REQUEST` for an option out of its range. */
   constructor(options: RequestSchedulerOptions<Request> = {}) {
-    const { lookup, window = 32, hostTokenCost = 0, candidates = 256, capacity = 65_536 } = options;
+    const { lookup, window = 32, candidates = 256, capacity = 65_536 } = options;
     for (const [path, value] of Object.entries({ window, candidates, capacity })) {
-      if (!Number.isSafeInteger(value) || value < 1) throw invalid(path, 'A whole number above 0 was expected.');
-    }
-    if (!Number.isFinite(hostTokenCost) || hostTokenCost < 0) {
-      throw invalid('hostTokenCost', 'A number of 0 or more was expected.');
+      if (Number.isSafeInteger(value) && value >= 1) continue;
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail: 'A whole number above 0 was expected.' });
     }
     this.#lookup = lookup;
     this.#window = window;
-    this.#hostTokenCost = hostTokenCost;
     this.#candidates = candidates;
     this.#capacity = capacity;
   }
@@ -146,16 +138,13 @@ export class RequestScheduler<Request> implements Scheduler<Request> {
     let bestShare = Number.NEGATIVE_INFINITY;
     const candidates = Math.min(entries.length, this.#candidates);
     for (let place = 0; place < candidates; place++) {
-      const share = this.#share(this.#lookup(entries[place]!.request, now));
+      const { cachedTokens, transferTokens = 0, computeTokens } = this.#lookup(entries[place]!.request, now);
+      const share = cachedTokens / (Math.max(1, computeTokens) + transferTokens);
       if (share <= bestShare) continue;
       best = place;
       bestShare = share;
     }
     return best;
-  }
-
-  #share({ cachedTokens, hostTokens, transferTokens, computeTokens }: PromptReuse): number {
-    return cachedTokens / (Math.max(1, computeTokens) + (transferTokens ?? this.#hostTokenCost * hostTokens));
   }
 
   #take(from: PriorityClass<Request>, place: number): Request {
@@ -164,8 +153,4 @@ export class RequestScheduler<Request> implements Scheduler<Request> {
     this.#size--;
     return taken!.request;
   }
-}
-
-function invalid(path: string, detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }

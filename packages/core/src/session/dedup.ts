@@ -1,6 +1,6 @@
 import { contentHash, type Document, type DocumentReference } from '../document.js';
 import { Fingerprint, fingerprint } from '../fingerprint.js';
-import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/prompt.js';
+import { locationHint } from '../render/prompt.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { SentDocument, VisibleDocuments } from './recall.js';
 
@@ -161,16 +161,10 @@ interface SegmentRun {
  * that two segments share: the reference would be ambiguous. Memory: the texts added.
  */
 export class SeenSegments {
-  readonly #wording: string;
   readonly #seen = new Map<string, SeenSegment>();
   /** By quoted words: the segment that starts, or ends, with them. */
   readonly #byStart = new Map<string, string | typeof SHARED>();
   readonly #byEnd = new Map<string, string | typeof SHARED>();
-
-  /** @param wording the location hint, with `{documents}` for the quotation (`HintWording.location`) */
-  constructor(wording: string = DEFAULT_HINT_WORDING.location) {
-    this.#wording = wording;
-  }
 
   /**
    * Adds a text of the prompt. O(length).
@@ -234,7 +228,7 @@ export class SeenSegments {
     if (start === undefined || end === undefined) return undefined;
     const quoted = `«${start} … ${end}»`;
     const named = source.name === undefined ? `[${quoted}]` : `[${source.name}: ${quoted}]`;
-    const hint = this.#wording.replace(HINT_PLACE, () => named);
+    const hint = locationHint(named);
     if (hint.length >= text.length || MIN_TOKENS_REPLACED * estimateTokens(hint) > estimateTokens(text)) {
       return undefined;
     }

@@ -6,7 +6,7 @@ import type { Scheduler, SchedulerName } from '../../src/internal.js';
 export interface Waiting {
   readonly number: number;
   readonly cachedTokens: number;
-  readonly hostTokens: number;
+  readonly transferTokens?: number;
   readonly computeTokens: number;
 }
 
@@ -17,12 +17,8 @@ export type Step =
   | { readonly kind: 'remove'; readonly place: number };
 
 const reuse = fc
-  .record({ cachedTokens: fc.nat({ max: 40 }), hostShare: fc.nat({ max: 4 }), computeTokens: fc.nat({ max: 20 }) })
-  .map(({ cachedTokens, hostShare, computeTokens }) => ({
-    cachedTokens,
-    hostTokens: Math.floor((cachedTokens * hostShare) / 4),
-    computeTokens: computeTokens + 1,
-  }));
+  .record({ cachedTokens: fc.nat({ max: 40 }), computeTokens: fc.nat({ max: 20 }) })
+  .map(({ cachedTokens, computeTokens }) => ({ cachedTokens, computeTokens: computeTokens + 1 }));
 
 /** More come than go, so that queues grow. */
 export const stepsArbitrary: fc.Arbitrary<Step[]> = fc.array(
@@ -108,7 +104,7 @@ export function schedulerCases(
 
     test('refuses what does not fit its queue, and takes it once there is room', () => {
       const scheduler = create({ capacity: 2 });
-      const request = (number: number) => ({ number, cachedTokens: 0, hostTokens: 0, computeTokens: 1 });
+      const request = (number: number) => ({ number, cachedTokens: 0, computeTokens: 1 });
       scheduler.push(request(0));
       scheduler.push(request(1));
       const refused = expect.objectContaining({ code: 'WARMPATH_OVERLOADED' });

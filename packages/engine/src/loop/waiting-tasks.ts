@@ -74,7 +74,7 @@ export class WaitingTasks implements Iterable<GenerationTask> {
     const computeTokens = Math.max(1, prompt.length - cachedTokens);
     const computeMs = transferMs > 0 ? this.#cost.prefillMs(cachedTokens, computeTokens) : 0;
     const transferTokens = computeMs > 0 ? (transferMs * computeTokens) / computeMs : 0;
-    return { cachedTokens, hostTokens: host + disk, transferTokens, computeTokens };
+    return { cachedTokens, transferTokens, computeTokens };
   }
 }
 

@@ -129,7 +129,7 @@ export class PromptDispatcher {
         const { history } = histories.of(engine, tenant, model);
         const { tokens } = history.bestPath(documents, preamble, undefined);
         // The question is computed in any case.
-        return { cachedTokens: tokens, hostTokens: 0, computeTokens: sharedTokens(request) - tokens + 1 };
+        return { cachedTokens: tokens, computeTokens: sharedTokens(request) - tokens + 1 };
       },
     };
   }

@@ -86,7 +86,7 @@ const HEADROOM_SHARE = 1 / 8;
 /** The queue itself bounds the prompts of all tenants. */
 const UNBOUNDED = { capacity: Number.MAX_SAFE_INTEGER };
 /** The reuse of a prompt without documents. */
-const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, hostTokens: 0, computeTokens: 1 };
+const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, computeTokens: 1 };
 
 /**
  * Prompts for one engine. It has `limit` of them at most; the others wait here. The tenant with the fewest prompts in

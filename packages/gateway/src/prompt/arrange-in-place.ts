@@ -10,14 +10,7 @@ import {
   SeenDocuments,
   withReferences,
 } from '@warmpath/core';
-import {
-  type BlockRewrite,
-  DEFAULT_HINT_WORDING,
-  fingerprint,
-  isCounted,
-  type RepeatedDocument,
-  textMoves,
-} from '@warmpath/core/internal';
+import { type BlockRewrite, fingerprint, isCounted, type RepeatedDocument, textMoves } from '@warmpath/core/internal';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { applyEdits } from '../json/json-body.js';
@@ -139,7 +132,7 @@ function changeOf(
   rewrites: readonly BlockRewrite[],
 ): TextChange | undefined {
   const { text: before, place, kind } = given[index]!;
-  const moves = text === before && kind === undefined ? textMoves(text, rewrites) : undefined;
+  const moves = text === before && kind === undefined ? textMoves(rewrites) : undefined;
   if (moves?.length === 0) return undefined;
   if (moves !== undefined && view.isUtf8) return { place, moves, length: text.length };
   const written = rewriteText(text, rewrites);
@@ -252,7 +245,7 @@ class Repeats {
     const known = [...byText.values()].flatMap((open) => open.flatMap(({ recalled }) => recalled ?? []));
     // What was shortened once is shortened again, whatever is asked for now.
     const looksAtParts = (deduplicate && blocks) || known.some(({ shortened }) => shortened.length > 0);
-    this.seen = new SeenDocuments(DEFAULT_HINT_WORDING.location, { blocks: looksAtParts });
+    this.seen = new SeenDocuments({ blocks: looksAtParts });
   }
 
   /** For each block of a text, in their order. */

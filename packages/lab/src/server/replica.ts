@@ -245,8 +245,8 @@ export class Replica {
 
   #lookup({ request, number }: QueuedRequest, now: number): PromptReuse {
     const prepared = this.#engine.prepare(request, { number, coming: [], now });
-    const { cachedTokens, hostTokens } = this.#engine.reuse(prepared);
-    return { cachedTokens, hostTokens, computeTokens: prepared.promptTokens - cachedTokens };
+    const { cachedTokens } = this.#engine.reuse(prepared);
+    return { cachedTokens, computeTokens: prepared.promptTokens - cachedTokens };
   }
 
   #finish(running: RunningRequest, now: number): ServerOutcome {
