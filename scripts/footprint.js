@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { Session } from 'node:inspector/promises';
 import { dirname, join, relative } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { startGateway } from '@warmpath/gateway';
 
@@ -17,6 +18,9 @@ const WARM_UP_REQUESTS = 10;
 
 /** Requests that are measured. What does not run in each of them belongs to a timer, not to a request. */
 const MEASURED_REQUESTS = 5;
+
+/** Milliseconds for what is learned of a prompt behind its answer. */
+const BEHIND_ANSWER_MS = 20;
 
 const DOCUMENTS = ['Velka weighs 42 kg.', 'Orsin weighs 17 kg.', 'Tamun is teal.', 'Brenn is red.', 'Halde is old.'];
 const QUESTION = 'How heavy is Velka?';
@@ -52,11 +56,15 @@ const engine = createServer((request, response) => {
   });
 });
 await once(engine.listen(0, '127.0.0.1'), 'listening');
-const gateway = await startGateway({
-  server: { port: 0 },
-  upstream: { url: `http://127.0.0.1:${engine.address().port}` },
-  log: { level: 'silent' },
-});
+let onRequest = () => {};
+const gateway = await startGateway(
+  {
+    server: { port: 0 },
+    upstream: { url: `http://127.0.0.1:${engine.address().port}` },
+    log: { level: 'silent' },
+  },
+  { onRequest: (report) => onRequest(report) },
+);
 
 const withFiles = process.argv.includes('--files');
 print('| one request | files | functions |\n| --- | --: | --: |');
@@ -115,8 +123,11 @@ function print(line) {
   process.stdout.write(`${line}\n`);
 }
 
-/** Sends a chat request and waits until its record has been written. */
+/** Sends a chat request, and waits until its record has been written and what runs behind the answer is over. */
 async function ask(body) {
+  const recorded = new Promise((resolve) => {
+    onRequest = resolve;
+  });
   const response = await fetch(`${gateway.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -124,12 +135,8 @@ async function ask(body) {
   });
   if (!response.ok) throw new Error(await response.text());
   await response.text();
-  const id = response.headers.get('x-request-id');
-  for (;;) {
-    const record = await fetch(`${gateway.url}/v1/requests/${id}`);
-    await record.text();
-    if (record.ok) return;
-  }
+  await recorded;
+  await sleep(BEHIND_ANSWER_MS);
 }
 
 function sourcesOf(folder) {

@@ -2,7 +2,7 @@ import { arrange, prepareRequest, renderHint, ServedHistory } from '@warmpath/co
 import { ConversationLog, SeenSegments } from '@warmpath/core/internal';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
-import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/memory/warm-prefixes.js';
+import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/memory/served-histories.js';
 import type { ConformanceCase } from './case.js';
 
 const user = (content: string) => ({ role: 'user', content });

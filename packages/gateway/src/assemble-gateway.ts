@@ -24,15 +24,14 @@ import { Authenticator } from './intake/authenticate.js';
 import { newHopName } from './intake/headers.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
+import { EventLoopBudget, Overload } from './limits/load.js';
 import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
-import { EventLoopBudget, Overload } from './limits/process-load.js';
 import { Baselines } from './memory/baselines.js';
 import { ConsentFile, ConsentRecords } from './memory/consent-stores.js';
 import { OpenArrangements } from './memory/open-arrangements.js';
 import { type ConsentStore, PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
-import { ServedHistories } from './memory/served-histories.js';
-import { WarmPrefixes } from './memory/warm-prefixes.js';
+import { ServedHistories, WarmPrefixes } from './memory/served-histories.js';
 import { CapturedBodies } from './observe/captured-bodies.js';
 import { failOpenTo, logChange, logDestination, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
@@ -101,7 +100,9 @@ export type AssembledGateway = Awaited<ReturnType<typeof assembleGateway>>;
 
 /** Makes the parts of a gateway, and the server with its routes. */
 export async function assembleGateway(config: GatewayConfig, parts: GatewayParts) {
-  const now = parts.now ?? (() => performance.now());
+  // Simulated time says nothing about the load of the process.
+  const processClock = performance.now.bind(performance);
+  const now = parts.now ?? processClock;
   const log = openLog(config.log.level);
   const sessions = parts.sessions ?? (await createConversationStore(config, parts.sharedStore));
   const authenticator = await Authenticator.open(config.server);
@@ -129,7 +130,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       log.info({ kind: kind.id }, 'prompt kind found');
       parts.onPromptKind?.(kind);
     },
-    now: () => performance.now(),
+    now: processClock,
   });
   const renderer = new PromptRenderer(config, documents.cache);
   const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 2));
@@ -181,8 +182,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const hopName = newHopName();
   const listed = engineSettings(config);
-  // Simulated time says nothing about the load of the process.
-  const eventLoopBudget = new EventLoopBudget(() => performance.now());
+  const eventLoopBudget = new EventLoopBudget(processClock);
   const forget = (engine: Engine): void => {
     histories.forget(engine);
     baselines.forget(engine);

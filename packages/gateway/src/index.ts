@@ -1,5 +1,5 @@
 export type { ListedPromptKind, PromptKindList } from '@warmpath/dashboard';
-export { API_NAMES, type ApiName } from './apis/prompt-api.js';
+export { API_NAMES, type ApiName } from './apis/prompt-view.js';
 export type { GatewayParts } from './assemble-gateway.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
 export {

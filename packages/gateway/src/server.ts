@@ -13,7 +13,7 @@ import { type AdmitParts, admit } from './intake/admit.js';
 import { checkHops, RESPONSE_HEADERS, retryAfter } from './intake/headers.js';
 import { type BodyMemory, RequestBodies } from './intake/request-body.js';
 import { withPlace } from './json/json-body.js';
-import type { EventLoopBudget } from './limits/process-load.js';
+import type { EventLoopBudget } from './limits/load.js';
 import { describeDefect, type Log } from './observe/log.js';
 import type { Metrics } from './observe/metrics.js';
 import { ReportBuilder, summaryHeader } from './observe/report.js';

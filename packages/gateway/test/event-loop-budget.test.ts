@@ -1,7 +1,7 @@
 import { arrange } from '@warmpath/core';
 import type { WorkSteps } from '@warmpath/core/internal';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { EventLoopBudget, UNINTERRUPTED_SIZE } from '../src/limits/process-load.js';
+import { EventLoopBudget, UNINTERRUPTED_SIZE } from '../src/limits/load.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, gatewayAt, send, stand } from './harness.js';
 

@@ -13,9 +13,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { applyEdits as applyChatEdits } from '../../core/src/render/layout.js';
 import { anyText } from '../../core/test/arbitraries.js';
-import type { PromptApi } from '../src/apis/prompt-api.js';
 import { chatApi, messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
-import { PromptView, type ViewedMessages } from '../src/apis/prompt-view.js';
+import { type PromptApi, PromptView, type ViewedMessages } from '../src/apis/prompt-view.js';
 import { applyEdits, BodyView, type ByteEdit, escaped } from '../src/json/json-body.js';
 import { DOCUMENTS_PLACE, type DocumentsText, insertDocuments, PLAIN } from '../src/prompt/insert-documents.js';
 

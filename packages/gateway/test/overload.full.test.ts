@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
-import { Overload } from '../src/limits/process-load.js';
+import { Overload } from '../src/limits/load.js';
 import { CHAT_RESPONSE, FakeEngine } from './fake-engine.js';
 import { chat, closing, errorOf, metricOf, type Reply, send, stand, untilMetric } from './harness.js';
 

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
 import { type Dispatch, DispatchQueue, type EnginePlace, type Waiting } from '../src/engines/dispatch-queue.js';
-import { EventLoopBudget } from '../src/limits/process-load.js';
+import { EventLoopBudget } from '../src/limits/load.js';
 import {
   chat,
   DOCUMENTS,

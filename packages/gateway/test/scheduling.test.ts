@@ -7,7 +7,7 @@ import { configuredDialect } from '../src/dialects/dialects.js';
 import { type Dispatch, DispatchQueue } from '../src/engines/dispatch-queue.js';
 import { QueueReports, sumOfMetric } from '../src/engines/engine.js';
 import type { Upstream, UpstreamListener } from '../src/engines/upstream.js';
-import { EventLoopBudget } from '../src/limits/process-load.js';
+import { EventLoopBudget } from '../src/limits/load.js';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
 import {
   chat,

@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { Upstream } from '../src/engines/upstream.js';
-import { prefixOf, WarmPrefixes } from '../src/memory/warm-prefixes.js';
+import { prefixOf, WarmPrefixes } from '../src/memory/served-histories.js';
 import { Warmups } from '../src/warm/warm-preamble.js';
 import { answerJson } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, send, stand } from './harness.js';

@@ -5,11 +5,9 @@ import { type TextChange, textEdits } from '../apis/request-texts.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
+import { EventSplitter } from './event-splitter.js';
 
-/** Bytes of an event; a longer one goes on as it came. */
-const MAX_EVENT_BYTES = 16_777_216;
 const NOTHING = Buffer.alloc(0);
-const EVENT_END = /\r\n\r\n|\n\n|\r\r/g;
 
 /** One text of a stream, piece by piece. */
 interface OpenText {
@@ -30,8 +28,8 @@ export class MappedAnswer implements ResponseBody {
   readonly #labels: LabelMap;
   #kind: 'untouched' | 'stream' | 'object' = 'untouched';
   #head: ResponseHead | undefined;
-  /** All of an object; of a stream, the beginning of an event. */
-  #held: Buffer = NOTHING;
+  readonly #events = new EventSplitter();
+  /** All of an object. */
   readonly #parts: Buffer[] = [];
   readonly #open = new Map<string, OpenText>();
   /** Events that were added: Responses number theirs. */
@@ -59,7 +57,7 @@ export class MappedAnswer implements ResponseBody {
       this.#parts.push(chunk);
       return NOTHING;
     }
-    return this.#pass(this.#events(this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])));
+    return this.#pass(Buffer.concat(this.#events.take(chunk).map((event) => this.#mapEvent(event))));
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
@@ -67,7 +65,7 @@ export class MappedAnswer implements ResponseBody {
     const last =
       this.#kind === 'object'
         ? this.#mapBody(Buffer.concat(this.#parts))
-        : Buffer.concat([this.#mapEvent(this.#held), this.#flush(() => true)]);
+        : Buffer.concat([this.#mapEvent(this.#events.rest()), this.#flush(() => true)]);
     const passed = this.#pass(last).toString();
     const { head = this.#kind === 'object' ? this.#head : undefined, rest: behind } = this.#next.end();
     const rest = passed + behind;
@@ -92,24 +90,6 @@ export class MappedAnswer implements ResponseBody {
     } catch {
       return body;
     }
-  }
-
-  /** Passes on the events that are complete, and keeps the rest. */
-  #events(bytes: Buffer): Buffer {
-    const mapped: Buffer[] = [];
-    const text = bytes.toString('latin1');
-    let from = 0;
-    EVENT_END.lastIndex = 0;
-    for (let match = EVENT_END.exec(text); match !== null; match = EVENT_END.exec(text)) {
-      mapped.push(this.#mapEvent(bytes.subarray(from, EVENT_END.lastIndex)));
-      from = EVENT_END.lastIndex;
-    }
-    this.#held = bytes.subarray(from);
-    if (this.#held.length > MAX_EVENT_BYTES) {
-      mapped.push(this.#held);
-      this.#held = NOTHING;
-    }
-    return Buffer.concat(mapped);
   }
 
   #mapEvent(event: Buffer): Buffer {

@@ -31,8 +31,8 @@ export interface RelayResult {
   /** Whether the response came to its end. */
   readonly complete: boolean;
   readonly sniffer: SniffedAnswer;
-  /** Whether another engine gets the request; the client has received nothing. */
-  readonly isRetriedElsewhere: boolean;
+  /** The failure after which another engine gets the request; the client has received nothing. */
+  readonly retriedAfter: EngineFailure | undefined;
 }
 
 /** How an engine failed before it answered: by an error, perhaps before anything was sent, or by a status. */
@@ -120,7 +120,7 @@ class Relay implements UpstreamListener {
   #isEventStream = false;
   #hasData = false;
   #hasContent = false;
-  #isRetriedElsewhere = false;
+  #retriedAfter: EngineFailure | undefined;
   /** Sends the request again without the gateway's own field, once its refusal has ended. */
   #sendAgain: (() => void) | undefined;
   #wasSentAgain = false;
@@ -156,7 +156,7 @@ class Relay implements UpstreamListener {
     if (status < 300) this.#options.withoutOwnField?.accepted();
     const { canRetryElsewhere } = this.#options;
     if (RETRYABLE_STATUSES.has(status) && canRetryElsewhere?.({ status }) === true) {
-      this.#isRetriedElsewhere = true;
+      this.#retriedAfter = { status };
       this.#call!.abort(new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `status ${status}` }));
       return;
     }
@@ -213,14 +213,10 @@ class Relay implements UpstreamListener {
   }
 
   onError(error: WarmpathError): void {
-    if (
-      this.#status === undefined &&
-      this.#isEngineFailure(error) &&
-      this.#options.canRetryElsewhere?.({ error }) === true
-    ) {
-      this.#isRetriedElsewhere = true;
+    if (this.#status === undefined && this.#isEngineFailure(error) && this.#options.canRetryElsewhere?.({ error })) {
+      this.#retriedAfter = { error };
     }
-    if (this.#isRetriedElsewhere) {
+    if (this.#retriedAfter !== undefined) {
       this.#settle(false);
       return;
     }
@@ -280,7 +276,7 @@ class Relay implements UpstreamListener {
 
   #settle(complete: boolean): void {
     const sniffer = this.#sniffer ?? NOTHING_READ;
-    this.#options.onSettled({ status: this.#status, complete, sniffer, isRetriedElsewhere: this.#isRetriedElsewhere });
+    this.#options.onSettled({ status: this.#status, complete, sniffer, retriedAfter: this.#retriedAfter });
   }
 }
 
@@ -344,7 +340,7 @@ export function forward(
   const headers = engineHeaders(engine, request, report.trace?.headers, charged && IDENTITY, ...requestHeaders);
   const sent = { method: request.method, path: path ?? originForm(request.raw.url!), headers, body };
   const charge = (result: RelayResult): void => {
-    if (charged !== undefined && !result.isRetriedElsewhere && reply.isSuperseded !== true)
+    if (charged !== undefined && result.retriedAfter === undefined && reply.isSuperseded !== true)
       parts.rateLimits.charge(charged, usedTokens(report, body, result));
     onSettled(result);
   };

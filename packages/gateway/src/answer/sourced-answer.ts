@@ -1,27 +1,20 @@
 import type { Arrangement, WarmpathError } from '@warmpath/core';
-import type { ApiName } from '../apis/prompt-api.js';
+import type { ApiName } from '../apis/prompt-view.js';
 import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import type { Sources } from '../shapes/shapes.js';
+import { EventSplitter } from './event-splitter.js';
 
-/** Beginnings of the line that ends a stream. The sources stand before it, or in its event. */
-const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
-  chat: ['data: [DONE]', 'data:[DONE]'],
-  completions: ['data: [DONE]', 'data:[DONE]'],
-  messages: ['event: message_stop', 'event:message_stop'],
-  responses: ['completed', 'incomplete', 'failed'].flatMap((end) => [
-    `event: response.${end}`,
-    `event:response.${end}`,
-  ]),
+/** The line by which the last event of a stream is known. The sources stand before this event, or in it. */
+const LAST_EVENT: Readonly<Record<ApiName, RegExp>> = {
+  chat: /^data: ?\[DONE\]/m,
+  completions: /^data: ?\[DONE\]/m,
+  messages: /^event: ?message_stop/m,
+  responses: /^event: ?response\.(?:completed|incomplete|failed)/m,
 };
-/** Bytes of a line that tell whether it is the last. */
-const MAX_LAST_LINE_BYTES = Math.max(
-  ...Object.values(LAST_LINES).flatMap((lines) => lines.map(({ length }) => length)),
-);
 /** Event type for Messages, whose clients skip unknown types. */
 const SOURCES_EVENT = 'warmpath.sources';
 const NOTHING = Buffer.alloc(0);
-const NEWLINE = 10;
 
 /**
  * Adds the retrieved passages to an answer as `warmpath.sources`; all other bytes stay. In a stream they stand where
@@ -36,12 +29,10 @@ export class SourcedAnswer implements ResponseBody {
   readonly #labels: ReadonlyMap<string, string>;
   #kind: 'untouched' | 'stream' | 'object' = 'untouched';
   #head: ResponseHead = { status: 0, headers: {} };
-  /** All of an object; of a stream, the beginning of a line that may be its last. */
-  #held: Buffer[] = [];
-  #isLineStart = true;
+  readonly #events = new EventSplitter();
+  /** All of an object. */
+  readonly #parts: Buffer[] = [];
   #hasSources = false;
-  /** Whether the held bytes are the last event. */
-  #holdsLast = false;
 
   /** @param answer Turns the engine's answer into the client's API first. */
   constructor(
@@ -70,77 +61,46 @@ export class SourcedAnswer implements ResponseBody {
 
   data(chunk: Buffer): Buffer | string {
     const own = this.#answer.data(chunk);
-    if (this.#kind === 'untouched' || this.#hasSources || own.length === 0) return own;
+    if (this.#kind === 'untouched' || own.length === 0) return own;
     const bytes = typeof own === 'string' ? Buffer.from(own) : own;
     if (this.#kind === 'object') {
-      this.#held.push(bytes);
+      this.#parts.push(bytes);
       return NOTHING;
     }
-    return this.#stream(this.#held.length === 0 ? bytes : Buffer.concat([...this.#held.splice(0), bytes]));
+    return this.#stream(bytes);
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
     const { head = this.#head, rest } = this.#answer.end();
     if (this.#kind === 'object') {
       const { status, headers } = head;
-      const whole = Buffer.concat([...this.#held, Buffer.from(rest)]);
+      const whole = Buffer.concat([...this.#parts, Buffer.from(rest)]);
       const body = status === 200 ? this.#extend(whole) : whole;
       return {
         head: { status, headers: { ...headers, 'content-length': String(body.length) } },
         rest: body.toString(),
       };
     }
-    if (this.#kind === 'untouched' || this.#hasSources) return { rest };
-    const passed = this.#stream(Buffer.concat([...this.#held.splice(0), Buffer.from(rest)])).toString();
-    const held = Buffer.concat(this.#held);
-    if (this.#hasSources) return { rest: passed };
-    if (this.#api === 'responses') return { rest: `${passed}${this.#withSources(held).toString()}` };
-    return { rest: `${passed}${held.toString()}${this.#sourcesEvent()}` };
+    if (this.#kind === 'untouched') return { rest };
+    const last = Buffer.concat([this.#stream(Buffer.from(rest)), this.#event(this.#events.rest())]);
+    const isAdded = this.#hasSources || this.#api === 'responses';
+    return { rest: isAdded ? last.toString() : last.toString() + this.#sourcesEvent() };
   }
 
   broken(error: WarmpathError): string {
-    return this.#answer.broken(error);
+    return this.#events.rest().toString() + this.#answer.broken(error);
   }
 
-  /** Passes lines on until the last one, and adds the sources there. */
   #stream(bytes: Buffer): Buffer {
-    if (this.#holdsLast) return this.#holdLastEvent(bytes);
-    let at = 0;
-    for (;;) {
-      if (this.#isLineStart) {
-        const line = bytes.toString('latin1', at, at + MAX_LAST_LINE_BYTES);
-        const last = LAST_LINES[this.#api];
-        if (last.some((beginning) => line.startsWith(beginning))) {
-          if (this.#api === 'responses') {
-            this.#holdsLast = true;
-            return Buffer.concat([bytes.subarray(0, at), this.#holdLastEvent(bytes.subarray(at))]);
-          }
-          this.#hasSources = true;
-          return Buffer.concat([bytes.subarray(0, at), Buffer.from(this.#sourcesEvent()), bytes.subarray(at)]);
-        }
-        if (last.some((beginning) => beginning.startsWith(line))) {
-          this.#held = [bytes.subarray(at)];
-          return bytes.subarray(0, at);
-        }
-      }
-      const end = bytes.indexOf(NEWLINE, at);
-      this.#isLineStart = end >= 0;
-      if (end < 0) return bytes;
-      at = end + 1;
-    }
+    return Buffer.concat(this.#events.take(bytes).map((event) => this.#event(event)));
   }
 
-  /** Holds the last event until it is complete. */
-  #holdLastEvent(bytes: Buffer): Buffer {
-    const ends = ['\n\n', '\r\n\r\n'].map((end) => ({ at: bytes.indexOf(end), length: end.length }));
-    const end = ends.find(({ at }) => at >= 0);
-    if (end === undefined) {
-      this.#held = [bytes];
-      return NOTHING;
-    }
+  /** Adds the sources to the last event. */
+  #event(event: Buffer): Buffer {
+    if (this.#hasSources || !LAST_EVENT[this.#api].test(event.toString('latin1'))) return event;
     this.#hasSources = true;
-    const behind = end.at + end.length;
-    return Buffer.concat([this.#withSources(bytes.subarray(0, behind)), bytes.subarray(behind)]);
+    if (this.#api === 'responses') return this.#withSources(event);
+    return Buffer.concat([Buffer.from(this.#sourcesEvent()), event]);
   }
 
   /** The last event with the sources in its response; unchanged if it has no response. */

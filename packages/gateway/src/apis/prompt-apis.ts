@@ -2,8 +2,7 @@ import { type ChatMessage, recognise } from '@warmpath/core';
 import type { ContentPart } from '@warmpath/core/internal';
 import { invalid } from '../json/json-body.js';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
-import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
-import { checkContent, readMessage } from './prompt-view.js';
+import { checkContent, ENGINE_PROMPT_FIELDS, type PromptApi, readMessage } from './prompt-view.js';
 import type { ElementRange, JsonPath, RequestMessage, RequestText, TextPlace, TextRole } from './request-texts.js';
 
 /** OpenAI's chat completions. */

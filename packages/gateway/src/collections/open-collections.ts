@@ -1,17 +1,7 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
 import { ERROR_TABLE, SpeculationGate } from '@warmpath/core/internal';
 import type { CollectionStatus } from '@warmpath/dashboard';
-import type {
-  Collection,
-  Collections,
-  CutDocument,
-  DocumentFile,
-  DocumentText,
-  FileDocument,
-  SearchableCollection,
-  SearchOptions,
-  Stage,
-} from '@warmpath/retrieval';
+import type { Collection, Collections, SearchableCollection, SearchOptions, Stage } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
@@ -83,7 +73,8 @@ export class OpenCollections {
   readonly wastedShare: number | undefined;
   /** Bytes of text that one collection may hold through the HTTP API. */
   readonly maxBytes: number;
-  readonly #collections: Collections;
+  /** Collections in files, and in databases. */
+  readonly retrieval: Collections;
   readonly #observer: Observer;
   /** By place (`placeOf`). */
   readonly #searched = new Map<string, Searched>();
@@ -97,7 +88,7 @@ export class OpenCollections {
     this.settings = settings;
     this.wastedShare = options.wastedShare;
     this.maxBytes = options.maxBytes;
-    this.#collections = collections;
+    this.retrieval = collections;
     this.#observer = observer;
   }
 
@@ -117,66 +108,19 @@ export class OpenCollections {
     );
   }
 
-  names(tenant: string): Promise<string[]> {
-    return this.#collections.names(tenant);
-  }
-
-  /** Names of collections in databases. */
-  storedNames(tenant: string): string[] {
-    return this.#collections.storedNames(tenant);
-  }
-
-  /** A collection in files or in a database. @throws WarmpathError those of `get` except _STORED. */
+  /** A collection in files or in a database. @throws WarmpathError WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
   searchable(tenant: string, name: string): Promise<SearchableCollection> {
-    return this.#collections.searchable(tenant, name);
+    return this.retrieval.searchable(tenant, name);
   }
 
-  /** @throws WarmpathError WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE, _STORED. */
-  get(tenant: string, name: string): Promise<Collection> {
-    return this.#collections.get(tenant, name);
-  }
-
-  /** @throws WarmpathError those of `get` except NOT_FOUND; WARMPATH_OVERLOADED beyond `MAX_COLLECTIONS`. */
+  /** @throws WarmpathError WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED; WARMPATH_OVERLOADED beyond `MAX_COLLECTIONS`. */
   async getOrMake(tenant: string, name: string): Promise<Collection> {
-    const names = await this.names(tenant);
+    const names = await this.retrieval.names(tenant);
     if (names.length >= MAX_COLLECTIONS && !names.includes(name)) {
       const detail = `A tenant has at most ${MAX_COLLECTIONS} collections.`;
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
     }
-    return this.#collections.getOrMake(tenant, name);
-  }
-
-  /**
-   * Reads a file for a collection, which need not exist yet. `longest`: UTF-16 units of its text.
-   *
-   * @throws WarmpathError those of `get` except NOT_FOUND; WARMPATH_UNREADABLE_FILE, _EMPTY_DOCUMENT,
-   * _DOCUMENT_TOO_LARGE, _OVERLOADED; the signal's reason.
-   */
-  readFile(
-    place: { readonly tenant: string; readonly name: string },
-    bytes: Buffer,
-    file: DocumentFile,
-    options: { readonly signal: AbortSignal; readonly longest: number },
-  ): Promise<FileDocument> {
-    return this.#collections.readFile(place, bytes, file, options);
-  }
-
-  /**
-   * Cuts texts into passages for a collection, which need not exist yet.
-   *
-   * @throws WarmpathError those of `get` except NOT_FOUND; WARMPATH_UNREADABLE_FILE, _OVERLOADED; the signal's reason.
-   */
-  cutTexts(
-    place: { readonly tenant: string; readonly name: string },
-    texts: readonly DocumentText[],
-    signal: AbortSignal,
-  ): Promise<readonly CutDocument[]> {
-    return this.#collections.cutTexts(place, texts, signal);
-  }
-
-  /** @throws WarmpathError those of `get`; WARMPATH_COLLECTION_BUSY. */
-  delete(tenant: string, name: string): Promise<void> {
-    return this.#collections.delete(tenant, name);
+    return this.retrieval.getOrMake(tenant, name);
   }
 
   /** Decides whether generation may start before a search of that collection and of so many stages is over. */
@@ -228,7 +172,7 @@ export class OpenCollections {
 
   /** Collections of all tenants, the most searched first. Cheap when repeated. */
   async list(): Promise<{ readonly listed: readonly CollectionStatus[]; readonly isAll: boolean }> {
-    const { listed, isAll } = await this.#collections.list(MAX_LISTED);
+    const { listed, isAll } = await this.retrieval.list(MAX_LISTED);
     const found = listed.map(({ place, tenant, name, totals }): CollectionStatus => {
       const { searches = 0, failed = 0, ms = 0 } = this.#searched.get(place) ?? {};
       const { documents = null, passages = null, tokens = null } = totals ?? {};
@@ -238,7 +182,7 @@ export class OpenCollections {
   }
 
   #searchedOf(tenant: string, name: string): Searched {
-    const place = this.#collections.placeOf(tenant, name);
+    const place = this.retrieval.placeOf(tenant, name);
     let searched = this.#searched.get(place);
     if (searched === undefined) {
       if (this.#searched.size === MAX_SEARCHED) this.#searched.delete(this.#searched.keys().next().value!);
@@ -272,7 +216,7 @@ export class OpenCollections {
     warnings: readonly Warning[] = NONE,
     message = 'went without',
   ): void {
-    const before = this.#searched.get(this.#collections.placeOf(tenant, name))?.logged.get(kind);
+    const before = this.#searched.get(this.retrieval.placeOf(tenant, name))?.logged.get(kind);
     if (before === undefined && warnings.length === 0) return;
     const now = new Map<string, Set<string>>();
     for (const { code, path, message: reason } of warnings) {
@@ -297,7 +241,7 @@ export class OpenCollections {
   }
 
   close(): Promise<void> {
-    return this.#collections.close();
+    return this.retrieval.close();
   }
 }
 

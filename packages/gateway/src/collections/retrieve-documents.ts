@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { SpeculationGate } from '@warmpath/core/internal';
 import type { ScoredDocument, Stage } from '@warmpath/retrieval';
-import { hasMessages, type MessageApi } from '../apis/prompt-api.js';
+import { hasMessages, type MessageApi } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
 import { SESSION_HEADER } from '../intake/headers.js';

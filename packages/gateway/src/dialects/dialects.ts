@@ -1,5 +1,5 @@
 import type { PromptSlotsOptions } from '@warmpath/core/internal';
-import type { ApiName } from '../apis/prompt-api.js';
+import type { ApiName } from '../apis/prompt-view.js';
 
 /** What an engine reuses of a prompt, and how long it keeps it. */
 export type ReuseModel =
@@ -318,10 +318,9 @@ export function withSlots(dialect: Dialect, slots: number): Dialect {
   return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
 }
 
-/** The dialect with an engine's block size, if its kind reuses whole blocks. */
+/** The dialect with an engine's reported block size, if its kind has blocks. */
 export function withBlocks(dialect: Dialect, unit: number): Dialect {
-  const { reuse } = dialect;
-  return reuse.kind === 'prefix' && reuse.unit > 1 ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
+  return dialect.reuse.kind === 'prefix' ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
 }
 
 /** Tokens below which a model ignores breakpoints. */

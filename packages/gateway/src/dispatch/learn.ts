@@ -1,19 +1,23 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
-import type { ApiName } from '../apis/prompt-api.js';
 import type { Recognition } from '../config/schema.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { reusable } from '../dialects/dialects.js';
 import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
-import { isTokenizedAsChat, tokenizeBody } from '../engines/prompt-tokens.js';
+import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { UpstreamRequest } from '../engines/upstream.js';
 import { BodyView } from '../json/json-body.js';
 import type { PromptBaseline } from '../memory/baselines.js';
 import type { DocumentCache } from '../memory/document-cache.js';
 import { withoutTexts } from '../memory/open-arrangements.js';
-import type { ServedHistories, TenantModel } from '../memory/served-histories.js';
-import { type PromptPrefix, prefixOf, type WarmPrefixes } from '../memory/warm-prefixes.js';
+import {
+  type PromptPrefix,
+  prefixOf,
+  type ServedHistories,
+  type TenantModel,
+  type WarmPrefixes,
+} from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
@@ -207,7 +211,6 @@ export class Learning {
   /** What the engine's events say of this prompt can be read once its tokens are known. */
   #followTokens(residency: KvResidency, { engine, call, prompt, sent }: PromptOutcome, { history }: TenantModel): void {
     const body = viewOf(sent);
-    const { report } = call.request;
     const { arrangements, isInserted } = prompt;
     const textOf = (document: Document) =>
       isInserted ? (JSON.parse(`"${this.#parts.cache.rendered(document)}"`) as string) : document.content;
@@ -216,10 +219,9 @@ export class Learning {
       arrangements,
       texts: () => arrangements.flatMap(({ documents }) => documents.map(textOf)),
       request: () => body && tokensRequest(engine, call, body),
-      promptTokens: isTokenizedAsChat(call.api.name) ? (report.promptTokens ?? 0) : undefined,
       salt: body?.string('cache_salt'),
       model: body?.string('model'),
-      cachedTokens: report.cachedTokens,
+      cachedTokens: call.request.report.cachedTokens,
       bytes: call.body.length + sent.length,
     });
   }
@@ -241,18 +243,10 @@ function tokensRequest(
   call: Call,
   sent: BodyView,
 ): (UpstreamRequest & { readonly body: Buffer }) | undefined {
-  const body = tokenizeBodyOf(sent, call.api.name);
+  const body = tokenizeBody(sent);
   if (body === undefined) return undefined;
   const headers = engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY);
   return { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body };
-}
-
-function tokenizeBodyOf(sent: BodyView, api: ApiName): Buffer | undefined {
-  try {
-    return tokenizeBody(sent, api);
-  } catch {
-    return undefined;
-  }
 }
 
 function viewOf(bytes: Buffer): BodyView | undefined {

@@ -57,8 +57,6 @@ export class PromptSender {
 
   send(engine: Engine, call: Call, arranged: ArrangedPrompt, listener: SentPromptListener): void {
     const { learning, cacheSalts, now } = this.#parts;
-    let failure: EngineFailure | undefined;
-    const { canRetryElsewhere } = listener;
     const dispatchedAt = now();
     const { report } = call.request;
     const { labels } = arranged.sent;
@@ -89,12 +87,7 @@ export class PromptSender {
         listener.computed();
       },
       onFirstContent: () => listener.began(),
-      canRetryElsewhere:
-        canRetryElsewhere &&
-        ((failed) => {
-          failure = failed;
-          return canRetryElsewhere(failed);
-        }),
+      canRetryElsewhere: listener.canRetryElsewhere,
       onSettled: (result) => {
         const isOver = now();
         traced(this.#parts, report, 'observe', () =>
@@ -103,7 +96,7 @@ export class PromptSender {
         trace?.ended(tracedAnswer(report, result), isOver);
         // The next prompt is arranged with what was learned.
         listener.released(result.status !== undefined && result.status < 300);
-        if (result.isRetriedElsewhere) listener.retryElsewhere(failure!);
+        if (result.retriedAfter !== undefined) listener.retryElsewhere(result.retriedAfter);
       },
     });
     baseline = this.#baseline(engine, call, arranged);

@@ -1,7 +1,7 @@
 import type { TranslatedApi } from '@warmpath/translate';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { hasMessages, type PromptApi } from '../apis/prompt-api.js';
 import { chatApi } from '../apis/prompt-apis.js';
+import { hasMessages, type PromptApi } from '../apis/prompt-view.js';
 import { translateRequest } from '../apis/translate-request.js';
 import { answerInStages, type ServeCall, type StagedAnswerParts } from '../collections/answer-in-stages.js';
 import { readRetrievalCall } from '../collections/retrieve-documents.js';
@@ -11,7 +11,7 @@ import type { Engines } from '../engines/engines.js';
 import { checkStoredState } from '../intake/admit.js';
 import { bodyOf } from '../intake/request-body.js';
 import { BodyView } from '../json/json-body.js';
-import { type EventLoopBudget, whenReady } from '../limits/process-load.js';
+import { type EventLoopBudget, whenReady } from '../limits/load.js';
 import type { CapturedBodies } from '../observe/captured-bodies.js';
 import type { PromptParser } from '../prompt/parse-prompt.js';
 import type { Call } from '../shapes/shapes.js';

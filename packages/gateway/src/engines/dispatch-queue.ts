@@ -1,8 +1,7 @@
 import { type Document, type Preamble, WarmpathError } from '@warmpath/core';
 import { type PromptReuse, RequestScheduler } from '@warmpath/core/internal';
 import type { GatewayConfig } from '../config/schema.js';
-import type { EventLoopBudget } from '../limits/process-load.js';
-import { TenantShares } from '../limits/tenant-shares.js';
+import { type EventLoopBudget, TenantShares } from '../limits/load.js';
 import { bytesStart, type ColdPrefix, LeadingPrompts } from './leading-prompts.js';
 
 /** The documents of a waiting prompt. */
@@ -332,7 +331,7 @@ export class DispatchQueue {
   }
 
   #isLed(dispatch: Dispatch): boolean {
-    if (this.#leading.isEmpty || !this.#parts.needsLeader()) return false;
+    if (!this.#parts.needsLeader() || this.#leading.isEmpty) return false;
     const start = dispatch.context() ?? bytesStart(dispatch.beginnings());
     return start !== undefined && this.#leading.isLed(dispatch.tenant, start);
   }
@@ -374,7 +373,9 @@ export class DispatchQueue {
     let isReleased = false;
     let beginnings: readonly string[] = [];
     let endLead: (() => void) | undefined;
-    const computed = () => this.#leading.computedBytes(tenant, beginnings, this.#parts.now());
+    const computed = () => {
+      if (beginnings.length > 0) this.#leading.computedBytes(tenant, beginnings, this.#parts.now());
+    };
     const freeFollowers = () => {
       if (endLead !== undefined) {
         endLead();

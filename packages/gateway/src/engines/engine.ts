@@ -11,7 +11,7 @@ import {
   requestHeaders,
   translatedHeaders,
 } from '../intake/headers.js';
-import type { EventLoopBudget } from '../limits/process-load.js';
+import type { EventLoopBudget } from '../limits/load.js';
 import type { Call } from '../shapes/shapes.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { type ApiRoute, EngineApis } from './engine-apis.js';
@@ -168,8 +168,6 @@ export class Engine {
   #dialect: Dialect;
   #models: ReadonlySet<string> | undefined;
   #capacityTokens: number | undefined;
-  /** Tokens of a block, by its metrics or events. */
-  #blockTokens: number | undefined;
   #kvResidency: KvResidency | undefined;
   #watch: EngineWatch | undefined;
   readonly #queueReports: QueueReports;
@@ -224,12 +222,7 @@ export class Engine {
     try {
       // Loaded on demand: most engines publish no events.
       const { KvResidency } = await import('./kv-residency.js');
-      engine.#kvResidency = await KvResidency.open(kvEvents, {
-        upstream: engine.upstream,
-        now: parts.now,
-        changed,
-        blockSize: (tokens) => engine.#learnBlockSize(tokens),
-      });
+      engine.#kvResidency = await KvResidency.open(kvEvents, { upstream: engine.upstream, now: parts.now, changed });
     } catch (error) {
       await engine.close();
       throw error;
@@ -328,19 +321,12 @@ export class Engine {
     let found = isOpen && dialect !== undefined ? dialect : this.#dialect;
     if (slots !== undefined) found = withSlots(found, slots);
     if (cacheSize !== undefined) {
-      this.#blockTokens = cacheSize.blockTokens;
+      found = withBlocks(found, cacheSize.blockTokens);
       this.#capacityTokens = cacheSize.blocks * cacheSize.blockTokens;
-      this.#kvResidency?.events.setEngineBlocks(cacheSize.blocks);
     }
-    if (this.#blockTokens !== undefined) found = withBlocks(found, this.#blockTokens);
     const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
     if (now !== before) this.#parts.cachesOtherwise(this);
-  }
-
-  #learnBlockSize(tokens: number): void {
-    this.#blockTokens = tokens;
-    this.#dialect = withBlocks(this.#dialect, tokens);
   }
 
   /** Watches for it again, after a request could not reach it. */

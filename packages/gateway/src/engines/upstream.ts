@@ -138,8 +138,8 @@ export class Upstream {
       headersTimeout,
       bodyTimeout,
     };
-    const tracking = new TrackedExchange(this.#activity, request.method, options.isBackground ?? false);
-    return new UpstreamCall(listener, options.totalMs ?? totalMs, { pool: this.#pool, sent, tracking, options });
+    const transport = { pool: this.#pool, sent, activity: this.#activity, options };
+    return new UpstreamCall(listener, options.totalMs ?? totalMs, transport);
   }
 
   /** Opens connections within the configured time. */
@@ -165,39 +165,11 @@ interface Activity {
   exchanges: number;
 }
 
-/** One exchange, counted until it is settled. */
-class TrackedExchange {
-  readonly #activity: Activity;
-  readonly #isBackground: boolean;
-  /** Whether it may make the engine compute for a client. */
-  readonly #counts: boolean;
-
-  constructor(activity: Activity, method: string, isBackground: boolean) {
-    this.#activity = activity;
-    this.#isBackground = isBackground;
-    this.#counts = !isBackground && method !== 'GET' && method !== 'HEAD';
-    activity.exchanges++;
-  }
-
-  ended(end: ExchangeEnd): void {
-    if (!this.#isBackground && (this.#counts || end.kind === 'failed')) this.#activity.observer.ended(end);
-  }
-
-  retried(): void {
-    this.#activity.retries++;
-  }
-
-  settled(): void {
-    const activity = this.#activity;
-    if (--activity.exchanges === 0) activity.observer.isQuiet();
-  }
-}
-
 /** How an exchange reaches the engine. */
 interface Transport {
   readonly pool: Dispatcher;
   readonly sent: Dispatcher.DispatchOptions;
-  readonly tracking: TrackedExchange;
+  readonly activity: Activity;
   readonly options: StartOptions;
 }
 
@@ -219,6 +191,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   constructor(listener: UpstreamListener, totalMs: number, transport: Transport) {
     this.#listener = listener;
     this.#transport = transport;
+    transport.activity.exchanges++;
     this.#total = setTimeout(() => this.abort(timeout(totalMs)), totalMs);
     this.#dispatch();
   }
@@ -285,15 +258,18 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   #ended(end: ExchangeEnd): void {
-    const { options, tracking } = this.#transport;
+    const { activity, options, sent } = this.#transport;
     options.ended?.(end);
-    tracking.ended(end);
+    if (options.isBackground === true) return;
+    // Other requests do not make the engine compute for a client.
+    const isComputed = sent.method !== 'GET' && sent.method !== 'HEAD';
+    if (isComputed || end.kind === 'failed') activity.observer.ended(end);
   }
 
   #dispatch(): void {
-    const { pool, sent, tracking } = this.#transport;
+    const { pool, sent, activity } = this.#transport;
     try {
-      if (this.#attempt > 0) tracking.retried();
+      if (this.#attempt > 0) activity.retries++;
       pool.dispatch(sent, this);
     } catch (error) {
       this.onResponseError(undefined, error as Error);
@@ -314,7 +290,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#settled = true;
     clearTimeout(this.#total);
     clearTimeout(this.#retry);
-    this.#transport.tracking.settled();
+    const { activity } = this.#transport;
+    if (--activity.exchanges === 0) activity.observer.isQuiet();
   }
 
   #translate(error: Error): WarmpathError {

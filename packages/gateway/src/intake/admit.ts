@@ -7,7 +7,7 @@ import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
 import { BodyView } from '../json/json-body.js';
 import type { JsonMember } from '../json/json-scanner.js';
-import type { Overload } from '../limits/process-load.js';
+import type { Overload } from '../limits/load.js';
 import { type Authenticator, type Caller, OPERATOR } from './authenticate.js';
 import type { RateLimits } from './rate-limits.js';
 import { checkCodings, checkMediaType } from './request-body.js';

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import type { PromptApi } from '../apis/prompt-api.js';
+import type { PromptApi } from '../apis/prompt-view.js';
 import { BodyView, type ByteEdit, invalid, modelOf } from '../json/json-body.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 import type { Caller } from './authenticate.js';

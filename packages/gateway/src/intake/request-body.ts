@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { WarmpathError } from '@warmpath/core';
-import { TenantShares } from '../limits/tenant-shares.js';
+import { TenantShares } from '../limits/load.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {

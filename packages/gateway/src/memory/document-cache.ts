@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { type ArrangeRequest, type Document, renderDocument, type TemplateName } from '@warmpath/core';
 import {
   DOCUMENT_FIELDS,
@@ -11,7 +12,7 @@ import {
 import type { RequestSwitches } from '../intake/parse-request.js';
 import { escaped } from '../json/json-body.js';
 import { type ByteSpan, JsonScanner } from '../json/json-scanner.js';
-import { UNINTERRUPTED_SIZE } from '../limits/process-load.js';
+import { UNINTERRUPTED_SIZE } from '../limits/load.js';
 
 /** Copies bytes that are kept: a small buffer would keep the 8 KiB that it shares with others. */
 export function ownBytes(bytes: Buffer): Buffer {
@@ -20,19 +21,10 @@ export function ownBytes(bytes: Buffer): Buffer {
   return own;
 }
 
-interface Entry {
-  /** The document's JSON as received. */
-  readonly json: Buffer;
-  readonly document: Document;
-}
-
-/** Bytes of a document's JSON that are hashed for its key: at either end, and spread between. */
-const END_BYTES = 48;
-const SAMPLED_BYTES = 32;
-/** Documents seen once, of which only the key is remembered. A power of two. */
-const SEEN_ONCE_SLOTS = 16_384;
+/** Documents seen once, of which only the hash is remembered. */
+const MAX_SEEN_ONCE = 16_384;
 /** Estimated bytes of a prepared document beside its texts. */
-const ENTRY_BYTES = 352;
+const ENTRY_BYTES = 416;
 /** Part of the cache that one document may take. */
 const MAX_ENTRY_PART = 1 / 16;
 
@@ -44,34 +36,35 @@ export interface DocumentCacheOptions {
 }
 
 /**
- * Caches documents by the bytes of their JSON: prepared, and rendered as the inside of a JSON string. A key is a hash
- * of some bytes; then all bytes are compared, so no document is taken for another. A document is cached from its second
- * request on. Tenants share nothing, because the time of a request would show what others asked for. Bounded in bytes.
+ * Caches documents by a hash of their JSON: prepared, and rendered as the inside of a JSON string. A document is cached
+ * from its second request on. Tenants share nothing, because the time of a request would show what others asked for.
+ * Bounded in bytes.
  */
 export class DocumentCache {
   readonly #options: DocumentCacheOptions;
-  readonly #entries: TenantCache<Entry>;
-  readonly #seenOnce = new Int32Array(SEEN_ONCE_SLOTS);
+  readonly #documents: TenantCache<Document>;
+  /** Hashes, the oldest first. */
+  readonly #seenOnce = new Set<string>();
   /** Rendered documents, kept as long as the document. */
   readonly #rendered = new WeakMap<Document, Buffer>();
   readonly #remembered = new WeakSet<Document>();
 
   constructor(options: DocumentCacheOptions) {
     this.#options = options;
-    this.#entries = new TenantCache(options.maxBytes);
+    this.#documents = new TenantCache(options.maxBytes);
   }
 
   get bytes(): number {
-    return this.#entries.bytes;
+    return this.#documents.bytes;
   }
 
   get size(): number {
-    return this.#entries.size;
+    return this.#documents.size;
   }
 
   /**
-   * Reads and checks the documents and switches of a request. O(length); cached documents are only compared. Renders
-   * the documents of a long request as well.
+   * Reads and checks the documents and switches of a request. O(length); cached documents are only hashed. Renders the
+   * documents of a long request as well.
    *
    * @param span the array of documents; `undefined` for none
    * @throws WarmpathError those of core's `prepareRequest`, with paths into the body
@@ -85,7 +78,7 @@ export class DocumentCache {
   ): WorkSteps<ArrangeRequest> {
     const { template, limits } = this.#options;
     const elements = span === undefined ? [] : scan.again().elements(span.start, limits.documents + 1);
-    const keys: number[] = [];
+    const hashes: string[] = [];
     const read = (position: number): unknown => readFields(scan.bytes, elements[position]!);
     const size = (position: number): number => elements[position]!.end - elements[position]!.start;
     const list = { length: elements.length, read, size };
@@ -95,14 +88,11 @@ export class DocumentCache {
       template,
       memo: {
         recall: (position) => {
-          const json = jsonOf(scan, elements[position]!);
-          const key = sample(tenant, json);
-          keys[position] = key;
-          return this.#recall(key, tenant, json);
+          const { start, end } = elements[position]!;
+          hashes[position] = hash('sha256', scan.bytes.subarray(start, end));
+          return this.#documents.get(tenant, hashes[position]);
         },
-        remember: (position, document) => {
-          this.#remember(keys[position]!, tenant, jsonOf(scan, elements[position]!), document);
-        },
+        remember: (position, document) => this.#remember(tenant, hashes[position]!, document, size(position)),
       },
     });
     // Documents of a short request are rendered when they are sent.
@@ -126,22 +116,18 @@ export class DocumentCache {
     return rendered;
   }
 
-  #recall(key: number, tenant: string, json: Buffer): Document | undefined {
-    const entry = this.#entries.get(tenant, key.toString(36));
-    return entry?.json.equals(json) === true ? entry.document : undefined;
-  }
-
-  #remember(key: number, tenant: string, json: Buffer, document: Document): void {
-    const slot = key & (SEEN_ONCE_SLOTS - 1);
-    if (this.#seenOnce[slot] !== key) {
-      this.#seenOnce[slot] = key;
+  #remember(tenant: string, key: string, document: Document, length: number): void {
+    const seen = `${tenant}\n${key}`;
+    if (!this.#seenOnce.delete(seen)) {
+      this.#seenOnce.add(seen);
+      if (this.#seenOnce.size > MAX_SEEN_ONCE) this.#seenOnce.delete(this.#seenOnce.values().next().value!);
       return;
     }
-    // The JSON, the rendered bytes and the texts of the document.
-    const bytes = ENTRY_BYTES + 2 * json.length + 2 * document.content.length;
+    // The rendered bytes and the texts of the document.
+    const bytes = ENTRY_BYTES + length + 2 * document.content.length;
     if (bytes > this.#options.maxBytes * MAX_ENTRY_PART) return;
     this.#remembered.add(document);
-    this.#entries.set(tenant, key.toString(36), { json: ownBytes(json), document }, bytes);
+    this.#documents.set(tenant, key, document, bytes);
   }
 }
 
@@ -177,26 +163,4 @@ function readId(scan: JsonScanner, value: ByteSpan): unknown {
 function readField(scan: JsonScanner, value: ByteSpan): unknown {
   if (scan.isObject(value)) return {};
   return scan.isArray(value) ? [] : scan.parse(value);
-}
-
-function jsonOf({ bytes }: JsonScanner, { start, end }: ByteSpan): Buffer {
-  return bytes.subarray(start, end);
-}
-
-/** A hash of the tenant, the length and some of the bytes. O(1). */
-function sample(tenant: string, json: Buffer): number {
-  let hash = json.length;
-  for (let at = 0; at < tenant.length; at += 7) hash = mixed(hash, tenant.charCodeAt(at));
-  const { length } = json;
-  const head = Math.min(END_BYTES, length);
-  for (let at = 0; at < head; at++) hash = mixed(hash, json[at]!);
-  for (let at = Math.max(head, length - END_BYTES); at < length; at++) hash = mixed(hash, json[at]!);
-  const step = Math.ceil(length / SAMPLED_BYTES);
-  for (let at = head; at < length; at += step) hash = mixed(hash, json[at]!);
-  return hash;
-}
-
-function mixed(hash: number, value: number): number {
-  const next = Math.imul(hash ^ value, 0x9e3779b1);
-  return next ^ (next >>> 15);
 }

@@ -6,8 +6,7 @@ import {
   type HeldPrompt,
   type HeldSpan,
 } from '@warmpath/core/internal';
-import type { PromptApi } from '../apis/prompt-api.js';
-import { PromptView } from '../apis/prompt-view.js';
+import { type PromptApi, PromptView } from '../apis/prompt-view.js';
 import { BodyView, modelOf } from '../json/json-body.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 

@@ -200,12 +200,14 @@ const FACTOR_MAX = 4;
 
 /** Cached tokens that an engine is expected to report, at least, for its silence to say anything. */
 const MIN_EXPECTED_TOKENS = 64;
+/** Prompts with so many expected tokens after which an engine that was silent each time does not report any. */
+const MAX_SILENT_PROMPTS = 3;
 
 /** How one model of an engine reports cached tokens, to whichever tenant. */
 export class ReportedCounts {
   readonly #leavesOutZero: boolean;
   #isReported = false;
-  #isZeroReported = false;
+  #silentPrompts = 0;
 
   /** @param leavesOutZero whether its kind of engine leaves the count out when it is 0. */
   constructor(leavesOutZero: boolean) {
@@ -213,19 +215,20 @@ export class ReportedCounts {
   }
 
   /**
-   * The engine's cached tokens. A count that is left out means 0 once this model has sent one, but never 0; and before
-   * that in dialects that leave out 0, where no tokens were expected to be cached. Else it is unknown: `undefined`.
+   * The engine's cached tokens. A count that is left out means 0 once this model has sent one, and before that in
+   * dialects that leave out 0. `undefined` where prompts were expected to be cached and the engine never sent a count.
    *
    * @param expected tokens that should have been cached
    */
   cachedTokens({ cachedTokens }: Usage, expected: number): number | undefined {
     if (cachedTokens !== undefined) {
       this.#isReported = true;
-      if (cachedTokens === 0) this.#isZeroReported = true;
       return cachedTokens;
     }
-    if (this.#isZeroReported) return undefined;
-    return this.#isReported || (this.#leavesOutZero && expected < MIN_EXPECTED_TOKENS) ? 0 : undefined;
+    if (this.#isReported) return 0;
+    if (!this.#leavesOutZero) return undefined;
+    if (expected >= MIN_EXPECTED_TOKENS) this.#silentPrompts++;
+    return this.#silentPrompts < MAX_SILENT_PROMPTS ? 0 : undefined;
   }
 }
 
@@ -268,5 +271,54 @@ export class EngineCounts {
     const factor = Math.min(FACTOR_MAX, Math.max(FACTOR_MIN, usage.promptTokens / estimated));
     this.#factor += (this.#observed ? NEWEST_WEIGHT : 1) * (factor - this.#factor);
     this.#observed = true;
+  }
+}
+
+/** A prompt prefix: the text before the documents, of one tenant and model. */
+export interface PromptPrefix {
+  readonly tenant: string;
+  readonly key: string;
+}
+
+/** The key of a prefix. */
+export function prefixOf(tenant: string, model: string, preambleKey: string): PromptPrefix {
+  return { tenant, key: JSON.stringify([model, preambleKey]) };
+}
+
+/** Milliseconds after which a prefix counts as cold, if the engine does not say. */
+const DEFAULT_TTL_MS = 300_000;
+/** Estimated bytes of a timestamp. */
+const TIME_BYTES = 16;
+
+/**
+ * When each prompt prefix was last prefilled, by a warm-up or an answered request. Bounded in bytes, shared fairly
+ * among tenants. O(log tenants) an operation.
+ */
+export class WarmPrefixes {
+  readonly #ttlMs: number;
+  readonly #lastUse: TenantCache<number>;
+
+  /** @param ttlMs milliseconds without use after which a prefix counts as cold */
+  constructor(maxBytes: number, ttlMs = DEFAULT_TTL_MS) {
+    this.#ttlMs = ttlMs;
+    this.#lastUse = new TenantCache(maxBytes);
+  }
+
+  get size(): number {
+    return this.#lastUse.size;
+  }
+
+  get bytes(): number {
+    return this.#lastUse.bytes;
+  }
+
+  isWarm({ tenant, key }: PromptPrefix, now: number): boolean {
+    const lastUse = this.#lastUse.get(tenant, key);
+    return lastUse !== undefined && now - lastUse <= this.#ttlMs;
+  }
+
+  /** The engine has computed this prefix now, or read it from its cache. */
+  touch({ tenant, key }: PromptPrefix, now: number): void {
+    this.#lastUse.set(tenant, key, now, TIME_BYTES);
   }
 }

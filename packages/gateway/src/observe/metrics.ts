@@ -1,8 +1,9 @@
 import type { ErrorCode } from '@warmpath/core';
 import type { StoreFailure, StoreOperation } from '@warmpath/core/internal';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
+import type { Engine } from '../engines/engine.js';
+import type { OverloadReason, ProcessLoad } from '../limits/load.js';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../limits/memory-budget.js';
-import type { OverloadReason, ProcessLoad } from '../limits/process-load.js';
 import type { Fallback, Report } from '../shapes/shapes.js';
 
 /** What the gauges read when someone asks. */
@@ -15,8 +16,7 @@ export interface GaugeSources {
   /** What gateways tell each other, where the store of conversations is shared. */
   readonly peers: () => Readonly<Record<'told' | 'heard' | 'lost' | 'unreadable', number>> | undefined;
   readonly warmPrefixes: () => number;
-  /** The engines, each by its own name. */
-  readonly engines: () => readonly EngineFigures[];
+  readonly engines: () => readonly Engine[];
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
   readonly sentMessages: () => number;
@@ -28,29 +28,6 @@ export interface GaugeSources {
   readonly isShedding: () => boolean;
   /** Lines of the log that could not be written. */
   readonly logLinesLost: () => number;
-}
-
-/** Figures of one engine. */
-export interface EngineFigures {
-  readonly name: string;
-  readonly isDraining: boolean;
-  readonly health: { readonly state: string; readonly ejections: number };
-  readonly upstream: { readonly retries: number };
-  readonly queue: Readonly<Record<'depth' | 'underWay' | 'limit' | 'waitingInside', number>>;
-  readonly pendingTokens: number;
-  readonly requests: Readonly<Record<'served' | 'failed' | 'retriedElsewhere', number>>;
-  /** What its KV events tell, where it publishes them. */
-  readonly kvResidency: KvFigures | undefined;
-}
-
-/** Figures of the KV events of an engine. */
-interface KvFigures {
-  readonly isExact: boolean;
-  readonly events: { readonly blocks: number };
-  readonly waiting: number;
-  readonly nextSequence: number;
-  /** Counts since the start, by what was counted. */
-  readonly counts: Readonly<Record<string, number>>;
 }
 
 /** One metric, for the reference page. */
@@ -69,6 +46,9 @@ export function describeMetrics(): MetricDescription[] {
   return new Metrics(NO_SOURCES).describe();
 }
 
+/** A value that is read when someone asks, and its labels. */
+type ObservedSample = readonly [labels: Readonly<Record<string, string>>, value: number | undefined];
+
 /** As the registry gives it; `metricName` is that of a histogram's sum and count. */
 interface MetricSample {
   readonly value: number;
@@ -84,7 +64,6 @@ const OVERHEAD_SECONDS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.0
 export class Metrics {
   readonly #registry = new Registry();
   readonly #requests = this.#counter('requests_total', 'Requests answered.', ['route', 'status']);
-  readonly #byRoute = new Map<string, Map<number, { inc(): void }>>();
   readonly #inFlight = this.#gauge('requests_in_flight', 'Requests whose answer is not complete.');
   readonly #overhead = this.#histogram('overhead_seconds', "The gateway's own time before dispatch.", OVERHEAD_SECONDS);
   readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
@@ -165,7 +144,11 @@ export class Metrics {
     this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
-    this.#readPeers(sources.peers);
+    this.#observe(
+      { type: 'counter', name: 'peer_orders_total', labels: ['event'] },
+      'Orders that gateways over the same store sent each other; `unreadable`: notes of another version.',
+      () => Object.entries(sources.peers() ?? {}).map(([event, value]) => [{ event }, value]),
+    );
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readEngines(sources.engines);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
@@ -219,7 +202,7 @@ export class Metrics {
   /** The client has its answer, or has gone. */
   ended(report: Report): void {
     this.#inFlight.dec();
-    this.#answered(report.route, report.status).inc();
+    this.#requests.inc({ route: report.route, status: report.status });
     if (report.overheadMs !== undefined) this.#overhead.observe(report.overheadMs / 1_000);
     if (report.ttftMs !== undefined) this.#ttft.observe(report.ttftMs / 1_000);
     this.#documents.inc(report.documents ?? 0);
@@ -246,24 +229,6 @@ export class Metrics {
     this.#measured.inc(labels, promptTokens);
     this.#measuredCached.inc(labels, cachedTokens);
     this.#baseline.inc(labels, baselineTokens);
-  }
-
-  /**
-   * The counter of a route and a status: looking it up by its labels costs more than counting. As many as Prometheus is
-   * told of.
-   */
-  #answered(route: string, status: number): { inc(): void } {
-    let byStatus = this.#byRoute.get(route);
-    if (byStatus === undefined) {
-      byStatus = new Map();
-      this.#byRoute.set(route, byStatus);
-    }
-    let counter = byStatus.get(status);
-    if (counter === undefined) {
-      counter = this.#requests.labels(route, String(status));
-      byStatus.set(status, counter);
-    }
-    return counter;
   }
 
   error(code: ErrorCode, source: 'gateway' | 'upstream'): void {
@@ -342,12 +307,33 @@ export class Metrics {
     return new Histogram({ name: `warmpath_${name}`, help, buckets, labelNames, registers: [this.#registry] });
   }
 
+  /** A gauge that is read when someone asks. */
   #read(name: string, help: string, value: () => number): void {
-    const gauge: Gauge = new Gauge({
+    this.#observe({ type: 'gauge', name }, help, () => [[{}, value()]]);
+  }
+
+  /** A counter that someone else keeps. */
+  #readTotal(name: string, help: string, value: () => number): void {
+    this.#observe({ type: 'counter', name }, help, () => [[{}, value()]]);
+  }
+
+  /** A metric whose values are asked for when someone asks for it. */
+  #observe(
+    { type, name, labels = [] }: { type: 'counter' | 'gauge'; name: string; labels?: readonly string[] },
+    help: string,
+    samples: () => readonly ObservedSample[],
+  ): void {
+    const Metric = type === 'counter' ? Counter : Gauge;
+    const metric: Counter | Gauge = new Metric({
       name: `warmpath_${name}`,
       help,
+      labelNames: labels,
       registers: [this.#registry],
-      collect: () => gauge.set(value()),
+      collect: () => {
+        // What was there before may be gone.
+        metric.reset();
+        for (const [own, value] of samples()) if (value !== undefined) metric.inc(own, value);
+      },
     });
   }
 
@@ -356,20 +342,6 @@ export class Metrics {
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the gateway process.', () => {
       const { user, system } = process.cpuUsage();
       return (user + system) / 1e6;
-    });
-  }
-
-  /** What gateways over the same store tell each other. */
-  #readPeers(peers: GaugeSources['peers']): void {
-    const counter: Counter<'event'> = new Counter({
-      name: 'warmpath_peer_orders_total',
-      help: 'Orders that gateways over the same store sent each other; `unreadable`: notes of another version.',
-      labelNames: ['event'],
-      registers: [this.#registry],
-      collect: () => {
-        counter.reset();
-        for (const [event, count] of Object.entries(peers() ?? {})) counter.inc({ event }, count);
-      },
     });
   }
 
@@ -383,17 +355,10 @@ export class Metrics {
 
   /** What each part of the memory holds, and may hold. */
   #readMemory({ memory, memoryBytes }: GaugeSources): void {
-    const read = (name: string, help: string, bytesOf: (part: MemoryPart) => number): void => {
-      const gauge: Gauge<'part'> = new Gauge({
-        name: `warmpath_${name}`,
-        help,
-        labelNames: ['part'],
-        registers: [this.#registry],
-        collect: () => {
-          for (const part of MEMORY_PARTS) gauge.set({ part }, bytesOf(part));
-        },
-      });
-    };
+    const read = (name: string, help: string, bytesOf: (part: MemoryPart) => number): void =>
+      this.#observe({ type: 'gauge', name, labels: ['part'] }, help, () =>
+        MEMORY_PARTS.map((part) => [{ part }, bytesOf(part)]),
+      );
     read('memory_bytes', 'Bytes held of what clients sent, by part.', (part) => memory[part]());
     read('memory_budget_bytes', 'Bytes that each part may hold (`limits.memoryBytes`).', (part) =>
       bytesOfPart(part, memoryBytes),
@@ -401,8 +366,8 @@ export class Metrics {
   }
 
   /** What each engine has to do and how it is; sums over all where the name of an engine is no label. */
-  #readEngines(engines: () => readonly EngineFigures[]): void {
-    const sum = (value: (engine: EngineFigures) => number) => () =>
+  #readEngines(engines: () => readonly Engine[]): void {
+    const sum = (value: (engine: Engine) => number) => () =>
       engines().reduce((total, engine) => total + value(engine), 0);
     const retries = sum(({ upstream }) => upstream.retries);
     this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', retries);
@@ -410,22 +375,22 @@ export class Metrics {
     this.#read('queue_depth', 'Prompts that wait for room in the engines.', depth);
     const underWay = sum(({ queue }) => queue.underWay);
     this.#read('upstream_in_flight', 'Prompts that the engines have.', underWay);
-    const read = (name: string, help: string, value: (engine: EngineFigures) => number | undefined): void => {
-      const gauge: Gauge<'engine'> = new Gauge({
-        name: `warmpath_${name}`,
-        help,
-        labelNames: ['engine'],
-        registers: [this.#registry],
-        collect: () => {
-          // An engine may be gone.
-          gauge.reset();
-          for (const engine of engines()) {
-            const known = value(engine);
-            if (known !== undefined) gauge.set({ engine: engine.name }, known);
-          }
-        },
-      });
-    };
+    const read = (name: string, help: string, value: (engine: Engine) => number | undefined): void =>
+      this.#observe({ type: 'gauge', name, labels: ['engine'] }, help, () =>
+        engines().map((engine) => [{ engine: engine.name }, value(engine)]),
+      );
+    const count = (
+      { name, label }: { readonly name: string; readonly label: string },
+      help: string,
+      counts: (engine: Engine) => Readonly<Record<string, number>>,
+    ): void =>
+      this.#observe({ type: 'counter', name, labels: ['engine', label] }, help, () =>
+        engines().flatMap((engine) =>
+          Object.entries(counts(engine)).map(
+            ([counted, value]): ObservedSample => [{ engine: engine.name, [label]: counted }, value],
+          ),
+        ),
+      );
     read('engine_up', 'Whether an engine gets requests: 1, or 0 (ejected or drained).', ({ isDraining, health }) =>
       Number(!isDraining && health.state === 'up'),
     );
@@ -438,8 +403,8 @@ export class Metrics {
     read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
     read(
       'kv_events_exact',
-      'Whether all KV events of an engine were received and the tokens of its latest prompt are known: 1, or 0.',
-      ({ kvResidency }) => kvResidency && Number(kvResidency.isExact),
+      'Whether all KV events of an engine were received: 1, or 0.',
+      ({ kvResidency }) => kvResidency && Number(kvResidency.events.isExact),
     );
     const awaited = 'The number of the batch of KV events that is awaited.';
     read('kv_next_sequence', awaited, ({ kvResidency }) => kvResidency?.nextSequence);
@@ -447,50 +412,20 @@ export class Metrics {
     read('kv_prompts_waiting', waiting, ({ kvResidency }) => kvResidency?.waiting);
     const blocks = "Blocks of an engine's KV cache that are known.";
     read('kv_blocks', blocks, ({ kvResidency }) => kvResidency?.events.blocks);
-    this.#readCounts('engine_ejections_total', 'Times that an engine got no more requests.', engines, (engine) => {
-      return { '': engine.health.ejections };
-    });
-    const ends =
-      'Requests that an engine got, by outcome. `retriedElsewhere`: failed requests that another engine got.';
-    this.#readCounts('engine_requests_total', ends, engines, ({ requests }) => ({ ...requests }), 'outcome');
-    const events = 'KV events: batches, and what was not as it should be.';
-    this.#readCounts('kv_events_total', events, engines, ({ kvResidency }) => kvResidency?.counts ?? {}, 'kind');
-  }
-
-  /** Counters that the engines keep, by what was counted. */
-  #readCounts(
-    name: string,
-    help: string,
-    engines: () => readonly EngineFigures[],
-    counts: (engine: EngineFigures) => Readonly<Record<string, number>>,
-    kind?: string,
-  ): void {
-    const counter: Counter = new Counter({
-      name: `warmpath_${name}`,
-      help,
-      labelNames: kind === undefined ? ['engine'] : ['engine', kind],
-      registers: [this.#registry],
-      collect: () => {
-        counter.reset();
-        for (const engine of engines()) {
-          for (const [counted, count] of Object.entries(counts(engine))) {
-            counter.inc({ engine: engine.name, ...(kind !== undefined && { [kind]: counted }) }, count);
-          }
-        }
-      },
-    });
-  }
-
-  /** A counter that someone else keeps. */
-  #readTotal(name: string, help: string, value: () => number): void {
-    const counter: Counter = new Counter({
-      name: `warmpath_${name}`,
-      help,
-      registers: [this.#registry],
-      collect: () => {
-        counter.reset();
-        counter.inc(value());
-      },
-    });
+    this.#observe(
+      { type: 'counter', name: 'engine_ejections_total', labels: ['engine'] },
+      'Times that an engine got no more requests.',
+      () => engines().map(({ name: engine, health }) => [{ engine }, health.ejections]),
+    );
+    count(
+      { name: 'engine_requests_total', label: 'outcome' },
+      'Requests that an engine got, by outcome. `retriedElsewhere`: failed requests that another engine got.',
+      ({ requests }) => ({ ...requests }),
+    );
+    count(
+      { name: 'kv_events_total', label: 'kind' },
+      'KV events: batches, and what was not as it should be.',
+      ({ kvResidency }) => kvResidency?.counts ?? {},
+    );
   }
 }

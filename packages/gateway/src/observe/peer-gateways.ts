@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
-import { type Document, observe } from '@warmpath/core';
+import { type Document, observe, type Preamble } from '@warmpath/core';
 import { type ConversationStore, fingerprint, type PathStep, type ServedRequest } from '@warmpath/core/internal';
+import { z } from 'zod';
 import { isLoopback } from '../config/schema-server.js';
 import type { Engines } from '../engines/engines.js';
 import type { ClientKey } from '../intake/authenticate.js';
@@ -134,9 +135,10 @@ export class PeerGateways {
       return false;
     }
     this.counts.told += orders.length;
-    for (const note of heard) {
+    for (const { text, ...sender } of heard) {
       try {
-        this.#hear(readNote(note.text), note);
+        // The server's word is not trusted.
+        this.#hear(note.parse(JSON.parse(text)), sender);
       } catch {
         this.counts.unreadable++;
       }
@@ -157,7 +159,10 @@ export class PeerGateways {
     return this.#unpublished.splice(0, count);
   }
 
-  #hear({ orders, used }: PeerReport, { from, ageMs }: { readonly from: string; readonly ageMs: number }): void {
+  #hear(
+    { orders, used }: z.output<typeof note>,
+    { from, ageMs }: { readonly from: string; readonly ageMs: number },
+  ): void {
     const { engines, histories, rateLimits, keys, now } = this.#parts;
     const told = new Map(used);
     for (const key of told.size > 0 ? keys() : []) {
@@ -174,17 +179,6 @@ export class PeerGateways {
   }
 }
 
-/** What one gateway sent: orders, with engines by their identities, and what keys did there, by their names. */
-interface PeerReport {
-  readonly orders: readonly {
-    readonly engine: string;
-    readonly tenant: string;
-    readonly model: string;
-    readonly served: ServedRequest;
-  }[];
-  readonly used: readonly (readonly [string, KeyUsage])[];
-}
-
 /** Empty where there is nothing to tell. */
 function noteOf(orders: readonly string[], used: ReadonlyMap<string, KeyUsage>): string {
   if (orders.length === 0 && used.size === 0) return '';
@@ -194,62 +188,44 @@ function noteOf(orders: readonly string[], used: ReadonlyMap<string, KeyUsage>):
 
 const pairOf = ({ key, tokens }: PathStep): readonly [string, number] => [key, tokens];
 
-/** Throws for anything that `noteOf` does not write: the server's word is not trusted. */
-function readNote(text: string): PeerReport {
-  const { version, used, orders } = JSON.parse(text) as Readonly<Record<string, unknown>>;
-  if (version !== VERSION) throw new TypeError('another version');
-  return {
-    used: list(used, MAX_KEYS).map((entry) => {
-      const [name, requests, tokens, underWay] = list(entry, 4);
-      return [readName(name), { requests: count(requests), tokens: count(tokens), underWay: count(underWay) }];
-    }),
-    orders: list(orders, MAX_UNPUBLISHED).map((entry) => {
-      const [engine, tenant, model, before, documents, order] = list(entry, 6);
-      return {
-        engine: readName(engine),
-        tenant: readName(tenant),
-        model: readName(model),
-        served: servedOf(before, documents, order),
-      };
-    }),
-  };
-}
+const name = z.string().max(MAX_NAME);
+const count = z.int().min(0);
+const steps = z
+  .array(z.tuple([name, count]).transform(([key, tokens]): PathStep => ({ key, tokens })))
+  .max(MAX_DOCUMENTS);
+const ranks = z.array(count).max(MAX_DOCUMENTS);
+const preamble = z
+  .tuple([name, count, steps])
+  .refine(([, tokens, path]) => path.reduce((sum, step) => sum + step.tokens, 0) <= tokens)
+  .transform(([key, tokens, path]): Preamble => ({ key, tokens, ...(path.length > 0 && { steps: path }) }));
+const order = z
+  .tuple([name, name, name, preamble.nullable(), steps, ranks.nullable()])
+  .refine(([, , , , documents, order]) => order === null || isPermutation(order, documents.length))
+  .transform(([engine, tenant, model, before, documents, order]) => ({
+    engine,
+    tenant,
+    model,
+    served: { documents: documents.map(documentOf), preamble: before ?? undefined, ...(order && { order }) },
+  }));
 
-function servedOf(before: unknown, documents: unknown, order: unknown): ServedRequest {
-  const placed = list(documents, MAX_DOCUMENTS).map((pair) => documentOf(stepOf(pair)));
-  const ranks = order === null ? undefined : list(order, MAX_DOCUMENTS).map(count);
-  const isPermutation =
-    ranks === undefined || new Set(ranks.filter((rank) => rank < placed.length)).size === placed.length;
-  if (!isPermutation || (ranks !== undefined && ranks.length !== placed.length)) throw new TypeError('no order');
-  if (before === null) return { documents: placed, preamble: undefined, ...(ranks && { order: ranks }) };
-  const [key, tokens, steps] = list(before, 3);
-  const path = list(steps, MAX_DOCUMENTS).map(stepOf);
-  const preamble = { key: readName(key), tokens: count(tokens), ...(path.length > 0 && { steps: path }) };
-  if (path.reduce((sum, step) => sum + step.tokens, 0) > preamble.tokens) throw new TypeError('steps of more tokens');
-  return { documents: placed, preamble, ...(ranks && { order: ranks }) };
+/** What one gateway sent: orders, with engines by their identities, and what keys did there, by their names. */
+const note = z.object({
+  version: z.literal(VERSION),
+  used: z
+    .array(
+      z
+        .tuple([name, count, count, count])
+        .transform(([key, requests, tokens, underWay]) => [key, { requests, tokens, underWay }] as const),
+    )
+    .max(MAX_KEYS),
+  orders: z.array(order).max(MAX_UNPUBLISHED),
+});
+
+function isPermutation(order: readonly number[], length: number): boolean {
+  return order.length === length && new Set(order.filter((rank) => rank < length)).size === length;
 }
 
 /** A document of which only its place in the knowledge tree is known. */
 function documentOf({ key, tokens }: PathStep): Document {
   return { id: '', label: '', title: undefined, content: '', metadata: undefined, key, tokens };
-}
-
-function stepOf(pair: unknown): PathStep {
-  const [key, tokens] = list(pair, 2);
-  return { key: readName(key), tokens: count(tokens) };
-}
-
-function list(value: unknown, most: number): readonly unknown[] {
-  if (!Array.isArray(value) || value.length > most) throw new TypeError('no list');
-  return value;
-}
-
-function readName(value: unknown): string {
-  if (typeof value !== 'string' || value.length > MAX_NAME) throw new TypeError('no name');
-  return value;
-}
-
-function count(value: unknown): number {
-  if (!Number.isSafeInteger(value) || (value as number) < 0) throw new TypeError('no count');
-  return value as number;
 }

@@ -1,6 +1,6 @@
 import { blockDocuments, type DocumentBlock } from '@warmpath/core';
 import { fingerprint, type PromptPiece } from '@warmpath/core/internal';
-import type { PromptApi } from '../apis/prompt-api.js';
+import type { PromptApi } from '../apis/prompt-view.js';
 import { type JsonPath, pathName, type RequestMessage } from '../apis/request-texts.js';
 import { BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject, JsonScanner } from '../json/json-scanner.js';

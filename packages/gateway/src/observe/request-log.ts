@@ -8,7 +8,7 @@ import {
   TenantCache,
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
-import type { PromptApi } from '../apis/prompt-api.js';
+import type { PromptApi } from '../apis/prompt-view.js';
 import { readObject } from '../json/json-body.js';
 import type {
   ChosenEngine,

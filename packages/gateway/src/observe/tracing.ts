@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Attributes, Context, Span, TextMapSetter } from '@opentelemetry/api';
 import type { ErrorCode } from '@warmpath/core';
-import type { ApiName } from '../apis/prompt-api.js';
+import type { ApiName } from '../apis/prompt-view.js';
 import type { DialectName } from '../dialects/dialects.js';
 import type { Report } from '../shapes/shapes.js';
 
@@ -24,19 +24,6 @@ type Stage =
   | 'prefill'
   | 'answer'
   | 'observe';
-
-/** Spans of one request. All times are of the gateway's clock. */
-export interface RequestTrace {
-  /** 32 hexadecimal digits. */
-  readonly traceId: string;
-  /** What carries the trace on: `traceparent`, `tracestate`, `baggage`. */
-  readonly headers: Readonly<Record<string, string>>;
-  stage(name: Stage, startedAt: number, endedAt: number): void;
-  /** A prompt goes to an engine. */
-  dispatched(call: TracedCall, at: number): CallTrace;
-  /** The answer is over, or its client gone. */
-  ended(report: Report, at: number): void;
-}
 
 /** What is said of a prompt when it goes out. */
 interface TracedCall {
@@ -157,10 +144,12 @@ function begin(
     parent,
   );
   if (!isSpanContextValid(span.spanContext())) return undefined;
-  return new TracedRequest(api, span, trace.setSpan(parent, span), dayMs);
+  return new RequestTrace(api, span, trace.setSpan(parent, span), dayMs);
 }
 
-class TracedRequest implements RequestTrace {
+/** Spans of one request. All times are of the gateway's clock. */
+export class RequestTrace {
+  /** What carries the trace on: `traceparent`, `tracestate`, `baggage`. */
   readonly headers: Readonly<Record<string, string>>;
   readonly #api: Api;
   readonly #span: Span;
@@ -175,6 +164,7 @@ class TracedRequest implements RequestTrace {
     this.headers = carried(api, context);
   }
 
+  /** 32 hexadecimal digits. */
   get traceId(): string {
     return this.#span.spanContext().traceId;
   }
@@ -183,6 +173,7 @@ class TracedRequest implements RequestTrace {
     this.#stage(this.#context, name, startedAt, endedAt);
   }
 
+  /** A prompt goes to an engine. */
   dispatched({ api, model, engine }: TracedCall, at: number): CallTrace {
     const operation = OPERATIONS[api];
     const { hostname, port, protocol } = new URL(engine.url);
@@ -218,6 +209,7 @@ class TracedRequest implements RequestTrace {
     };
   }
 
+  /** The answer is over, or its client gone. */
   ended(report: Report, at: number): void {
     const { errorCode, requestId, status } = report;
     this.#span.setAttributes({

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { type DocumentBlock, recognise } from '@warmpath/core';
 import { hasRepeatedResult, isCounted, LabelMap, messageChain, withResults } from '@warmpath/core/internal';
 import { callInputs } from '../apis/answer-texts.js';
-import type { PromptApi } from '../apis/prompt-api.js';
+import type { PromptApi } from '../apis/prompt-view.js';
 import type { RequestMessage, RequestText, TextChange } from '../apis/request-texts.js';
 import { BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
@@ -16,14 +16,6 @@ export interface DocumentSearch {
   labelsOf(block: DocumentBlock): 'kept' | 'mapped';
   /** What ids of external-content markers follow from beside the text; they stay as they are if left out. */
   readonly markerKey?: string | undefined;
-}
-
-/** What marks documents in a prompt. */
-const MARK = Buffer.from('warmpath-documents');
-
-/** Whether a body may mark documents. O(body), a native search. */
-export function mayMarkDocuments(body: Buffer): boolean {
-  return body.includes(MARK);
 }
 
 /**

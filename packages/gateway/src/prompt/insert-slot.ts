@@ -31,7 +31,7 @@ import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { invalid } from '../json/json-body.js';
-import { UNINTERRUPTED_SIZE } from '../limits/process-load.js';
+import { UNINTERRUPTED_SIZE } from '../limits/load.js';
 import { DocumentCache } from '../memory/document-cache.js';
 import { mayBeReused, type TenantModel } from '../memory/served-histories.js';
 import type { InsertSlot } from '../shapes/shapes.js';

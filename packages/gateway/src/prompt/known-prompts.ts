@@ -18,7 +18,7 @@ import {
   type PromptKinds,
   TenantCache,
 } from '@warmpath/core/internal';
-import type { PromptApi } from '../apis/prompt-api.js';
+import type { PromptApi } from '../apis/prompt-view.js';
 import type { Recognition } from '../config/schema.js';
 import { isReadable } from '../json/json-body.js';
 import type { JsonObject } from '../json/json-scanner.js';

@@ -6,7 +6,7 @@ import { documentLimits } from '../config/schema-server.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js';
-import { type EventLoopBudget, whenReady } from '../limits/process-load.js';
+import { type EventLoopBudget, whenReady } from '../limits/load.js';
 import type { FailOpen } from '../observe/log.js';
 import { traced } from '../observe/tracing.js';
 import type { Call, PermuteSlots, Prompt, RecognisedRequest } from '../shapes/shapes.js';
@@ -16,12 +16,14 @@ import {
   formedBlocks,
   mapPromptLabels,
   markedBlocks,
-  mayMarkDocuments,
   mergedBlocks,
   recogniseRequest,
 } from './find-documents.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
 import type { KnownPrompts } from './known-prompts.js';
+
+/** What marks documents in a prompt. */
+const MARK = Buffer.from('warmpath-documents');
 
 /** Larger bodies are not searched for documents. */
 const MAX_SEARCHED_BYTES = 4_194_304;
@@ -253,7 +255,7 @@ export class PromptParser {
     const { recognise, server, upstream } = config;
     if (parsed?.bypass === true || report.isHeldOut) return undefined;
     if (recognise === 'off' || body.length > MAX_SEARCHED_BYTES) return undefined;
-    const isMarked = mayMarkDocuments(body);
+    const isMarked = body.includes(MARK);
     const refersToParts = parsed?.blocks === true;
     const refers = parsed?.deduplicate ?? (refersToParts || recognise === 'auto');
     if (!isMarked && !refers && !knownPrompts.mayFind(tenant, recognise)) return undefined;

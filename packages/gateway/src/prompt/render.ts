@@ -18,8 +18,7 @@ import {
   type SentTurn,
   turnEdits,
 } from '@warmpath/core/internal';
-import type { ApiName } from '../apis/prompt-api.js';
-import { OPENING, type PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
+import { type ApiName, OPENING, type PromptView, toolTokens, type ViewedMessages } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { type BreakpointRule, type Dialect, leastMarked } from '../dialects/dialects.js';
 import type { ParsedRequest } from '../intake/parse-request.js';

@@ -9,7 +9,7 @@ import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { arrangeRequest, observation, readFields, uncheckedOrdering } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
 import { BodyView, escaped, invalid, modelOf, readObject } from '../json/json-body.js';
-import type { EventLoopBudget } from '../limits/process-load.js';
+import type { EventLoopBudget } from '../limits/load.js';
 import { type OpenArrangement, type OpenArrangements, withoutTexts } from '../memory/open-arrangements.js';
 import { predictedTokens, type ServedHistories } from '../memory/served-histories.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';

@@ -50,10 +50,10 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     const tenant = tenantOf(request);
     const data = [];
     const unreadable: Warning[] = [];
-    for (const name of await collections.names(tenant)) {
+    for (const name of await collections.retrieval.names(tenant)) {
       const operation = { tenant, name, kind: 'list' } as const;
       try {
-        data.push({ object: 'collection', id: name, ...(await collections.get(tenant, name)).totals });
+        data.push({ object: 'collection', id: name, ...(await collections.retrieval.get(tenant, name)).totals });
         collections.logWarnings(request, operation);
       } catch (error) {
         // One that cannot be read keeps no other back; one that was just deleted is none.
@@ -64,7 +64,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
         unreadable.push(warning);
       }
     }
-    for (const name of collections.storedNames(tenant)) {
+    for (const name of collections.retrieval.storedNames(tenant)) {
       data.push({ object: 'collection', id: name, store: collections.settings.stores[name]!.kind });
     }
     return answer(request, reply, { object: 'list', data, ...collections.clientWarnings(request, unreadable) });
@@ -72,7 +72,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
 
   app.delete<Named>('/v1/collections/:name', async (request, reply) => {
     const { name } = request.params;
-    await collections.delete(tenantOf(request), name);
+    await collections.retrieval.delete(tenantOf(request), name);
     return answer(request, reply, { object: 'collection', id: name, deleted: true });
   });
 
@@ -88,7 +88,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
   });
 
   app.get<Named & { Querystring: { after?: unknown } }>('/v1/collections/:name/documents', async (request, reply) => {
-    const collection = await collections.get(tenantOf(request), request.params.name);
+    const collection = await collections.retrieval.get(tenantOf(request), request.params.name);
     const { after } = request.query;
     const data = [];
     let hasMore = false;
@@ -109,8 +109,8 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
       file === undefined ? readDocuments(givenDocuments(request), limits) : { texts: [], warnings: [] };
     const signal = untilClosed(reply);
     const options = { signal, longest: limits.documentLength };
-    const read = file && (await collections.readFile(place, bodyOf(request), file, options));
-    const documents = read === undefined ? await collections.cutTexts(place, texts, signal) : [read.document];
+    const read = file && (await collections.retrieval.readFile(place, bodyOf(request), file, options));
+    const documents = read === undefined ? await collections.retrieval.cutTexts(place, texts, signal) : [read.document];
     const put = (collection: Collection) => {
       signal.throwIfAborted();
       return collection.putCut(documents);
@@ -128,7 +128,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     const tenant = tenantOf(request);
     const ids = [request.query.id].flat();
     if (!ids.every((id) => typeof id === 'string')) throw invalid('id', 'one id or more were expected');
-    const collection = await collections.get(tenant, request.params.name);
+    const collection = await collections.retrieval.get(tenant, request.params.name);
     const { removed } = await collection.remove(ids);
     return answer(request, reply, { object: 'ingestion', collection: collection.name, removed });
   });

@@ -11,7 +11,7 @@ import { parseRequest } from '../intake/parse-request.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readObject } from '../json/json-body.js';
-import type { EventLoopBudget } from '../limits/process-load.js';
+import type { EventLoopBudget } from '../limits/load.js';
 import type { ServedHistories } from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { PlanJobs } from '../plan/plan-jobs.js';

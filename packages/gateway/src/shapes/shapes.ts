@@ -10,8 +10,7 @@ import type {
 } from '@warmpath/core/internal';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
-import type { ApiName, PromptApi } from '../apis/prompt-api.js';
-import type { PromptView, ViewedMessages } from '../apis/prompt-view.js';
+import type { ApiName, PromptApi, PromptView, ViewedMessages } from '../apis/prompt-view.js';
 import type { RequestText, TextChange } from '../apis/request-texts.js';
 import type { Translation } from '../apis/translate-request.js';
 import type { ParsedRequest } from '../intake/parse-request.js';

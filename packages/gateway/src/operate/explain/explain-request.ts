@@ -8,8 +8,8 @@ import {
   type PrefixBreak,
   type PromptPiece,
 } from '@warmpath/core/internal';
-import type { ApiName, PromptApi } from '../../apis/prompt-api.js';
 import { chatApi, completionsApi, messagesApi, responsesApi } from '../../apis/prompt-apis.js';
+import type { ApiName, PromptApi } from '../../apis/prompt-view.js';
 import { pathName, type RequestText } from '../../apis/request-texts.js';
 import { parseObject } from '../../json/json-body.js';
 import { isObject, type JsonObject } from '../../json/json-scanner.js';
@@ -29,26 +29,22 @@ const APIS: Readonly<Record<ApiName, PromptApi>> = {
 
 /** Characters shown on either side of a difference. */
 const EXCERPT = 32;
-/** What templates say before passages that nothing parts. */
+/** Words that stand before documents in many prompts. */
 const SPEAKS_OF_CONTEXT =
   /<context>|context information is below|following (?:pieces of )?(?:retrieved )?(?:context|documents|sources)/i;
 const ADVICE =
-  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them, or let the gateway learn the prompt: `warmpath prompts` shows what it has found.';
-/** Why documents that the request itself calls so do not show. */
-const CITED =
-  'Answers cite the documents of this request by their number (`citations`), so they stay as they are, byte for byte.';
+  'The prompt speaks of context, but nothing shows where a document ends. Put each document in its own tag, or put <warmpath-documents> around the documents, or let the gateway learn the prompt (`warmpath prompts`).';
+/** Why cited documents are not listed. */
+const CITED = 'Answers cite the documents of this request by number (`citations`). The gateway does not change them.';
 
 export interface ExplainOptions {
-  /** Found out by the path in a record, or by the members of the body, if left out. */
+  /** Default: by the path in the record, else by the members of the body. */
   readonly api?: ApiName;
-  /** How documents may be ordered; core's defaults for what is left out. */
+  /** How documents may be ordered. Default: core's. */
   readonly arrange?: InPlaceSwitches;
   /** The body of a request that was served before. */
   readonly after?: string;
-  /**
-   * Whether parts that documents have in common are referred to; what a body's `warmpath.blocks` says without it, else
-   * false.
-   */
+  /** Whether repeated parts of documents become references. Default: `warmpath.blocks` of the body, else false. */
   readonly blocks?: boolean;
 }
 
@@ -64,10 +60,7 @@ export interface ExplainedBlock {
   readonly decided: PlacedBlock['decided'];
   /** `order[place]` is the rank of the document that would stand there. */
   readonly order: readonly number[];
-  /**
-   * Documents that stand farther up in full, or in part: what would stand for each, and the estimated tokens that this
-   * spares.
-   */
+  /** Documents that stand farther up, whole or in part: the reference in their place, and the estimated tokens it saves. */
   readonly references: readonly {
     readonly rank: number;
     readonly partly: boolean;
@@ -76,15 +69,15 @@ export interface ExplainedBlock {
   }[];
 }
 
-/** A break of the prefix, with what can be done about it and what stands there. */
+/** A prefix break, with its remedy and the text around it. */
 export interface ExplainedBreak extends PrefixBreak {
   readonly remedy: string;
-  /** Some characters around the difference, of the earlier prompt and of this one. */
+  /** Text around the difference, in the earlier prompt and in this one. */
   readonly before: string;
   readonly now: string;
 }
 
-/** What the gateway would see in a request, and do with it. */
+/** What the gateway finds in a request, and what it would do. */
 export interface Explanation {
   readonly object: 'explanation';
   readonly api: ApiName;
@@ -96,11 +89,11 @@ export interface Explanation {
   readonly blocks: readonly ExplainedBlock[];
   /** Tokens that each place costs by which a document moves. */
   readonly shiftPrice: number;
-  /** Estimated tokens that references to documents farther up would spare. */
+  /** Estimated tokens that references would save. */
   readonly deduplicatedTokens: number;
-  /** Where nothing may move although the prompt speaks of context, or holds documents: why, and what would help. */
+  /** Why nothing may move, and what helps. `null`: documents were found, or the prompt speaks of none. */
   readonly advice: string | null;
-  /** Against the earlier request, if there is one. */
+  /** Compared with the earlier request; `null` without one. */
   readonly prefix: {
     /** Tokens of the beginning that both share as the client wrote them. */
     readonly sharedTokens: number;
@@ -112,9 +105,10 @@ export interface Explanation {
 }
 
 /**
- * What would be recognised in a request, what would move, what that saves behind an earlier request, and why the two
- * part where they do. A request may be its body or a record of it (`readRecorded`). Keeps nothing. Errors:
- * `WARMPATH_INVALID_JSON`. O(both bodies).
+ * Explains a request: which documents are found, which would move, what that saves behind an earlier request, and where
+ * the two prompts differ. A request is its body, or a record of it (`readRecorded`). Keeps nothing. O(both bodies).
+ *
+ * @throws WarmpathError `WARMPATH_INVALID_JSON`
  */
 export function explainRequest(given: string, options: ExplainOptions): Explanation {
   const recorded = readRecorded(given);
@@ -149,7 +143,7 @@ interface ReadPrompt {
   readonly deduplicate: boolean;
   readonly blocks: boolean;
   readonly labels: 'kept' | 'mapped';
-  /** Whether answers cite documents by their numbers, which therefore stay. */
+  /** Whether answers cite documents by number, so that no document may move. */
   readonly isCited: boolean;
   readonly pieces: readonly PromptPiece[];
   readonly recognised: RecognisedRequest | undefined;

@@ -1,5 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
-import { API_NAMES, type ApiName } from '../../apis/prompt-api.js';
+import { API_NAMES, type ApiName } from '../../apis/prompt-view.js';
 import { BodyView, parseObject, withPlace } from '../../json/json-body.js';
 import { isObject, type JsonObject } from '../../json/json-scanner.js';
 
