@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { channel } from 'node:diagnostics_channel';
-import { performance } from 'node:perf_hooks';
 import { type ConversationStore, type PromptKind, PromptKinds } from '@warmpath/core/internal';
 import { OpenCollections } from './collections/open-collections.js';
 import { engineSettings, type GatewayConfig } from './config/schema.js';
@@ -24,7 +23,7 @@ import { Authenticator } from './intake/authenticate.js';
 import { newHopName } from './intake/headers.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory } from './intake/request-body.js';
-import { EventLoopBudget, Overload } from './limits/load.js';
+import { EventLoopBudget, Overload, processClock } from './limits/load.js';
 import { bytesOfPart, type MemoryPart } from './limits/memory-budget.js';
 import { Baselines } from './memory/baselines.js';
 import { ConsentFile, ConsentRecords } from './memory/consent-stores.js';
@@ -100,8 +99,6 @@ export type AssembledGateway = Awaited<ReturnType<typeof assembleGateway>>;
 
 /** Makes the parts of a gateway, and the server with its routes. */
 export async function assembleGateway(config: GatewayConfig, parts: GatewayParts) {
-  // Simulated time says nothing about the load of the process.
-  const processClock = performance.now.bind(performance);
   const now = parts.now ?? processClock;
   const log = openLog(config.log.level);
   const sessions = parts.sessions ?? (await createConversationStore(config, parts.sharedStore));
@@ -182,6 +179,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const hopName = newHopName();
   const listed = engineSettings(config);
+  // Simulated time says nothing about the load of the process.
   const eventLoopBudget = new EventLoopBudget(processClock);
   const forget = (engine: Engine): void => {
     histories.forget(engine);

@@ -3,6 +3,11 @@ import { getHeapStatistics } from 'node:v8';
 import { WarmpathError } from '@warmpath/core';
 import type { WorkSteps } from '@warmpath/core/internal';
 
+/** The monotonic clock of the process, in milliseconds. */
+export function processClock(): number {
+  return performance.now();
+}
+
 /** Milliseconds of work on requests in one turn of the event loop. Answers under way need the rest. */
 const TURN_MS = 10;
 
