@@ -108,12 +108,12 @@ export class OpenCollections {
     );
   }
 
-  /** A collection in files or in a database. @throws WarmpathError WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
+  /** One in files or in a database. @throws WarmpathError WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
   searchable(tenant: string, name: string): Promise<SearchableCollection> {
     return this.retrieval.searchable(tenant, name);
   }
 
-  /** @throws WarmpathError WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED; WARMPATH_OVERLOADED beyond `MAX_COLLECTIONS`. */
+  /** @throws WarmpathError WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED, WARMPATH_OVERLOADED. */
   async getOrMake(tenant: string, name: string): Promise<Collection> {
     const names = await this.retrieval.names(tenant);
     if (names.length >= MAX_COLLECTIONS && !names.includes(name)) {

@@ -58,9 +58,9 @@ export interface OpenDocuments {
 const LONG_PROMPT_BYTES = 65_536;
 
 /**
- * Decides the order of the documents of a prompt, and which of them become references. Renders it for an engine that has
- * room. What is believed of the engine, what was sent before and what waits are read and not changed. A defect costs the
- * order, not the answer: documents go out in retrieval order, and where that fails as well, the client's own body does.
+ * Decides the order of the documents of a prompt, and which of them become references. Renders it for an engine with
+ * room. What is believed of the engine, what was sent before and what waits are read and not changed. A defect costs
+ * the order and no answer: documents go out in retrieval order, and if that fails as well, the client's own body does.
  */
 export class PromptArranger {
   readonly #parts: PromptArrangerParts;

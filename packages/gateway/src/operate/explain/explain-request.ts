@@ -60,7 +60,7 @@ export interface ExplainedBlock {
   readonly decided: PlacedBlock['decided'];
   /** `order[place]` is the rank of the document that would stand there. */
   readonly order: readonly number[];
-  /** Documents that stand farther up, whole or in part: the reference in their place, and the estimated tokens it saves. */
+  /** Documents that stand farther up, whole or in part: the reference instead, and the estimated tokens it saves. */
   readonly references: readonly {
     readonly rank: number;
     readonly partly: boolean;
