@@ -160,7 +160,7 @@ async function serve(
     ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,
   });
-  metrics.watch(() => loop.stats, model.vocabulary.grammars.counts);
+  metrics.watch(() => loop.stats, model.vocabulary.grammars.counts, loop.isReused);
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),

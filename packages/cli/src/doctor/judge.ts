@@ -54,6 +54,8 @@ function dialect(facts: EngineFacts): Check {
 
 function describeReuse(reuse: Dialect['reuse']): string {
   switch (reuse.kind) {
+    case 'none':
+      return 'nothing';
     case 'prefix':
       return reuse.unit === 1 ? 'shared starts to the token' : `shared starts in blocks of ${reuse.unit} tokens`;
     case 'slots':

@@ -266,7 +266,7 @@ export class EngineMetrics implements LoopObserver {
   }
 
   /** Adds what is read whenever it is scraped. Call it once. */
-  watch(stats: () => LoopStats, grammars: Readonly<GrammarCounts>): void {
+  watch(stats: () => LoopStats, grammars: Readonly<GrammarCounts>, isReused: boolean): void {
     for (const [name, help, read] of GAUGES) {
       this.#gauge(name, help, () => read(stats()) ?? 0);
     }
@@ -283,7 +283,8 @@ export class EngineMetrics implements LoopObserver {
       labelNames: ['block_size', 'num_gpu_blocks', 'enable_prefix_caching'],
       registers: this.#registers,
     });
-    info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: 'True' }, 1);
+    const caching = isReused ? 'True' : 'False';
+    info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: caching }, 1);
   }
 
   #total(name: string, help: string, read: () => number): void {

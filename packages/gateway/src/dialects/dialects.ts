@@ -3,6 +3,8 @@ import type { ApiName } from '../apis/prompt-view.js';
 
 /** What an engine reuses of a prompt, and how long it keeps it. */
 export type ReuseModel =
+  /** Every prompt is computed as a whole: the cache is off, or the model allows none. */
+  | { readonly kind: 'none' }
   /** The longest common prefix in whole blocks of `unit` tokens (1: any token), least recently used first to go. */
   | { readonly kind: 'prefix'; readonly unit: number }
   /** One whole prompt a slot, and saved ones that serve one request each. */
@@ -61,6 +63,8 @@ export interface Dialect {
   readonly waiting?: string;
   /** Name of its metric whose labels `num_gpu_blocks` and `block_size` give the size of its cache (`GET /metrics`). */
   readonly cacheSize?: string;
+  /** Path whose answer says `reuse: "none"` where its model allows no reuse. */
+  readonly reuseReport?: string;
   /** Path whose answer has its number of slots as `total_slots`. */
   readonly slotCount?: string;
   readonly breakpoints?: BreakpointRule;
@@ -173,6 +177,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'lower',
     tokenizer: '/tokenize',
     waiting: 'vllm:num_requests_waiting',
+    reuseReport: '/kv?paths=0',
     needsLeader: false,
     advice: {},
   },
@@ -313,6 +318,12 @@ export function dialectOfOwner(owner: string | undefined): Dialect | undefined {
   return owner === undefined ? undefined : DIALECTS.find(({ owners }) => owners.includes(owner));
 }
 
+/** The dialect of an engine that says whether it reuses anything. */
+export function withReuse(dialect: Dialect, isReused: boolean): Dialect {
+  if (!isReused) return { ...dialect, reuse: { kind: 'none' } };
+  return dialect.reuse.kind === 'none' ? { ...dialect, reuse: TABLE[dialect.name].reuse } : dialect;
+}
+
 /** The dialect with an engine's reported slots, if its kind has slots. */
 export function withSlots(dialect: Dialect, slots: number): Dialect {
   return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
@@ -336,7 +347,7 @@ export function leastReused({ reuse, breakpoints }: Dialect, model: string): num
 
 /** Reusable tokens of a cached prefix. */
 export function reusable(dialect: Dialect, model: string, tokens: number): number {
-  if (tokens < leastReused(dialect, model)) return 0;
+  if (dialect.reuse.kind === 'none' || tokens < leastReused(dialect, model)) return 0;
   const { reuse } = dialect;
   return reuse.kind === 'prefix' || reuse.kind === 'hosted' ? tokens - (tokens % reuse.unit) : tokens;
 }
@@ -351,6 +362,7 @@ export interface ReuseBelief {
 /** What residency goes by for a reuse model. */
 export function beliefOf(reuse: ReuseModel): ReuseBelief {
   switch (reuse.kind) {
+    case 'none':
     case 'prefix':
       return { evictsLeastRecent: true, maxAgeMs: undefined, slots: undefined };
     case 'slots':

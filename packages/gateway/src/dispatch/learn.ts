@@ -173,7 +173,9 @@ export class Learning {
     const { promptTokens, gainTokens = 0 } = report.soFar();
     if (report.unmoved !== undefined || gainTokens > 0) return;
     const model = baseline?.model ?? '';
-    if (promptTokens !== undefined && reusable(engine.dialect, model, promptTokens - 1) === 0) {
+    if (engine.dialect.reuse.kind === 'none') {
+      report.unmoved = 'nothing-reused';
+    } else if (promptTokens !== undefined && reusable(engine.dialect, model, promptTokens - 1) === 0) {
       report.unmoved = 'too-short';
     } else if (!prompt.isInserted) {
       const { knownPrompts, recognition } = this.#parts;

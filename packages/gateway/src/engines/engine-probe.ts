@@ -1,5 +1,6 @@
 import type { WarmpathError } from '@warmpath/core';
 import { type Dialect, dialectOfOwner } from '../dialects/dialects.js';
+import { isObject } from '../json/json-scanner.js';
 import type { Upstream, UpstreamRequest } from './upstream.js';
 
 /** What is at an engine's address. */
@@ -28,6 +29,8 @@ export interface EngineReport {
   readonly slots: number | undefined;
   /** Blocks of its prefix cache and tokens per block, if its kind has blocks and it reports them. */
   readonly cacheSize: CacheSize | undefined;
+  /** Whether it reuses anything of earlier prompts; `undefined` if it does not report it. */
+  readonly isReused: boolean | undefined;
   /** The problem in one sentence; `undefined` if there is none. */
   readonly problem: string | undefined;
   /** The remedy. */
@@ -38,6 +41,7 @@ export interface EngineReport {
 interface CacheSize {
   readonly blocks: number;
   readonly blockTokens: number;
+  readonly isReused: boolean;
 }
 
 /** Bytes of metrics that are read, at most. */
@@ -83,6 +87,7 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
     dialect: undefined,
     slots: undefined,
     cacheSize: undefined,
+    isReused: undefined,
     problem,
     remedy,
   });
@@ -114,13 +119,17 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
   if (models === undefined) {
     return report('not-an-engine', `Its answer is no list of models (status ${status}).`, BASE_URL);
   }
-  const { slotCount, cacheSize } = models.dialect ?? question.dialect;
+  const { slotCount, cacheSize: cacheMetric, reuseReport } = models.dialect ?? question.dialect;
   const asked = { ...question, headers };
+  const slots = slotCount === undefined ? undefined : await askJson(upstream, slotCount, asked);
+  const cacheSize = cacheMetric === undefined ? undefined : await askCacheSize(upstream, cacheMetric, asked);
+  const reuse = reuseReport === undefined ? undefined : await askJson(upstream, reuseReport, asked);
   return {
     ...report('up'),
     ...models,
-    slots: slotCount === undefined ? undefined : await askSlots(upstream, slotCount, asked),
-    cacheSize: cacheSize === undefined ? undefined : await askCacheSize(upstream, cacheSize, asked),
+    slots: slotsIn(slots),
+    cacheSize,
+    isReused: reuse === undefined ? cacheSize?.isReused : reuse['reuse'] !== 'none',
   };
 }
 
@@ -146,16 +155,21 @@ function modelsIn(text: string): Pick<EngineReport, 'models' | 'dialect'> | unde
 }
 
 /** The reported number of slots; `undefined` if it reports none, or an impossible number. */
-async function askSlots(
+function slotsIn({ total_slots: slots }: Readonly<Record<string, unknown>> = {}): number | undefined {
+  return typeof slots === 'number' && Number.isInteger(slots) && slots > 0 && slots <= MAX_SLOTS ? slots : undefined;
+}
+
+/** The object at a path of the engine; `undefined` if there is none. */
+async function askJson(
   upstream: Upstream,
   path: string,
   { headers, totalMs }: EngineQuestion,
-): Promise<number | undefined> {
+): Promise<Readonly<Record<string, unknown>> | undefined> {
   const answer = await askText(upstream, { path, headers }, { totalMs, limitBytes: PROPERTY_BYTES });
   if ('code' in answer || answer.status !== 200) return undefined;
   try {
-    const slots = (JSON.parse(answer.text) as { readonly total_slots?: unknown } | null)?.total_slots;
-    return typeof slots === 'number' && Number.isInteger(slots) && slots > 0 && slots <= MAX_SLOTS ? slots : undefined;
+    const value: unknown = JSON.parse(answer.text);
+    return isObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
@@ -171,7 +185,8 @@ async function askCacheSize(
   const labels = new RegExp(`^${metric}\\{(.*)\\}`, 'm').exec(answer.text)?.[1] ?? '';
   const count = (label: string) => Number(new RegExp(`(?:^|,)${label}="(\\d+)"`).exec(labels)?.[1]);
   const [blocks, blockTokens] = [count('num_gpu_blocks'), count('block_size')];
-  return blocks > 0 && blockTokens > 0 ? { blocks, blockTokens } : undefined;
+  const isReused = !/(?:^|,)enable_prefix_caching="False"/.test(labels);
+  return blocks > 0 && blockTokens > 0 ? { blocks, blockTokens, isReused } : undefined;
 }
 
 /** The models in an answer of `GET /v1/models`; `undefined` if it is no list of models. */

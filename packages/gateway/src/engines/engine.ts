@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
-import { beliefOf, configuredDialect, type Dialect, withBlocks, withSlots } from '../dialects/dialects.js';
+import { beliefOf, configuredDialect, type Dialect, withBlocks, withReuse, withSlots } from '../dialects/dialects.js';
 import {
   engineCredentials,
   forwardsClientKey,
@@ -315,10 +315,11 @@ export class Engine {
   }
 
   /** Keeps what is configured or known by the address, and what the engine does not report. */
-  #learnDialect({ dialect, slots, cacheSize }: EngineReport): void {
+  #learnDialect({ dialect, slots, cacheSize, isReused }: EngineReport): void {
     const { upstream } = this.#parts.config;
     const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
     let found = isOpen && dialect !== undefined ? dialect : this.#dialect;
+    if (isReused !== undefined) found = withReuse(found, isReused);
     if (slots !== undefined) found = withSlots(found, slots);
     if (cacheSize !== undefined) {
       found = withBlocks(found, cacheSize.blockTokens);

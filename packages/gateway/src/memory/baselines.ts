@@ -226,6 +226,8 @@ interface ShadowCache {
 
 function shadowCacheOf(reuse: ReuseModel, bounds: ShadowBounds): ShadowCache {
   switch (reuse.kind) {
+    case 'none':
+      return new PrefixShadow({ ...bounds, cost: () => 0 }, {});
     case 'slots': {
       const maxSavedSpans = Math.floor(bounds.bytes() / SPAN_BYTES);
       return new SlotShadow(new PromptSlots({ ...reuse.slots, maxSaved: MAX_SAVED_PROMPTS, maxSavedSpans }));

@@ -153,7 +153,8 @@ export class PromptArranger {
 
   #decideInsert(slot: InsertSlot, tenant: string, engine: Engine): Decision {
     const { documents, histories, now } = this.#parts;
-    const { request, parsed } = slot;
+    const { parsed } = slot;
+    const request = reusesNothing(engine) ? { ...slot.request, policy: 'retrieval' as const } : slot.request;
     const state = histories.of(engine, tenant, parsed.model);
     const waiting = engine.queue.waitingBehind(request.preamble, tenant);
     const asked = waiting.length === 0 ? request : { ...request, waiting };
@@ -173,7 +174,7 @@ export class PromptArranger {
         const request: ArrangeRequest = {
           documents: open,
           preamble,
-          policy: policy ?? switches.policy,
+          policy: reusesNothing(engine) ? 'retrieval' : (policy ?? switches.policy),
           maxShift: switches.maxShift,
           shiftPrice: switches.shiftPrice,
           pin: switches.pin,
@@ -191,6 +192,11 @@ export class PromptArranger {
   #inPlaceOptions({ deduplicate, blocks }: PermuteSlots, tenant: string): Omit<InPlaceOptions, 'arrange'> {
     return { tenant, deduplicate, blocks, memory: this.#parts.memory };
   }
+}
+
+/** No order saves anything then, and another one than that of retrieval may change answers. */
+function reusesNothing({ dialect }: Engine): boolean {
+  return dialect.reuse.kind === 'none';
 }
 
 function insertDecision({ history }: InsertSlot, arrangement: Arrangement, state: TenantModel): Decision {

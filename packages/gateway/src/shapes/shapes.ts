@@ -327,6 +327,8 @@ export const NO_GAIN_REASONS = {
   holdout: 'The prompt is of the group that is left as it is, to compare with.',
   bypass: 'The request asked the gateway to change nothing.',
   'recognise-off': 'The configuration says that documents in prompts stay where they are (`recognise: off`).',
+  'nothing-reused':
+    'The engine reuses nothing of earlier prompts: its cache is off, or its model allows none. Documents keep their order.',
   'too-short': "The prompt is too short for the blocks of the engine's cache.",
   'kind-refused': 'The operator has refused this kind of prompt.',
   'question-first':
