@@ -17,6 +17,13 @@ export function tokens(value: number | null | undefined): string {
   return value < 1e9 ? `${TWO.format(value / 1e6)} M` : `${TWO.format(value / 1e9)} G`;
 }
 
+const MONEY = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
+
+/** An amount in the currency of the configured prices. */
+export function money(value: number | null | undefined): string {
+  return value === null || value === undefined ? NONE : MONEY.format(value);
+}
+
 /** Short, for axes: `12k`. */
 export function short(value: number): string {
   if (value >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;

@@ -3,7 +3,7 @@ import type { EngineStatus } from '../src/feed.ts';
 import { anomaliesOf, isBad } from './anomalies.ts';
 import { Chart } from './chart.tsx';
 import { type Bin, countOf, quantile, share } from './figures.ts';
-import { count, milliseconds, percent, rate, tokens } from './format.ts';
+import { count, milliseconds, money, percent, rate, tokens } from './format.ts';
 import { bins, settings, show, spanMinutes, spanMs, tick, totals } from './state.ts';
 
 /** What is saved, how fast, and whether the engine does as predicted. */
@@ -76,6 +76,20 @@ function Gain() {
         <dd>{signed(gain)}</dd>
         <dt class="computed">Computed by the engine</dt>
         <dd>{percent(cached === null ? null : 1 - cached)}</dd>
+        {sums.cacheWriteTokens > 0 && (
+          <>
+            <dt>Of these, written into the cache</dt>
+            <dd>{tokens(sums.cacheWriteTokens)}</dd>
+          </>
+        )}
+        {sums.baselineCost > 0 && (
+          <>
+            <dt>Cost, without and with Warmpath</dt>
+            <dd>
+              {money(sums.baselineCost)}, {money(sums.cost)}
+            </dd>
+          </>
+        )}
       </dl>
       <p class="beside">
         {measuredTokens === 0

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { PHASE_NAMES, phasesOf } from './figures.ts';
-import { causeText, count, milliseconds, percent } from './format.ts';
+import { causeText, count, milliseconds, money, percent } from './format.ts';
 import { feed, requests, selectedRequest, settings, tick } from './state.ts';
 
 /** As `GET /v1/requests/{id}` tells it. */
@@ -14,6 +14,9 @@ interface Record {
   readonly predictedCachedTokens: number | null;
   readonly baselineTokens: number | null;
   readonly gainTokens: number | null;
+  readonly cacheWriteTokens: number | null;
+  readonly cost: number | null;
+  readonly baselineCost: number | null;
   /** Why nothing was gained: a name in `settings.noGainReasons`. */
   readonly noGain: string | null;
   /** Where there are several. */
@@ -179,6 +182,14 @@ function Explained({ record }: { readonly record: Record }) {
           {count(gainTokens)}
           {part(gainTokens)}
         </Fact>
+        {(record.cacheWriteTokens ?? 0) > 0 && (
+          <Fact name="Written into the cache">{count(record.cacheWriteTokens)}</Fact>
+        )}
+        {record.cost !== null && (
+          <Fact name="Cost, without and with Warmpath">
+            {money(record.baselineCost)}, {money(record.cost)}
+          </Fact>
+        )}
         {record.deduplicatedTokens > 0 && (
           <Fact name={`Not sent again (${record.references + record.shortened} documents)`}>
             {count(record.deduplicatedTokens)}

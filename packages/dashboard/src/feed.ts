@@ -72,6 +72,11 @@ export interface TrafficSlot {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly predictedTokens: number;
+  /** Tokens that engines wrote into their caches for a price of their own. */
+  readonly cacheWriteTokens: number;
+  /** What prompts with a baseline and a price cost, and would have cost without the gateway. */
+  readonly cost: number;
+  readonly baselineCost: number;
   /** Tokens of prompts with a baseline, and those that the gateway added to what would have been cached. */
   readonly measuredTokens: number;
   readonly gainTokens: number;
@@ -108,6 +113,9 @@ export const NO_TRAFFIC: TrafficSums = {
   promptTokens: 0,
   cachedTokens: 0,
   predictedTokens: 0,
+  cacheWriteTokens: 0,
+  cost: 0,
+  baselineCost: 0,
   measuredTokens: 0,
   gainTokens: 0,
   unchanged: 0,

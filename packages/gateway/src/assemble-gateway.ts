@@ -242,7 +242,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     prefixes,
     metrics,
     knownPrompts,
-    recognition: config.recognise,
+    config,
     peers,
     now,
   });

@@ -63,6 +63,7 @@ it('says at /metrics what the reference page says: names, types, labels and mean
     answerStream,
     {
       collections: { folder },
+      prices: [{ input: 1, cached: 0.1 }],
       upstream: { kvEvents: { endpoint: 'tcp://127.0.0.1:9' } },
     },
     {

@@ -145,7 +145,9 @@ export function readUsage(value: unknown): Usage | undefined {
   if (!isCount(inputTokens)) return undefined;
   const { cache_read_input_tokens: read, cache_creation_input_tokens: written } = value;
   if (!isCount(read) && !isCount(written)) return usage(inputTokens, cachedOf(value['input_tokens_details']));
-  return usage(inputTokens + (isCount(read) ? read : 0) + (isCount(written) ? written : 0), isCount(read) ? read : 0);
+  const [cached, cacheWrites] = [isCount(read) ? read : 0, isCount(written) ? written : 0];
+  const counted = usage(inputTokens + cached + cacheWrites, cached);
+  return cacheWrites === 0 ? counted : { ...counted, cacheWriteTokens: cacheWrites };
 }
 
 /** Tokens of the answer in the `usage` of any API; `undefined` if left out. */

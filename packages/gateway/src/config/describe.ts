@@ -44,6 +44,7 @@ const AT_ONCE: readonly string[] = [
   'queue.capacity',
   'queue.maxWaitMs',
   'queue.discipline',
+  'prices',
   'explain',
   'dashboard',
   'collections.k',

@@ -140,6 +140,21 @@ const engine = z.strictObject({
   kvEvents: kvEvents.optional().describe('Its KV events: see `upstream.kvEvents`.'),
 });
 
+/** Prices of models that differ. */
+const MAX_PRICES = 1_024;
+
+const perMillion = () => z.number().min(0).max(1_000_000);
+
+const price = z.strictObject({
+  models: z.array(z.string().min(1).max(256)).min(1).max(1_024).optional().describe('Models as requests name them.'),
+  input: perMillion().describe('Price of a million prompt tokens that are computed.'),
+  cached: perMillion().describe('Price of a million prompt tokens that were cached.'),
+  cacheWrite: perMillion().optional().describe('Price of a million tokens that are written. Default: `input`.'),
+});
+
+/** What prompt tokens of one model cost. */
+export type TokenPrice = z.output<typeof price>;
+
 const arrange = z.strictObject({
   policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy of requests that name none.'),
   maxShift: z
@@ -264,6 +279,13 @@ export const gatewayConfigSchema = z
       .default(0)
       .describe(
         'Share of conversations that are left as they are, to compare with: documents stay in retrieval order, without references and hints. Metrics and the dashboard show both groups. Start with 0.05.',
+      ),
+    prices: z
+      .array(price)
+      .max(MAX_PRICES)
+      .default([])
+      .describe(
+        'What a million prompt tokens cost, in your currency: `input`, `cached`, and `cacheWrite` where the engine asks for more (default: `input`). `models` limits an entry; the first entry that fits counts. The gain is then also told in money.',
       ),
     explain: explain.prefault({}).describe('Records of served requests.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),

@@ -1,6 +1,6 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
-import type { Recognition } from '../config/schema.js';
+import type { GatewayConfig } from '../config/schema.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { reusable } from '../dialects/dialects.js';
 import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
@@ -63,7 +63,7 @@ export interface LearningParts {
   readonly prefixes: WarmPrefixes;
   readonly metrics: Metrics;
   readonly knownPrompts: KnownPrompts;
-  readonly recognition: Recognition;
+  readonly config: Pick<GatewayConfig, 'prices' | 'recognise'>;
   /** Only where the store of conversations is shared. */
   readonly peers: PeerGateways | undefined;
   /** The monotonic clock, in milliseconds. */
@@ -162,7 +162,11 @@ export class Learning {
     if (usage === undefined) return;
     report.promptTokens = usage.promptTokens;
     report.baselineTokens = baseline?.tokens(usage.promptTokens);
+    report.cacheWriteTokens = usage.cacheWriteTokens;
+    report.baselineWriteTokens = baseline?.cacheWriteTokens(usage.promptTokens) ?? 0;
     const model = prompt.state?.model ?? baseline?.model ?? '';
+    const { prices } = this.#parts.config;
+    report.price = prices.find(({ models }) => models === undefined || models.includes(model));
     const expected = Math.max(report.baselineTokens ?? 0, report.decision.predictedCachedTokens ?? 0);
     report.cachedTokens = this.#parts.histories.reportedCounts(engine, model).cachedTokens(usage, expected);
   }
@@ -178,8 +182,8 @@ export class Learning {
     } else if (promptTokens !== undefined && reusable(engine.dialect, model, promptTokens - 1) === 0) {
       report.unmoved = 'too-short';
     } else if (!prompt.isInserted) {
-      const { knownPrompts, recognition } = this.#parts;
-      report.unmoved = knownPrompts.noGainReason(call, recognition, report.decision.slots);
+      const { knownPrompts, config } = this.#parts;
+      report.unmoved = knownPrompts.noGainReason(call, config.recognise, report.decision.slots);
     }
   }
 

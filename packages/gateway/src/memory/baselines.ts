@@ -48,6 +48,8 @@ export interface PromptBaseline {
   readonly predictedTokens: number;
   /** Tokens, of a prompt of so many. */
   tokens(promptTokens: number): number;
+  /** Tokens that the engine would have written into its cache for a price, up to the last mark of the client. */
+  cacheWriteTokens(promptTokens: number): number;
   /** The engine has computed the prompt. */
   prefilled(): void;
   /** The engine is done with it. `answerTokens`: those of its answer, where it was complete. */
@@ -144,14 +146,17 @@ class DispatchedBaseline implements PromptBaseline {
   readonly #cost: number;
   readonly #counted: CountedStart | undefined;
   readonly #lastKey: string | undefined;
+  /** Cost up to the last mark of the client. */
+  readonly #markedCost: number;
   readonly #shadow: Shadow;
   readonly #parts: DispatchedParts;
 
-  constructor({ model, cost, counted, spans }: PromptSpans, shadow: Shadow, parts: DispatchedParts) {
+  constructor({ model, cost, counted, spans, marks }: PromptSpans, shadow: Shadow, parts: DispatchedParts) {
     this.model = model;
     this.#cost = cost;
     this.#counted = counted;
     this.#lastKey = spans.at(-1)?.key;
+    this.#markedCost = spans.slice(0, (marks.at(-1) ?? -1) + 1).reduce((sum, { tokens }) => sum + tokens, 0);
     this.#shadow = shadow;
     this.#parts = parts;
   }
@@ -160,13 +165,23 @@ class DispatchedBaseline implements PromptBaseline {
     return this.tokens(Math.max(1, Math.round(this.#cost / this.#shadow.tokenCost)));
   }
 
+  cacheWriteTokens(promptTokens: number): number {
+    if (this.#parts.dialect.reuse.kind !== 'breakpoints') return 0;
+    return Math.max(0, this.#tokensUpTo(this.#markedCost, promptTokens) - this.tokens(promptTokens));
+  }
+
   tokens(promptTokens: number): number {
-    const { dialect, use } = this.#parts;
-    if (use.cachedCost === 0) return 0;
+    return this.#tokensUpTo(this.#parts.use.cachedCost, promptTokens);
+  }
+
+  /** Tokens of the beginning of a prompt that an engine can reuse. */
+  #tokensUpTo(cachedCost: number, promptTokens: number): number {
+    const { dialect } = this.#parts;
+    if (cachedCost === 0) return 0;
     // Behind what the engine has counted, tokens are divided by cost.
-    const isCounted = this.#counted !== undefined && use.cachedCost >= this.#counted.cost;
+    const isCounted = this.#counted !== undefined && cachedCost >= this.#counted.cost;
     const start = isCounted && this.#counted.tokens < promptTokens ? this.#counted : NOTHING_COUNTED;
-    const share = (use.cachedCost - start.cost) / Math.max(1, this.#cost - start.cost);
+    const share = (cachedCost - start.cost) / Math.max(1, this.#cost - start.cost);
     const cached = start.tokens + Math.round((promptTokens - start.tokens) * share);
     // The last token is always computed.
     return reusable(dialect, this.model, Math.min(promptTokens - 1, cached));

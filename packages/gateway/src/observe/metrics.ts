@@ -94,6 +94,20 @@ export class Metrics {
     'Of these, tokens the engine would have cached of prompts as clients wrote them. The gain is the difference, of changed prompts; of unchanged prompts, the difference is the error of the baseline.',
     ['changed', 'group'],
   );
+  readonly #cacheWrites = this.#counter(
+    'cache_write_tokens_total',
+    'Prompt tokens that engines wrote into their caches for a price of their own. They are no cached tokens.',
+  );
+  readonly #cost = this.#counter(
+    'prompt_cost_total',
+    'What prompts with a baseline cost, by `prices`. As `measured_prompt_tokens_total`.',
+    ['changed', 'group'],
+  );
+  readonly #baselineCost = this.#counter(
+    'baseline_cost_total',
+    'What they would have cost as clients wrote them. The difference is the gain in money.',
+    ['changed', 'group'],
+  );
   readonly #noGain = this.#counter('no_gain_total', 'Prompts that gained nothing, by the reason.', ['reason']);
   readonly #storeTime = this.#histogram(
     'session_store_seconds',
@@ -216,12 +230,14 @@ export class Metrics {
     this.#predicted.inc(report.predictedCachedTokens ?? 0);
     this.#prompt.inc(report.promptTokens ?? 0);
     this.#cached.inc(report.cachedTokens ?? 0);
+    this.#cacheWrites.inc(report.cacheWriteTokens ?? 0);
     this.#gained(report);
     if (report.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
     else if (report.errorCode !== undefined) this.error(report.errorCode, report.errorSource ?? 'gateway');
   }
 
-  #gained({ promptTokens, cachedTokens, baselineTokens, isUnchanged, isHeldOut, noGain, ttftMs }: Report): void {
+  #gained(report: Report): void {
+    const { promptTokens, cachedTokens, baselineTokens, isUnchanged, isHeldOut, noGain, ttftMs } = report;
     if (isHeldOut && ttftMs !== undefined) this.#holdoutTtft.observe(ttftMs / 1_000);
     if (noGain !== undefined) this.#noGain.inc({ reason: noGain });
     if (promptTokens === undefined || cachedTokens === undefined || baselineTokens === undefined) return;
@@ -229,6 +245,10 @@ export class Metrics {
     this.#measured.inc(labels, promptTokens);
     this.#measuredCached.inc(labels, cachedTokens);
     this.#baseline.inc(labels, baselineTokens);
+    const { cost, baselineCost } = report;
+    if (cost === undefined || baselineCost === undefined) return;
+    this.#cost.inc(labels, cost);
+    this.#baselineCost.inc(labels, baselineCost);
   }
 
   error(code: ErrorCode, source: 'gateway' | 'upstream'): void {

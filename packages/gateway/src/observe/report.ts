@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
+import type { TokenPrice } from '../config/schema.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
 import {
@@ -66,6 +67,11 @@ export class ReportBuilder {
   cachedTokens: number | undefined;
   predictedBaselineTokens: number | undefined;
   baselineTokens: number | undefined;
+  /** Tokens that were written into the cache for a price, and those that would have been without the gateway. */
+  cacheWriteTokens: number | undefined;
+  baselineWriteTokens = 0;
+  /** What tokens of its model cost, where that is configured. */
+  price: TokenPrice | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   isUnchanged: boolean | undefined;
   /** Whether it is left as it is, to compare others with. */
@@ -141,6 +147,8 @@ export class ReportBuilder {
       predictedBaselineTokens: this.predictedBaselineTokens,
       baselineTokens: this.baselineTokens,
       gainTokens: gainOf(this),
+      cacheWriteTokens: this.cacheWriteTokens,
+      ...costsOf(this),
       isUnchanged: this.isUnchanged,
       isHeldOut: this.isHeldOut,
       noGain: noGainOf(this),
@@ -161,6 +169,24 @@ function gainOf({ cachedTokens, baselineTokens, isUnchanged }: CountedPrompt): n
   if (cachedTokens === undefined || baselineTokens === undefined) return undefined;
   return isUnchanged === true ? 0 : cachedTokens - baselineTokens;
 }
+
+type PricedPrompt = CountedPrompt & Pick<ReportBuilder, 'price' | 'cacheWriteTokens' | 'baselineWriteTokens'>;
+
+/** What a prompt cost, and would have cost without the gateway. */
+function costsOf(prompt: PricedPrompt): Pick<ReportSoFar, 'cost' | 'baselineCost'> {
+  const { price, promptTokens, cachedTokens, cacheWriteTokens = 0, baselineTokens, baselineWriteTokens } = prompt;
+  if (price === undefined || promptTokens === undefined || cachedTokens === undefined) return UNPRICED;
+  const costOf = (cached: number, written: number) => {
+    const computed = Math.max(0, promptTokens - cached - written);
+    return (price.input * computed + price.cached * cached + (price.cacheWrite ?? price.input) * written) / 1e6;
+  };
+  const cost = costOf(cachedTokens, cacheWriteTokens);
+  if (prompt.isUnchanged === true) return { cost, baselineCost: cost };
+  const isKnown = baselineTokens !== undefined;
+  return { cost, baselineCost: isKnown ? costOf(baselineTokens, baselineWriteTokens) : undefined };
+}
+
+const UNPRICED = { cost: undefined, baselineCost: undefined } as const;
 
 /** Why a prompt gained nothing: the first reason that holds. */
 function noGainOf(report: ReportBuilder): NoGainReason | undefined {

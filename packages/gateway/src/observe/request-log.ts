@@ -47,6 +47,11 @@ export interface RequestRecord {
   readonly baselineTokens: number | null;
   /** Cached tokens without those. */
   readonly gainTokens: number | null;
+  /** Tokens that the engine wrote into its cache for a price of their own. */
+  readonly cacheWriteTokens: number | null;
+  /** What it cost, and would have cost without the gateway, where a price is configured. */
+  readonly cost: number | null;
+  readonly baselineCost: number | null;
   /** Whether it is of the group that is left as it is. */
   readonly isHeldOut: boolean;
   /** Why nothing was gained; `null` where something was. */
@@ -248,6 +253,9 @@ export function recordOf(report: Report): RequestRecord {
     predictedCachedTokens: report.predictedCachedTokens ?? null,
     baselineTokens: report.baselineTokens ?? null,
     gainTokens: report.gainTokens ?? null,
+    cacheWriteTokens: report.cacheWriteTokens ?? null,
+    cost: report.cost ?? null,
+    baselineCost: report.baselineCost ?? null,
     isHeldOut: report.isHeldOut,
     noGain: report.noGain ?? null,
     documents: report.documents ?? null,

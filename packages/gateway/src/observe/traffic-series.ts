@@ -74,6 +74,11 @@ export class TrafficSeries {
     sums.reported++;
     sums.promptTokens += promptTokens;
     sums.cachedTokens += cachedTokens;
+    sums.cacheWriteTokens += report.cacheWriteTokens ?? 0;
+    if (report.cost !== undefined && report.baselineCost !== undefined) {
+      sums.cost += report.cost;
+      sums.baselineCost += report.baselineCost;
+    }
     sums.predictedTokens += Math.min(promptTokens, predictedCachedTokens ?? 0);
     addMeasured(sums, report, { promptTokens, cachedTokens });
     if (ttftMs === undefined) return;

@@ -100,14 +100,14 @@ export class PromptArranger {
     }
   }
 
-  /** The body as its client wrote it: documents of a field in retrieval order, without references or a hint. */
+  /** As its client wrote it: documents of a field in retrieval order, without references, hint or breakpoints. */
   asWritten({ tenant }: Call, { prompt, sent, decision }: ArrangedPrompt, engine: Engine): Buffer {
     const { slots } = prompt;
     if (decision.state === undefined) return sent.body;
     if (slots?.kind !== 'insert') return prompt.body;
     const slot = { ...slots, repeated: undefined };
     const written = this.#inRetrievalOrder(slot, tenant, engine);
-    return this.#parts.renderer.render({ ...prompt, slots: slot }, written).body;
+    return this.#parts.renderer.render({ ...prompt, slots: slot }, written, false).body;
   }
 
   /**

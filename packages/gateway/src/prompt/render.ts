@@ -46,21 +46,27 @@ export class PromptRenderer {
     this.#cache = cache;
   }
 
-  /** O(prompt). */
-  render({ history, slots, labels }: Prompt, { state, arrangements, placed }: Decision): Sent {
-    if (slots?.kind === 'insert')
-      return { ...this.#insert(slots, history !== undefined, arrangements[0]!, state!), labels };
+  /** `marks`: whether the gateway adds cache breakpoints where the engine needs them. O(prompt). */
+  render({ history, slots, labels }: Prompt, { state, arrangements, placed }: Decision, marks = true): Sent {
+    if (slots?.kind === 'insert') {
+      return { ...this.#insert(slots, arrangements[0]!, state!, { isNamed: history !== undefined, marks }), labels };
+    }
     const { changes, estimatedTokens } = placed!;
     const turn = history && { history, sent: plainTurn(history) };
     return { body: permuted(slots!.found, changes), estimatedTokens, labels, turn };
   }
 
-  #insert(slot: InsertSlot, isNamed: boolean, arrangement: Arrangement, state: TenantModel): Omit<Sent, 'labels'> {
+  #insert(
+    slot: InsertSlot,
+    arrangement: Arrangement,
+    state: TenantModel,
+    { isNamed, marks }: { readonly isNamed: boolean; readonly marks: boolean },
+  ): Omit<Sent, 'labels'> {
     const { parsed, view, history } = slot;
     const { edits, turn, estimatedTokens } =
       view === undefined
         ? this.#renderCompletion(slot, arrangement)
-        : this.#renderChat(slot, { view, isNamed, arrangement, state });
+        : this.#renderChat(slot, { view, isNamed, marks, arrangement, state });
     return {
       body: applyEdits(parsed.body.bytes, [...parsed.ownFields, ...edits]),
       estimatedTokens,
@@ -73,11 +79,13 @@ export class PromptRenderer {
     {
       view,
       isNamed,
+      marks,
       arrangement,
       state,
     }: {
       readonly view: PromptView;
       readonly isNamed: boolean;
+      readonly marks: boolean;
       readonly arrangement: Arrangement;
       readonly state: TenantModel;
     },
@@ -89,7 +97,9 @@ export class PromptRenderer {
     const own = turnEdits(history, messages, arrangement, options);
     const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
     const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
-    const places = this.#breakpoints({ parsed, prompt: view, viewed }, arrangement, { isTurn: isNamed, state });
+    const places = marks
+      ? this.#breakpoints({ parsed, prompt: view, viewed }, arrangement, { isTurn: isNamed, state })
+      : undefined;
     const text = this.#documentsText(parsed, arrangement.documents, { isTurn: isNamed, places });
     const turn = !isNamed
       ? undefined

@@ -144,6 +144,9 @@ const requestRecord = z.strictObject({
   gainTokens: z.nullable(z.int()).meta({
     description: 'Cached tokens without those. 0 for a prompt that went out as the client wrote it.',
   }),
+  cacheWriteTokens: z.nullable(count).meta({ description: 'Written into the cache, for a price of their own.' }),
+  cost: z.nullable(z.number()).meta({ description: 'What the prompt cost. `null` without `prices`.' }),
+  baselineCost: z.nullable(z.number()).meta({ description: 'What it would have cost without the gateway.' }),
   model: z.nullable(z.string()).meta({ description: 'The model that it names.' }),
   isHeldOut: z.boolean().meta({ description: 'Whether it is of the group that is left as it is (`holdout`).' }),
   noGain: z

@@ -387,6 +387,11 @@ export interface ReportSoFar extends DecisionSummary {
   readonly baselineTokens: number | undefined;
   /** Cached tokens without those of the baseline; 0 for a prompt that went out as its client wrote it. */
   readonly gainTokens: number | undefined;
+  /** Tokens that the engine wrote into its cache for a price of their own; they are no cached tokens. */
+  readonly cacheWriteTokens: number | undefined;
+  /** What the prompt cost, and would have cost without the gateway; `undefined` without a configured price. */
+  readonly cost: number | undefined;
+  readonly baselineCost: number | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   readonly isUnchanged: boolean | undefined;
   /** Whether it is of the group that is left as it is (`holdout`). */
