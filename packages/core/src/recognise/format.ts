@@ -1,5 +1,4 @@
 import type { DocumentSpan, FormatName, PromptRole } from './block.js';
-import { type LineOpenings, lineOpenings } from './line-openings.js';
 
 /** A text to look for documents in: one of a prompt's, or what a prompt marks in it. */
 export class Region {
@@ -7,7 +6,7 @@ export class Region {
   readonly role: PromptRole;
   /** The prompt says that these are documents of this format: only the form counts, not whether it is plausible. */
   readonly certain: boolean;
-  #openings: LineOpenings | undefined;
+  #lines: readonly number[] | undefined;
 
   constructor(text: string, { role, certain }: Pick<Region, 'role' | 'certain'>) {
     this.text = text;
@@ -15,11 +14,17 @@ export class Region {
     this.certain = certain;
   }
 
-  /** The lines at which a document could open. Looked for once for all formats. */
-  get openings(): LineOpenings {
-    this.#openings ??= lineOpenings(this.text);
-    return this.#openings;
+  /** Where its lines start. */
+  get lines(): readonly number[] {
+    this.#lines ??= lineStarts(this.text);
+    return this.#lines;
   }
+}
+
+function lineStarts(text: string): readonly number[] {
+  const starts = [0];
+  for (let feed = text.indexOf('\n'); feed >= 0; feed = text.indexOf('\n', feed + 1)) starts.push(feed + 1);
+  return starts;
 }
 
 /** What a format found: documents side by side. */
@@ -40,10 +45,8 @@ export interface DocumentGroup {
  * One way of writing documents. `find` answers blocks of at least two documents in the order of the text, none
  * overlapping, and changes nothing: a text written back piece by piece is the text. It throws for no input.
  *
- * Cost: O(region), whatever stands in it, and next to nothing where there is no sign of the form, because every text of
- * every request is looked through. So a format looks at the region's `openings` (a form with another kind of line adds
- * a list there), or for a string that it cannot do without, with `indexOf`; patterns are tried where these are found
- * (flag `y`), never over the text.
+ * Cost: O(region), whatever stands in it. A format tries its patterns at the starts of lines (flag `y`), never over the
+ * text, or looks with `indexOf` for a string that it cannot do without.
  */
 export interface DocumentFormat {
   readonly name: FormatName;

@@ -1,5 +1,4 @@
-import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
-import { documentElements } from './elements.js';
+import { type DocumentBlock, type DocumentSpan, FORMAT_NAMES, type FormatName, type PromptText } from './block.js';
 import { type DocumentFormat, type DocumentGroup, Region } from './format.js';
 import { fields } from './formats/fields.js';
 import { headed, markdown } from './formats/headed.js';
@@ -7,7 +6,7 @@ import { json } from './formats/json.js';
 import { numbered, separator } from './formats/numbered.js';
 import { python } from './formats/python.js';
 import { tags } from './formats/tags.js';
-import { type MarkedRegion, markedRegions } from './marker.js';
+import { JsonTextReader, type JsonValue, memberOf } from './json-text.js';
 
 /** Every format, the surest first: where two see documents in one place, the first has it. */
 export const DOCUMENT_FORMATS: readonly DocumentFormat[] = [
@@ -151,4 +150,97 @@ function outsideCode(text: string, found: readonly FoundGroup[]): readonly Found
     at = end;
     return true;
   });
+}
+
+/** A part of a text that the prompt itself marks as documents. */
+interface MarkedRegion {
+  /** Of what stands inside the tags. */
+  readonly start: number;
+  readonly end: number;
+  /** The tags included. */
+  readonly outerStart: number;
+  readonly outerEnd: number;
+  /** How the documents are written, where the tag says so. */
+  readonly format: FormatName | undefined;
+}
+
+/** The name of the tag that marks documents. */
+const MARKER = 'warmpath-documents';
+
+const OPEN = new RegExp(`<${MARKER}((?:\\s[^<>]{0,200})?)>`, 'g');
+const CLOSE = `</${MARKER}>`;
+
+/** `<warmpath-documents format="…">…</warmpath-documents>`, in the order of the text. O(text). */
+function markedRegions(text: string): readonly MarkedRegion[] {
+  const regions: MarkedRegion[] = [];
+  if (!text.includes(CLOSE)) return regions;
+  OPEN.lastIndex = 0;
+  for (let match = OPEN.exec(text); match !== null; match = OPEN.exec(text)) {
+    const start = OPEN.lastIndex;
+    const end = text.indexOf(CLOSE, start);
+    if (end < 0) break;
+    const format = /\sformat="(\w+)"/.exec(match[1]!)?.[1];
+    regions.push({
+      start,
+      end,
+      outerStart: match.index,
+      outerEnd: end + CLOSE.length,
+      format: FORMAT_NAMES.find((name) => name === format),
+    });
+    OPEN.lastIndex = end + CLOSE.length;
+  }
+  return regions;
+}
+
+/** Members that name a document of an API, and its title. */
+const ID_KEYS = ['source', 'file_id', 'id'];
+const TITLE_KEYS = ['title', 'filename'];
+
+/**
+ * The documents in elements that an API calls documents (Anthropic's `search_result` and `document`, results of
+ * OpenAI's file search): each moves as a whole, with every member. `undefined` for what are not at least two objects.
+ * O(text).
+ */
+function documentElements(text: string): DocumentGroup | undefined {
+  const value = new JsonTextReader(`[${text}]`).value(0);
+  if (value?.kind !== 'array' || value.elements.length < 2) return undefined;
+  if (value.elements.some(({ kind }) => kind !== 'object')) return undefined;
+  const documents = value.elements.map((element) => documentOf(text, element));
+  return { documents, start: documents[0]!.start, end: documents.at(-1)!.end };
+}
+
+/** Offsets count from behind the bracket that was put before the text. */
+function documentOf(text: string, element: JsonValue): DocumentSpan {
+  const words = wordsOf(element);
+  const nowhere = element.end - 1;
+  return {
+    start: element.start - 1,
+    end: element.end - 1,
+    contentStart: words === undefined ? nowhere : words.start - 1,
+    contentEnd: words === undefined ? nowhere : words.end - 1,
+    id: stringOf(text, element, ID_KEYS),
+    title: stringOf(text, element, TITLE_KEYS),
+    labels: [],
+  };
+}
+
+/** The string literal with the document's words, if there is one alone: several are never replaced by a reference. */
+function wordsOf(element: JsonValue): JsonValue | undefined {
+  const source = memberOf(element, 'source');
+  const said =
+    memberOf(element, 'text') ??
+    memberOf(element, 'content') ??
+    memberOf(source, 'data') ??
+    memberOf(source, 'content');
+  if (said?.kind !== 'array') return said?.kind === 'string' ? said : undefined;
+  const words = said.elements.length === 1 ? memberOf(said.elements[0], 'text') : undefined;
+  return words?.kind === 'string' ? words : undefined;
+}
+
+function stringOf(text: string, element: JsonValue, keys: readonly string[]): string | undefined {
+  for (const key of keys) {
+    const value = memberOf(element, key);
+    if (value?.kind === 'string') return text.slice(value.start, value.end - 2);
+  }
+  return undefined;
 }

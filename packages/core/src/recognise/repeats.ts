@@ -68,15 +68,12 @@ export interface RepeatedDocument {
 /** Characters of a document's first and last words that tell it from others. */
 const FIRST = 56;
 const LAST = 32;
-/** Characters at three places of a document's words by which it is found. */
-const SAMPLE = 16;
 /** A longer name costs more than the first words do. */
 const MAX_NAME = 80;
 /** Stands for a name that two documents have. */
 const SHARED = Symbol('a name of several documents');
 
 interface SeenDocument {
-  readonly words: string;
   readonly block: DocumentBlock;
   readonly rank: number;
 }
@@ -93,6 +90,7 @@ interface SeenDocument {
  * until it is dropped.
  */
 export class SeenDocuments {
+  /** By its words. */
   readonly #first = new Map<string, SeenDocument>();
   /** By name, the words of the document that has it. */
   readonly #named = new Map<string, string | typeof SHARED>();
@@ -121,10 +119,9 @@ export class SeenDocuments {
       const words = documentText(text, document, block.format);
       if (words.text === '') continue;
       this.#name(calledNames(document), words.text);
-      const key = this.#keyOf(words.text);
-      const first = this.#first.get(key);
+      const first = this.#first.get(words.text);
       if (first === undefined) {
-        this.#first.set(key, { words: words.text, block, rank });
+        this.#first.set(words.text, { block, rank });
         this.#words.push(words.text);
       }
       const whole = first && this.#refer(words, first, text);
@@ -138,20 +135,6 @@ export class SeenDocuments {
     }
     this.#addBlocks(text, block);
     return repeats;
-  }
-
-  /**
-   * A short key of these words: hashing all of them took a fifth of the time of a prompt. Equal keys are equal words.
-   */
-  #keyOf(words: string): string {
-    const { length } = words;
-    const middle = length >> 1;
-    let key = `${length}${words.slice(0, SAMPLE)}${words.slice(middle, middle + SAMPLE)}${words.slice(-SAMPLE)}`;
-    for (let known = this.#first.get(key); known !== undefined; known = this.#first.get(key)) {
-      if (known.words === words) break;
-      key += '+';
-    }
-    return key;
   }
 
   #addBlocks(text: string, block: DocumentBlock): void {

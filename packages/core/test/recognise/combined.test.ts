@@ -4,7 +4,6 @@ import { runs } from '../../../../test/suite.js';
 import { type PromptText, recognise } from '../../src/index.js';
 import type { DocumentSpan } from '../../src/recognise/block.js';
 import { Region } from '../../src/recognise/format.js';
-import { lineOpenings } from '../../src/recognise/line-openings.js';
 import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';
 import { FRAGMENTS } from './fragments.js';
 import { PROMPTS } from './prompts/index.js';
@@ -26,38 +25,6 @@ const mixtures = fc
     { maxLength: 12 },
   )
   .map((parts) => parts.join('').replaceAll('warmpath-documents', 'documents'));
-
-/** What lines of each kind look like, said plainly: patterns over the whole text. */
-const PLAIN = {
-  brackets: /^(?=[ \t]{0,8}[[{])/gm,
-  numbers: /^(?=[ \t]{0,8}\[\d)/gm,
-  headings: /^(?=#)/gm,
-  counted: /^(?=[ \t]{0,8}(?:#{1,6} |\*\*|\[|<{2,3} ?|-{2,} ?|={2,} ?)?[\p{L}][\p{L} ]{2,24}[ _-]{0,2}[#[(]{0,2}\d)/gmu,
-  named: /^(?=[ \t]{0,8}(?:[-*] )?(?:\*\*)?[A-Za-z][A-Za-z _]{1,20}(?:\*\*)?[ \t]{0,4}[:：])/gm,
-  files: /^(?=[ \t]{0,3}[A-Za-z][A-Za-z _-]{0,30}[./\d]\w|[ \t]{0,3}\d\w)/gm,
-  rules: /^(?=[ \t]*(?:---|===|\*\*\*|___|###|~~~))/gm,
-};
-
-describe('lines at which documents may open', () => {
-  it.each(Object.entries(PLAIN))('%s: every one that the plain pattern finds', (kind, pattern) => {
-    let lines = 0;
-    fc.assert(
-      fc.property(mixtures, (given) => {
-        // Lines end with a line feed; the pattern knows further signs.
-        const text = given.replace(/[\r\u2028\u2029]/g, ' ');
-        const openings = lineOpenings(text)[kind as keyof typeof PLAIN];
-        for (const { index } of text.matchAll(pattern)) {
-          lines++;
-          expect(openings).toContain(index);
-        }
-        for (const line of openings) expect(line === 0 || text[line - 1] === '\n').toBe(true);
-        expect([...openings]).toEqual([...new Set(openings)].sort((a, b) => a - b));
-      }),
-      { seed: SEED, numRuns: runs(600) },
-    );
-    expect(lines).toBeGreaterThan(runs(60));
-  });
-});
 
 describe('all formats together', () => {
   it('see what each of them sees alone, the surer one first where two see something', () => {

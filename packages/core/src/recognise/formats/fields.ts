@@ -24,9 +24,9 @@ function sourceLines(region: Region): readonly Header[] {
   return bracketed.length >= 2 ? bracketed : filesWithText(region);
 }
 
-function inBrackets({ text, openings }: Region): readonly Header[] {
+function inBrackets({ text, lines }: Region): readonly Header[] {
   const headers: Header[] = [];
-  for (const line of openings.brackets) {
+  for (const line of lines) {
     IN_BRACKETS.lastIndex = line;
     const match = IN_BRACKETS.exec(text);
     if (match === null) continue;
@@ -37,10 +37,10 @@ function inBrackets({ text, openings }: Region): readonly Header[] {
   return headers;
 }
 
-function filesWithText({ text, openings, certain }: Region): readonly Header[] {
+function filesWithText({ text, lines, certain }: Region): readonly Header[] {
   const headers: Header[] = [];
   let colon = 0;
-  for (const line of openings.files) {
+  for (const line of lines) {
     // Most such lines are sentences: looking for the sign that they lack is one pass over the text.
     if (colon < line) colon = text.indexOf(':', line);
     if (colon < 0) break;
@@ -110,12 +110,12 @@ export const fields: DocumentFormat = {
 };
 
 /** Headers of records: lines with the first record's key, each with its text's line before the next one. */
-function recordsOf({ text, openings }: Region): readonly Header[] {
+function recordsOf({ text, lines }: Region): readonly Header[] {
   const nextOf = new Map<string, number>();
   const headers: Header[] = [];
   // Where what the nearest text behind a line says begins.
   let content: number | undefined;
-  for (const line of openings.named.toReversed()) {
+  for (const line of lines.toReversed()) {
     CONTENT.lastIndex = line;
     if (CONTENT.test(text)) content = CONTENT.lastIndex;
     FIRST.lastIndex = line;
@@ -165,10 +165,10 @@ function idOf(value: string): string | undefined {
   return id === '' ? undefined : id;
 }
 
-function framed({ text, openings }: Region): readonly DocumentGroup[] {
+function framed({ text, lines }: Region): readonly DocumentGroup[] {
   const found: DocumentGroup[] = [];
   let open: number | undefined;
-  for (const line of openings.rules) {
+  for (const line of lines) {
     FRAME_RULE.lastIndex = line;
     if (!FRAME_RULE.test(text)) continue;
     const nodes = open === undefined ? undefined : nodesOf(text, open, line);

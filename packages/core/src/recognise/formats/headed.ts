@@ -32,9 +32,9 @@ interface Heading {
   readonly title: string;
 }
 
-function headingsOf({ text, openings }: Region): readonly Heading[] {
+function headingsOf({ text, lines }: Region): readonly Heading[] {
   const headings: Heading[] = [];
-  for (const line of openings.headings) {
+  for (const line of lines) {
     HEADING.lastIndex = line;
     const match = HEADING.exec(text);
     if (match === null) continue;
@@ -92,9 +92,9 @@ export const headed: DocumentFormat = {
   },
 };
 
-function headersOf({ text, openings }: Region): readonly Header[] {
+function headersOf({ text, lines }: Region): readonly Header[] {
   const headers: Header[] = [];
-  for (const line of openings.counted) {
+  for (const line of lines) {
     HEADER.lastIndex = line;
     const match = HEADER.exec(text);
     if (match === null) continue;
@@ -132,8 +132,8 @@ function closers(region: Region): CloserOf {
   };
 }
 
-function* closingLines({ text, openings }: Region): Generator<RegExpExecArray, undefined> {
-  for (const line of openings.counted) {
+function* closingLines({ text, lines }: Region): Generator<RegExpExecArray, undefined> {
+  for (const line of lines) {
     CLOSER.lastIndex = line;
     const match = CLOSER.exec(text);
     if (match !== null) yield match;

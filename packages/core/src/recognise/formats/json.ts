@@ -57,17 +57,21 @@ const LIST_KEYS = new Set(
   ),
 );
 
+/** The start of a line with a value that is an array or an object. */
+const OPEN = /[ \t]{0,8}[[{]/y;
+
 /** Arrays of documents in JSON: the answer of a tool, a fenced block, a value at the start of a line. */
 export const json: DocumentFormat = {
   name: 'json',
   unasked: true,
   find(region) {
-    const { text, openings } = region;
+    const { text, lines } = region;
     const found: DocumentGroup[] = [];
     const scanner = new JsonTextReader(text);
-    for (const line of openings.brackets) {
+    for (const line of lines) {
+      OPEN.lastIndex = line;
       // What was read is not read again, or unclosed brackets would cost their number squared.
-      if (line < scanner.at) continue;
+      if (line < scanner.at || !OPEN.test(text)) continue;
       const value = scanner.value(line);
       if (value === undefined || !isAnnounced(region, value)) continue;
       const blocks = lists(region, value);

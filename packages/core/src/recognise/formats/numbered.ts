@@ -37,8 +37,8 @@ export const separator: DocumentFormat = {
   },
 };
 
-function* rulesOf({ text, openings }: Region): Generator<readonly [number, number]> {
-  for (const line of openings.rules) {
+function* rulesOf({ text, lines }: Region): Generator<readonly [number, number]> {
+  for (const line of lines) {
     RULE.lastIndex = line;
     if (RULE.test(text)) yield [line, RULE.lastIndex];
   }
@@ -59,7 +59,6 @@ export const numbered: DocumentFormat = {
   unasked: true,
   find(region) {
     const { text, certain } = region;
-    if (!certain && region.openings.numbers.length < 2) return [];
     if (!text.includes('[1]') && !text.includes('[0]')) return [];
     return blocksBetween(region, certain ? expected(region) : atLineStarts(region)).filter(
       (found) => certain || isPlausible(region, found),
@@ -67,9 +66,9 @@ export const numbered: DocumentFormat = {
   },
 };
 
-function atLineStarts({ text, openings }: Region): readonly Header[] {
+function atLineStarts({ text, lines }: Region): readonly Header[] {
   const headers: Header[] = [];
-  for (const line of openings.numbers) {
+  for (const line of lines) {
     AT_LINE_START.lastIndex = line;
     const match = AT_LINE_START.exec(text);
     if (match !== null) headers.push(header(line + match[1]!.length, match[2]!, line + match[0].length));
