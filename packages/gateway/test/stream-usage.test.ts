@@ -1,10 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { askingForUsage, WithoutUsage } from '../src/answer/stream-usage.js';
-import { chatApi, completionsApi, messagesApi } from '../src/apis/prompt-apis.js';
-import { errorShapeOf, UntouchedBody } from '../src/apis/response-body.js';
+import { chatApi, completionsApi, errorShapeOf, messagesApi, UntouchedBody } from '../src/apis/prompt-apis.js';
 import { type DialectName, dialectOf } from '../src/dialects/dialects.js';
+import { askingForUsage, WithoutUsage } from '../src/dispatch/send-prompt.js';
 import type { Report } from '../src/shapes/shapes.js';
 import type { ReceivedRequest } from './fake-engine.js';
 import { send, stand } from './harness.js';

@@ -1,8 +1,8 @@
 import type { WarmpathError } from '@warmpath/core';
 import type { CitationMapper, LabelMap } from '@warmpath/core/internal';
 import { type AnswerText, answerTexts, type Channel, eventTexts } from '../apis/answer-texts.js';
+import type { ResponseBody, ResponseHead } from '../apis/prompt-apis.js';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
-import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 import { EventSplitter } from './event-splitter.js';

@@ -8,7 +8,7 @@ import {
   type ResponseBody,
   type ResponseHead,
   UntouchedBody,
-} from '../apis/response-body.js';
+} from '../apis/prompt-apis.js';
 import { type Engine, engineHeaders, IDENTITY } from '../engines/engine.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
 import type { ClientKey } from '../intake/authenticate.js';

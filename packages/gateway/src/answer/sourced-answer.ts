@@ -1,6 +1,6 @@
 import type { Arrangement, WarmpathError } from '@warmpath/core';
+import type { ResponseBody, ResponseHead } from '../apis/prompt-apis.js';
 import type { ApiName } from '../apis/prompt-view.js';
-import type { ResponseBody, ResponseHead } from '../apis/response-body.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import type { Sources } from '../shapes/shapes.js';
 import { EventSplitter } from './event-splitter.js';

@@ -8,7 +8,7 @@ import {
   translate,
 } from '@warmpath/translate';
 import { checkBounds } from '../json/json-body.js';
-import type { ResponseBody, ResponseHead } from './response-body.js';
+import type { ResponseBody, ResponseHead } from './prompt-apis.js';
 
 /** Headers that describe a body. The translation is another body. */
 const OF_THE_ORIGINAL = ['content-length', 'content-encoding', 'content-type', 'etag', 'content-md5'];

@@ -1,7 +1,7 @@
 import { type ResidencyView, WarmpathError } from '@warmpath/core';
 import { estimateTokensOfBytes, expectedCachedTokens } from '@warmpath/core/internal';
 import { type EngineFailure, type Lifecycle, ownHeaders, refuse } from '../answer/relay.js';
-import { errorShapeOf } from '../apis/response-body.js';
+import { errorShapeOf } from '../apis/prompt-apis.js';
 import type { Dispatch, EnginePlace, Waiting, WaitingContext } from '../engines/dispatch-queue.js';
 import type { Engine } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';

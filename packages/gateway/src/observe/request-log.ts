@@ -76,6 +76,14 @@ interface Outlined {
   readonly bytes: number;
 }
 
+/** `arrivedAt` in milliseconds of the gateway's clock. */
+interface LatestRequest {
+  readonly record: RequestRecord;
+  readonly tenant: string;
+  readonly arrivedAt: number;
+  readonly bytes: number;
+}
+
 /** Earlier prompts of a tenant that a new one is compared with. */
 const OUTLINES = 16;
 /** Under which a tenant's are kept. */
@@ -100,14 +108,11 @@ export class RequestLog {
   readonly #records: TenantCache<RequestRecord>;
   /** Of each tenant one entry, of its last prompts. */
   readonly #outlines: TenantCache<readonly Outlined[]>;
-  /** Rings: request number n, from 0 on, and when it arrived stand at n modulo their length. */
-  readonly #latest: (RequestRecord | undefined)[] = [];
-  readonly #arrivals = new Float64Array(MAX_LATEST);
-  readonly #tenants: string[] = [];
+  /** The latest requests of all tenants, the oldest first. */
+  readonly #latest: LatestRequest[] = [];
   readonly #maxLatestBytes: number;
   #latestBytes = 0;
-  /** Numbers of the oldest of the latest requests, and of the next one. */
-  #first = 0;
+  /** Requests recorded since the start. */
   #sequence = 0;
 
   constructor(maxBytes: number) {
@@ -132,12 +137,10 @@ export class RequestLog {
 
   /** The latest requests of all tenants behind number `sequence`, at most `limit`, the oldest first. O(answer). */
   latest(sequence: number, limit: number): RequestSummary[] {
-    const first = Math.max(sequence, this.#first, this.#sequence - limit);
-    return Array.from({ length: this.#sequence - first }, (_, i) => {
-      const place = (first + i) % MAX_LATEST;
-      const arrivedAt = this.#arrivals[place]!;
-      return summaryOf(this.#latest[place]!, { tenant: this.#tenants[place]!, arrivedAt, sequence: first + i + 1 });
-    });
+    const wanted = Math.min(limit, this.#sequence - sequence, this.#latest.length);
+    const first = this.#sequence - wanted + 1;
+    const latest = this.#latest.slice(this.#latest.length - wanted);
+    return latest.map((each, i) => summaryOf({ ...each, sequence: first + i }));
   }
 
   /** The record of that tenant's request; `undefined` for one that is forgotten, unknown, or somebody else's. */
@@ -155,21 +158,12 @@ export class RequestLog {
   add(tenant: string, record: RequestRecord, arrivedAt: number): void {
     const bytes = recordBytes(record);
     this.#records.set(tenant, record.id, record, bytes);
-    const hasRoom = () =>
-      this.#sequence - this.#first < MAX_LATEST && this.#latestBytes + bytes <= this.#maxLatestBytes;
-    while (this.#first < this.#sequence && !hasRoom()) {
-      const oldest = this.#first % MAX_LATEST;
-      this.#latestBytes -= recordBytes(this.#latest[oldest]!);
-      // Its place may be far from being taken by another one.
-      this.#latest[oldest] = undefined;
-      this.#first++;
-    }
-    const place = this.#sequence % MAX_LATEST;
-    this.#latest[place] = record;
-    this.#arrivals[place] = arrivedAt;
-    this.#tenants[place] = tenant;
+    this.#latest.push({ record, tenant, arrivedAt, bytes });
     this.#latestBytes += bytes;
     this.#sequence++;
+    while (this.#latest.length > MAX_LATEST || (this.#latestBytes > this.#maxLatestBytes && this.#latest.length > 1)) {
+      this.#latestBytes -= this.#latest.shift()!.bytes;
+    }
   }
 
   /**
@@ -268,11 +262,12 @@ export function recordOf(report: Report): RequestRecord {
   };
 }
 
-/** `arrivedAt` in milliseconds of the gateway's clock. */
-function summaryOf(
-  record: RequestRecord,
-  { tenant, arrivedAt, sequence }: { readonly tenant: string; readonly arrivedAt: number; readonly sequence: number },
-): RequestSummary {
+function summaryOf({
+  record,
+  tenant,
+  arrivedAt,
+  sequence,
+}: LatestRequest & { readonly sequence: number }): RequestSummary {
   const { id, route, status, overheadMs, queuedMs, retrieval, ttftMs } = record;
   return {
     sequence,

@@ -2,7 +2,7 @@ import { WarmpathError, type Warning } from '@warmpath/core';
 import { isBlank, isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
 import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { clientError, errorShapeOf } from '../apis/response-body.js';
+import { clientError, errorShapeOf } from '../apis/prompt-apis.js';
 import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { type DocumentLimits, documentLimits } from '../config/schema-server.js';
