@@ -186,6 +186,7 @@ function begin(
     const { method, headers } = request;
     builder.trace = parts.tracing?.begin({ method, route, headers }, { now: parts.now, startedAt: builder.arrivedAt });
   }
+  reply.header(RESPONSE_HEADERS.requestId, builder.requestId);
   // Anthropic's clients read the id under this name.
   if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', builder.requestId);
   parts.metrics.began();
@@ -234,10 +235,7 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
     // OpenAI's clients retry a 409, and this one would be the same.
     reply.header('x-should-retry', 'false');
   }
-  reply
-    .code(error.status)
-    .header(RESPONSE_HEADERS.requestId, request.report.requestId)
-    .header(RESPONSE_HEADERS.summary, summaryHeader(request.report.soFar()));
+  reply.code(error.status).header(RESPONSE_HEADERS.summary, summaryHeader(request.report.soFar()));
   reply.headers(retryAfter(error));
   if (UNREAD.has(error.code) && !request.raw.complete && (error.code !== 'WARMPATH_OVERLOADED' || isLarge(request.raw)))
     reply.header('connection', 'close');

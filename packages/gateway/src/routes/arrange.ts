@@ -55,7 +55,6 @@ export function arrangeRoute(app: FastifyInstance, parts: ArrangeParts): void {
     const answer = arrangeOnly(parts, request, { ...call, others });
     report.overheadMs = parts.now() - report.bodyAt;
     return reply
-      .header(RESPONSE_HEADERS.requestId, report.requestId)
       .header(RESPONSE_HEADERS.summary, summaryHeader(report.soFar()))
       .type('application/json; charset=utf-8')
       .send(answer);
@@ -239,9 +238,7 @@ export function observeRoute(app: FastifyInstance, { arrangements, now }: Observ
       learn(found, report, now());
       note(request.report, found, report);
     }
-    return reply
-      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
-      .send({ object: 'observation', state: found === undefined ? 'forgotten' : 'observed' });
+    return reply.send({ object: 'observation', state: found === undefined ? 'forgotten' : 'observed' });
   });
 }
 

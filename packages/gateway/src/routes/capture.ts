@@ -1,8 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { ServerConfig } from '../config/schema-server.js';
 import { requireOperatorOf } from '../intake/admit.js';
-import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { captureRequest, readFields } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
 import { readObject } from '../json/json-body.js';
@@ -24,16 +23,12 @@ export interface CaptureParts {
  * `WARMPATH_FORBIDDEN` for everybody but the operator.
  */
 export function captureRoutes(app: FastifyInstance, { server, captures, log }: CaptureParts): void {
-  const answer = (request: FastifyRequest, reply: FastifyReply, body: object) =>
-    reply
-      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
-      .header('cache-control', 'no-store')
-      .header('x-content-type-options', 'nosniff')
-      .send(body);
+  const answer = (reply: FastifyReply, body: object) =>
+    reply.header('cache-control', 'no-store').header('x-content-type-options', 'nosniff').send(body);
 
   app.get('/v1/capture', (request, reply) => {
     requireOperatorOf(server, request.report.caller, WHY);
-    return answer(request, reply, captures.state);
+    return answer(reply, captures.state);
   });
 
   app.post('/v1/capture', (request, reply) => {
@@ -41,7 +36,7 @@ export function captureRoutes(app: FastifyInstance, { server, captures, log }: C
     const { requests } = readFields(captureRequest, readObject(bodyOf(request)), '');
     captures.begin(requests);
     log.info({ requests }, 'bodies of the next prompts are captured');
-    return answer(request, reply, captures.state);
+    return answer(reply, captures.state);
   });
 
   app.get<{ Params: { id: string } }>('/v1/capture/:id', (request, reply) => {
@@ -53,6 +48,6 @@ export function captureRoutes(app: FastifyInstance, { server, captures, log }: C
       throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id', detail });
     }
     const { path, body } = found;
-    return answer(request, reply, { object: 'captured_request', id, path, body: body.toString('utf8') });
+    return answer(reply, { object: 'captured_request', id, path, body: body.toString('utf8') });
   });
 }

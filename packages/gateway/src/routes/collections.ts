@@ -43,8 +43,6 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     report.bodyAt = now();
     return collectionTenant(config, report.caller);
   };
-  const answer = (request: FastifyRequest, reply: FastifyReply, body: object) =>
-    reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(body);
 
   app.get('/v1/collections', async (request, reply) => {
     const tenant = tenantOf(request);
@@ -67,13 +65,13 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     for (const name of collections.retrieval.storedNames(tenant)) {
       data.push({ object: 'collection', id: name, store: collections.settings.stores[name]!.kind });
     }
-    return answer(request, reply, { object: 'list', data, ...collections.clientWarnings(request, unreadable) });
+    return reply.send({ object: 'list', data, ...collections.clientWarnings(request, unreadable) });
   });
 
   app.delete<Named>('/v1/collections/:name', async (request, reply) => {
     const { name } = request.params;
     await collections.retrieval.delete(tenantOf(request), name);
-    return answer(request, reply, { object: 'collection', id: name, deleted: true });
+    return reply.send({ object: 'collection', id: name, deleted: true });
   });
 
   app.post<Named>('/v1/collections/:name/search', async (request, reply) => {
@@ -97,7 +95,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
       if (hasMore) break;
       data.push({ object: 'document', id, title, metadata, bytes, passages: passages.length });
     }
-    return answer(request, reply, { object: 'list', data, has_more: hasMore });
+    return reply.send({ object: 'list', data, has_more: hasMore });
   });
 
   const options = { config: { mediaTypes: MEDIA_TYPES } };
@@ -116,11 +114,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
       return collection.putCut(documents);
     };
     const bytes = documents.reduce((sum, document) => sum + document.bytes, 0);
-    return answer(
-      request,
-      reply,
-      await ingested(request, collections, { place, bytes, put, unread: read?.unread, warnings }),
-    );
+    return reply.send(await ingested(request, collections, { place, bytes, put, unread: read?.unread, warnings }));
   });
 
   // Ids stand in the query: many clients send no body with DELETE.
@@ -130,7 +124,7 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     if (!ids.every((id) => typeof id === 'string')) throw invalid('id', 'one id or more were expected');
     const collection = await collections.retrieval.get(tenant, request.params.name);
     const { removed } = await collection.remove(ids);
-    return answer(request, reply, { object: 'ingestion', collection: collection.name, removed });
+    return reply.send({ object: 'ingestion', collection: collection.name, removed });
   });
 }
 
@@ -212,9 +206,12 @@ async function searched(
     let last = stage;
     for (; !stage.done; stage = await stages.next()) last = stage;
     const { candidates: results = [], warnings } = last.value ?? {};
-    return reply
-      .header(RESPONSE_HEADERS.requestId, report.requestId)
-      .send({ object: 'search', collection: name, results, ...collections.clientWarnings(request, warnings) });
+    return reply.send({
+      object: 'search',
+      collection: name,
+      results,
+      ...collections.clientWarnings(request, warnings),
+    });
   }
   reply.hijack();
   reply.raw.writeHead(200, {

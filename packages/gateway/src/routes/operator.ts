@@ -9,7 +9,6 @@ import type { DashboardFeed } from '../dashboard/feed.js';
 import { type Engine, unhealthy } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
 import { canActForTenant, isPrivate } from '../intake/admit.js';
-import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { SESSION_MAX_LENGTH } from '../intake/own-fields.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { RequestLog } from '../observe/request-log.js';
@@ -40,7 +39,7 @@ export function requestsRoute(app: FastifyInstance, { server, requests }: Reques
     const { id } = request.params;
     const record = isOperator ? requests.findOfAny(id) : requests.find(tenant, id);
     if (record === undefined) throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id' });
-    return reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(record);
+    return reply.send(record);
   });
 }
 
@@ -124,9 +123,7 @@ export function sessionsRoute(app: FastifyInstance, { server, store }: SessionsP
       user: caller.endUser,
       session: name,
     });
-    return reply
-      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
-      .send({ object: 'session', session: name, forgotten });
+    return reply.send({ object: 'session', session: name, forgotten });
   });
 }
 

@@ -7,7 +7,6 @@ import { type Engine, engineHeaders } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Engines } from '../engines/engines.js';
 import { checkEnginePath } from '../intake/admit.js';
-import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { modelIn } from '../prompt/parse-prompt.js';
 
 /** A segment that leads out of `/v1/`, plain or escaped. */
@@ -122,7 +121,6 @@ async function listModels(
   reply: FastifyReply,
   ofCollections: readonly object[],
 ): Promise<FastifyReply> {
-  const { report } = request;
   const asked = engines.all.filter((engine) => !engine.isDraining);
   const lists = await Promise.all(
     asked.map((engine) => {
@@ -141,9 +139,7 @@ async function listModels(
     }
   }
   if (models.size === 0 && failure !== undefined) throw failure;
-  return reply
-    .header(RESPONSE_HEADERS.requestId, report.requestId)
-    .send({ object: 'list', data: [...models.values(), ...ofCollections] });
+  return reply.send({ object: 'list', data: [...models.values(), ...ofCollections] });
 }
 
 function refusedModels(status: number): WarmpathError {

@@ -5,7 +5,6 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ServerConfig } from '../config/schema-server.js';
 import { canActForTenant, isOperator, requireOperatorOf } from '../intake/admit.js';
-import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { consentRequest, readFields } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
 import { invalid, readObject } from '../json/json-body.js';
@@ -41,7 +40,6 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
     const mayChange = isOperator(server, caller);
     const data = tenantsOf(parts, request).flatMap((tenant) => kindsOf(parts, tenant));
     return reply
-      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
       .header('cache-control', 'no-store')
       .send({ object: 'list', data, mayChange, survivesRestart: consents.isStored } satisfies PromptKindList);
   });
@@ -68,7 +66,7 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
     else await consents.set({ ...one, state, labels });
     log.info({ kind: id, state, labels }, 'consent to a prompt kind');
     const kind = kinds.list(one.tenant).find((each) => each.id === id) ?? unseen(one.program);
-    return reply.header(RESPONSE_HEADERS.requestId, request.report.requestId).send(listed(parts, one.tenant, kind));
+    return reply.send(listed(parts, one.tenant, kind));
   });
 }
 

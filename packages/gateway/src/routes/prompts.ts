@@ -6,7 +6,6 @@ import { chatApi, completionsApi, messagesApi, responsesApi } from '../apis/prom
 import { translateRequest } from '../apis/translate-request.js';
 import type { PromptServer } from '../dispatch/serve-prompt.js';
 import type { Engines } from '../engines/engines.js';
-import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { parseRequest } from '../intake/parse-request.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import { bodyOf } from '../intake/request-body.js';
@@ -50,7 +49,7 @@ export function countTokensRoute(app: FastifyInstance, parts: CountTokensParts):
       return reply;
     }
     const tokens = await eventLoopBudget.runSteps(tokenSteps(parts, request, body), () => reply.raw.destroyed);
-    return reply.header(RESPONSE_HEADERS.requestId, report.requestId).send({ input_tokens: tokens });
+    return reply.send({ input_tokens: tokens });
   });
 }
 
@@ -97,7 +96,7 @@ export function warmupRoute(app: FastifyInstance, parts: WarmParts & { readonly 
     const { state, isOwn } = warmPreamble(parts, request, engineToWarm(parts, tenant, asked), asked);
     if (isOwn && key !== undefined) parts.rateLimits.charge(key, estimateTokensOfBytes(asked.body.bytes));
     parts.metrics.warmup(state);
-    return reply.code(202).header(RESPONSE_HEADERS.requestId, report.requestId).send({ state });
+    return reply.code(202).send({ state });
   });
 }
 
@@ -126,7 +125,6 @@ export function planRoute(app: FastifyInstance, { plans, metrics, now }: PlanPar
     }
     metrics.planned('planned');
     return reply
-      .header(RESPONSE_HEADERS.requestId, request.report.requestId)
       .type('application/json; charset=utf-8')
       .send(Buffer.from(json.buffer, json.byteOffset, json.byteLength));
   });
