@@ -100,6 +100,11 @@ export class EngineClient {
     return readJson(await this.#send({ method: 'GET', path, signal }), path);
   }
 
+  /** GET, answering the text as it comes. */
+  async getText(path: string, signal: AbortSignal): Promise<string> {
+    return (await this.#send({ method: 'GET', path, signal })).body.text();
+  }
+
   /** POST of JSON, answering parsed JSON. */
   async post(path: string, body: object, signal: AbortSignal): Promise<unknown> {
     return readJson(await this.#send({ method: 'POST', path, signal, body: JSON.stringify(body) }), path);

@@ -21,6 +21,10 @@ export interface FakeEngineOptions {
   readonly streamsUnits?: boolean;
   /** What `GET /props` answers, as llama-server does; 404 if left out. */
   readonly props?: object;
+  /** What `GET /metrics` answers; 404 if left out. */
+  readonly metrics?: string;
+  /** Words that its chat template puts before every message and before the answer. Default 0. */
+  readonly headerWords?: number;
   /** Answers every completion with this status. */
   readonly failsWith?: number;
   /** What it answers instead of `yes`, or the status that it fails with, and what it says then. */
@@ -87,6 +91,10 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
     });
   }
   if (request.url === '/props' && options.props !== undefined) return json(response, 200, options.props);
+  if (request.url === '/metrics' && options.metrics !== undefined) {
+    response.writeHead(200, { 'content-type': 'text/plain' }).end(options.metrics);
+    return;
+  }
   if (request.url === '/tokenize' && options.tokenizes !== undefined) {
     return json(response, 200, options.tokenizes(JSON.parse(text) as Readonly<Record<string, unknown>>));
   }
@@ -128,10 +136,9 @@ function complete(
 }
 
 function countUsage(body: ReceivedBody, { options, cached }: State): object {
-  const words = body.messages
-    .map(({ role, content }) => `${role} ${content}`)
-    .join('\n')
-    .split(/\s+/);
+  const header = Array<string>(options.headerWords ?? 0).fill('header');
+  const texts = body.messages.map(({ role, content }) => `${role} ${content}`.split(/\s+/));
+  const words = [...texts.flatMap((text) => [...header, ...text]), ...header];
   const blockSize = options.blockSize ?? 1;
   const shared = Math.min(words.length - 1, Math.max(0, ...cached.map((earlier) => commonPrefix(earlier, words))));
   const cachedTokens = options.caches === false ? 0 : Math.floor(shared / blockSize) * blockSize;

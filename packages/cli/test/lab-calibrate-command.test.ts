@@ -55,8 +55,8 @@ interface Calibrated {
   readonly results: readonly {
     readonly policy: string;
     readonly agrees: boolean;
-    readonly engine: { readonly cachedShare: number };
-    readonly model: { readonly cachedShare: number };
+    readonly engine: { readonly cachedShare: number; readonly promptTokens: number };
+    readonly model: { readonly cachedShare: number; readonly promptTokens: number };
   }[];
 }
 
@@ -84,7 +84,31 @@ describe('warmpath lab calibrate', () => {
       expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.1);
     }
     expect(report.results[1]!.engine.cachedShare).toBeGreaterThan(report.results[0]!.engine.cachedShare);
-    expect(engine!.received).toHaveLength(3 * QUESTIONS);
+    // One more is asked for the tokens of the chat template.
+    expect(engine!.received).toHaveLength(3 * QUESTIONS + 1);
+  });
+
+  it('models a vLLM with the blocks that it states, and counts its chat template', async () => {
+    const labels =
+      'block_size="32",enable_prefix_caching="True",num_gpu_blocks="100000",user_specified_block_size="True"';
+    const metrics = `# HELP vllm:cache_config_info\nvllm:cache_config_info{${labels}} 1.0\n`;
+    const { report } = await fake({ owner: 'vllm', blockSize: 32, headerWords: 12, metrics });
+    expect(report).toMatchObject({ dialect: 'vllm', cache: '99999x32' });
+    for (const { policy, engine, model } of report.results) {
+      expect(model.promptTokens / engine.promptTokens, policy).toBeCloseTo(1, 1);
+      expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.1);
+    }
+  });
+
+  it.each([
+    ['no metrics', undefined],
+    ['no such metric', 'vllm:num_requests_waiting 0\n'],
+    ['no blocks', 'vllm:cache_config_info{block_size="32",num_gpu_blocks="None"} 1.0\n'],
+    ['no size of a block', 'vllm:cache_config_info{num_gpu_blocks="512"} 1.0\n'],
+  ])('takes the room of a vLLM with %s for unlimited', async (_, metrics) => {
+    const limit = ['--limit', '2', '--policies', 'retrieval'];
+    const { report } = await fake({ owner: 'vllm', ...(metrics !== undefined && { metrics }) }, limit);
+    expect(report.cache).toBe('unlimited');
   });
 
   it('says which rows miss the bar, on the terminal too', async () => {
@@ -124,9 +148,7 @@ describe('warmpath lab calibrate', () => {
       const { report } = await calibrated(embedded.url, ['--limit', '16', '--policies', 'retrieval,exact']);
       expect(report).toMatchObject({ dialect: 'embedded', room: { deviceTokens: 4_096, hostTokens: 0 } });
       const [, tokens] = /^radix:(\d+):pgdsf$/.exec(report.cache)!;
-      // As Warmpath estimates: the demo model's tokens are shorter.
-      expect(Number(tokens)).toBeGreaterThan(4_096 / 3);
-      expect(Number(tokens)).toBeLessThan(4_096);
+      expect(Number(tokens)).toBe(4_096);
       expect(report.results.map(({ agrees }) => agrees)).toEqual(
         report.results.map(({ engine, model }) => Math.abs(engine.cachedShare - model.cachedShare) <= 0.02),
       );

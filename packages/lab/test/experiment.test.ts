@@ -275,6 +275,7 @@ describe('readCache', () => {
     const create = readCache('330');
     expect(create()).not.toBe(create());
     expect(create().capacityTokens).toBe(330 * 16);
+    expect(readCache('8x32')()).toMatchObject({ capacityTokens: 256, granularity: 32 });
     expect(readCache('radix:500')().capacityTokens).toBe(500);
     expect(readCache('radix:500:pgdsf')()).toMatchObject({ capacityTokens: 500, evictsLeastRecent: false });
     expect(readCache('slots:2')().name).toBe('llama-slots');

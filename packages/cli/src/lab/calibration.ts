@@ -30,7 +30,7 @@ export interface CalibratedShare {
   readonly promptTokens: number;
 }
 
-/** One policy on both. Tokens of the engine are as it counts, those of the model as Warmpath estimates. */
+/** One policy on both. Tokens of the model are estimates in the measure of the engine. */
 export interface Calibration {
   readonly policy: LabPolicyName;
   readonly engine: CalibratedShare;
@@ -57,14 +57,26 @@ export interface CalibrationSettings {
   readonly mark: string;
 }
 
+/** How an engine counts. */
+export interface EngineTokens {
+  /** Tokens that its chat template adds to a system message and a user message. */
+  readonly template: number;
+  /** Its tokens over those that Warmpath estimates, of texts. */
+  readonly perEstimated: number;
+}
+
 /** What goes with a run on an engine. */
 interface RunHooks {
+  /** Tokens of the engine's chat template. */
+  readonly template: number;
   readonly signal: AbortSignal;
   /** Called after every answer. */
   readonly onRequest: () => void;
 }
 
 const TEMPLATE = 'xml';
+/** Part of a template's tokens that stands behind the documents: the end of a message and the start of the answer. */
+const TEMPLATE_END_PART = 2 / 5;
 /** The largest cache that can be named. */
 const MAX_TOKENS = 999_999_999;
 /** Weight of the newest request in what is learned of the engine's way of counting. */
@@ -79,22 +91,45 @@ export function calibrationRequests(questions: readonly EvaluationQuestion[]): r
   });
 }
 
-/** Plays requests with one policy on the model of a cache. Deterministic. */
+/** Plays requests with one policy on the model of a cache, in tokens as the engine counts. Deterministic. */
 export function calibrateModel(
   requests: readonly CalibrationRequest[],
   policy: LabPolicyName,
-  { createCache, systemPrompt, mark }: CalibrationSettings,
+  { createCache, systemPrompt, mark, tokens }: CalibrationSettings & { readonly tokens: EngineTokens },
 ): CalibratedShare {
+  const counted = (estimated: number) => Math.max(1, Math.round(estimated * tokens.perEstimated));
+  const end = Math.round(tokens.template * TEMPLATE_END_PART);
+  const system = counted(estimateTokens(opening(mark, systemPrompt)));
   const workload: Workload = {
     name: 'calibration',
-    preamble: { key: 'preamble', tokens: estimateTokens(opening(mark, systemPrompt)) },
+    preamble: { key: 'preamble', tokens: system + tokens.template - end },
     requests: requests.map(({ documents, text }, number) => ({
-      documents,
-      question: { key: `question ${number}`, tokens: estimateTokens(text) },
+      documents: documents.map((document) => ({ ...document, tokens: counted(document.tokens) })),
+      question: { key: `question ${number}`, tokens: counted(estimateTokens(text)) + end },
     })),
   };
   const outcomes = simulate(workload, policy, { cache: createCache(), hints: true });
   return shareOf(outcomes);
+}
+
+/** Tokens of an engine's chat template; 0 where it does not count an almost empty chat. */
+export async function templateTokensOf(client: EngineClient, model: string, signal: AbortSignal): Promise<number> {
+  const messages = ['system', 'user'].map((role) => ({ role, content: 'a' }));
+  const counted = await countsOf(client, { model, messages, max_tokens: 1 }, signal).catch(() => undefined);
+  return counted === undefined ? 0 : Math.max(0, counted.promptTokens - messages.length);
+}
+
+/** What an engine counts of a chat; `undefined` where it does not report it. */
+async function countsOf(
+  client: EngineClient,
+  body: object,
+  signal: AbortSignal,
+): Promise<{ readonly promptTokens: number; readonly cachedTokens: number | undefined } | undefined> {
+  const { usage } = (await client.post('/v1/chat/completions', body, signal)) as {
+    readonly usage?: { readonly prompt_tokens?: number };
+  };
+  const promptTokens = usage?.prompt_tokens;
+  return promptTokens === undefined ? undefined : { promptTokens, cachedTokens: cachedTokensOf(usage) };
 }
 
 /** Plays them on the engine, one after another. Errors: those of the client; `undefined` where it reports no counts. */
@@ -102,8 +137,8 @@ export async function calibrateEngine(
   requests: readonly CalibrationRequest[],
   policy: LabPolicyName,
   client: EngineClient,
-  { model, createCache, systemPrompt, mark, signal, onRequest }: CalibrationSettings & RunHooks,
-): Promise<CalibratedShare | undefined> {
+  { model, createCache, systemPrompt, mark, template, signal, onRequest }: CalibrationSettings & RunHooks,
+): Promise<{ readonly engine: CalibratedShare; readonly tokens: EngineTokens } | undefined> {
   const { evictsLeastRecent, slots } = createCache();
   const history = new ServedHistory({
     evictsLeastRecent,
@@ -113,6 +148,7 @@ export async function calibrateEngine(
   const preamble = { key: fingerprint([system]), tokens: estimateTokens(system) };
   const served: { readonly promptTokens: number; readonly cachedTokens: number | undefined }[] = [];
   let tokensPerEstimated = 1;
+  let [textTokens, estimatedTokens] = [0, 0];
   for (const { documents, text } of requests) {
     const arrangement = arrange({ documents, preamble, policy: createLabPolicy(policy) }, history, served.length);
     observe({ kind: 'dispatched', arrangement, now: served.length }, history);
@@ -122,14 +158,14 @@ export async function calibrateEngine(
       { role: 'user', content },
     ];
     const body = { model, messages, max_tokens: 1, temperature: 0 };
-    const answer = (await client.post('/v1/chat/completions', body, signal)) as {
-      readonly usage?: { readonly prompt_tokens?: number };
-    };
+    const counts = await countsOf(client, body, signal);
     onRequest();
-    const promptTokens = answer.usage?.prompt_tokens;
-    if (promptTokens === undefined) return undefined;
-    const cachedTokens = cachedTokensOf(answer.usage);
-    const ratio = promptTokens / (preamble.tokens + estimateTokens(content));
+    if (counts === undefined) return undefined;
+    const { promptTokens, cachedTokens } = counts;
+    const textEstimate = preamble.tokens + estimateTokens(content);
+    textTokens += promptTokens - template;
+    estimatedTokens += textEstimate;
+    const ratio = promptTokens / textEstimate;
     tokensPerEstimated += (served.length === 0 ? 1 : NEWEST_WEIGHT) * (ratio - tokensPerEstimated);
     const estimated = (tokens: number) => Math.round(tokens / tokensPerEstimated);
     const counted = {
@@ -137,11 +173,14 @@ export async function calibrateEngine(
       ...(cachedTokens !== undefined && { cachedTokens: estimated(cachedTokens) }),
     };
     observe({ kind: 'completed', arrangement, now: served.length, ...counted }, history);
-    served.push({ promptTokens, cachedTokens });
+    served.push(counts);
   }
   // Several engines leave the count out where it is 0; one that never stated it says nothing.
   if (served.every(({ cachedTokens }) => cachedTokens === undefined)) return undefined;
-  return shareOf(served.map(({ promptTokens, cachedTokens = 0 }) => ({ promptTokens, cachedTokens })));
+  return {
+    engine: shareOf(served.map(({ promptTokens, cachedTokens = 0 }) => ({ promptTokens, cachedTokens }))),
+    tokens: { template, perEstimated: estimatedTokens === 0 ? 1 : textTokens / estimatedTokens },
+  };
 }
 
 /** One policy on both, and whether they agree. */
@@ -160,8 +199,25 @@ async function slotsOf(client: EngineClient, signal: AbortSignal): Promise<numbe
     : undefined;
 }
 
+/** Blocks of a vLLM's cache as it states them, as `readCache` takes them; `undefined` where it does not. */
+async function blocksOf(client: EngineClient, metric: string, signal: AbortSignal): Promise<string | undefined> {
+  const metrics = await client.getText('/metrics', signal).catch(() => '');
+  const labels = new RegExp(`^${metric}\\{(.*)\\}`, 'm').exec(metrics)?.[1] ?? '';
+  const [blocks, size] = ['num_gpu_blocks', 'block_size'].map((label) => {
+    return Number(new RegExp(`(?:^|,)${label}="(\\d{1,9})"`).exec(labels)?.[1] ?? 0);
+  }) as [number, number];
+  // vLLM keeps one block for itself.
+  return blocks > 1 && size > 0 ? `${blocks - 1}x${size}` : undefined;
+}
+
 /** The lab's model of what such an engine caches, before its sizes are known, by what it says of itself. */
-export async function modelOf({ reuse }: Dialect, client: EngineClient, signal: AbortSignal): Promise<string> {
+export async function modelOf(
+  { reuse, cacheSize }: Dialect,
+  client: EngineClient,
+  signal: AbortSignal,
+): Promise<string> {
+  const blocks = cacheSize && (await blocksOf(client, cacheSize, signal));
+  if (blocks !== undefined) return blocks;
   if (reuse.kind === 'slots') {
     const slots = await slotsOf(client, signal);
     return slots === undefined ? 'slots' : `slots:${slots}`;
@@ -197,10 +253,10 @@ export async function roomOf(client: EngineClient, signal: AbortSignal): Promise
 
 /**
  * The model of an engine with that room. The engine reuses to the token along a tree over cells and host memory, which
- * is a radix tree of both together, in tokens as Warmpath estimates; what goes first is decided by `pgdsf`.
+ * is a radix tree of both together; what goes first is decided by `pgdsf`.
  */
-export function modelWithRoom({ deviceTokens, hostTokens }: EngineRoom, tokensPerEstimated: number): string {
-  const tokens = Math.max(1, Math.round((deviceTokens + hostTokens) / tokensPerEstimated));
+export function modelWithRoom({ deviceTokens, hostTokens }: EngineRoom): string {
+  const tokens = deviceTokens + hostTokens;
   return tokens > MAX_TOKENS ? 'radix' : `radix:${tokens}:pgdsf`;
 }
 

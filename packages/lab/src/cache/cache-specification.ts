@@ -24,27 +24,27 @@ export function createNoCache(): PrefixCacheModel {
 
 /** What `readCache` understands, for help texts. */
 export const CACHE_SPECIFICATIONS =
-  'unlimited, <blocks>, radix, radix:<tokens>[:<replacement policy>], slots, slots:<number>, slots:<number>:<saved tokens>, tiered:<device tokens>/<host tokens>[:<replacement policy>], off';
+  'unlimited, <blocks>[x<tokens of one>], radix, radix:<tokens>[:<replacement policy>], slots, slots:<number>, slots:<number>:<saved tokens>, tiered:<device tokens>/<host tokens>[:<replacement policy>], off';
 
 /**
- * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's and, with a
- * replacement policy, the embedded engine's, `slots` llama-server's (with the tokens that its saved prompts may have
- * together, `--cache-ram`), `tiered` RAGCache's over device and host, `off` none. Returns what makes one.
+ * The cache that a short text names: `unlimited` and a number of blocks (of 16 tokens) are vLLM's, `radix` SGLang's
+ * and, with a replacement policy, the embedded engine's, `slots` llama-server's (with the tokens that its saved prompts
+ * may have together, `--cache-ram`), `tiered` RAGCache's over device and host, `off` none. Returns what makes one.
  * Error: `WARMPATH_INVALID_REQUEST` at `cache`.
  */
 export function readCache(specification: string): () => PrefixCacheModel {
   const replaced = readTiered(specification) ?? readReplacedRadix(specification);
   if (replaced !== undefined) return replaced;
   const parsed =
-    /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8})|slots:([1-9]\d{0,2}):(\d{1,9}))$/.exec(
+    /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8})(?:x([1-9]\d{0,5}))?|slots:([1-9]\d{0,2}):(\d{1,9}))$/.exec(
       specification,
     );
   if (parsed === null) {
     const detail = `A cache is one of ${CACHE_SPECIFICATIONS}.`;
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'cache', detail });
   }
-  const [, name, sized, size, blocks, slots, savedTokens] = parsed;
-  if (blocks !== undefined) return () => new VllmBlockCache({ blocks: Number(blocks) });
+  const [, name, sized, size, blocks, blockSize = 16, slots, savedTokens] = parsed;
+  if (blocks !== undefined) return () => new VllmBlockCache({ blocks: Number(blocks), blockSize: Number(blockSize) });
   if (slots !== undefined) return () => new LlamaSlots({ slots: Number(slots), savedTokens: Number(savedTokens) });
   if (sized === 'radix') return () => new SglangRadixCache({ tokens: Number(size) });
   if (sized === 'slots') return () => new LlamaSlots({ slots: Number(size) });

@@ -15,9 +15,11 @@ import {
   calibrateModel,
   calibrationOf,
   calibrationRequests,
+  type EngineTokens,
   modelOf,
   modelWithRoom,
   roomOf,
+  templateTokensOf,
 } from '../../lab/calibration.js';
 import { readQuestionSource } from '../../lab/evaluation/question-source.js';
 import { policiesOption } from '../../lab/options.js';
@@ -54,6 +56,14 @@ export function addCalibrateCommand(lab: Command, context: CommandContext): void
     .action((options: CalibrateOptions) => withInterruption((signal) => calibrate(options, { ...context, signal })));
 }
 
+/** One policy as the engine played it. */
+interface PlayedPolicy {
+  readonly policy: LabPolicyName;
+  readonly engine: CalibratedShare;
+  readonly tokens: EngineTokens;
+  readonly mark: string;
+}
+
 async function calibrate(
   options: CalibrateOptions,
   { terminal, environment, signal }: CommandContext & { readonly signal: AbortSignal },
@@ -76,26 +86,26 @@ async function calibrate(
     const dialect = dialectOfOwner(models[0]?.owned_by) ?? configuredDialect({ dialect: 'auto', url: address.url });
     const first = options.cache ?? (await modelOf(dialect, client, signal));
     const createFirst = given ?? readCache(first);
-    const onEngine: { readonly policy: LabPolicyName; readonly engine: CalibratedShare; readonly mark: string }[] = [];
+    const template = await templateTokensOf(client, model, signal);
+    const onEngine: PlayedPolicy[] = [];
     for (const policy of options.policies) {
       const mark = randomBytes(MARK_BYTES).toString('hex');
       const settings = { model, createCache: createFirst, systemPrompt: source.systemPrompt, mark };
-      const hooks = { signal, onRequest: () => progress.advance() };
-      const engine = await calibrateEngine(requests, policy, client, { ...settings, ...hooks });
-      if (engine === undefined) throw withoutCounts(dialect);
-      onEngine.push({ policy, engine, mark });
+      const hooks = { template, signal, onRequest: () => progress.advance() };
+      const played = await calibrateEngine(requests, policy, client, { ...settings, ...hooks });
+      if (played === undefined) throw withoutCounts(dialect);
+      onEngine.push({ policy, mark, ...played });
     }
     progress.stop();
     const played = (createCache: CalibrationSettings['createCache']) =>
-      onEngine.map(({ policy, engine, mark }): Calibration => {
-        const settings = { model, createCache, systemPrompt: source.systemPrompt, mark };
+      onEngine.map(({ policy, engine, tokens, mark }): Calibration => {
+        const settings = { model, createCache, systemPrompt: source.systemPrompt, mark, tokens };
         return calibrationOf(policy, engine, calibrateModel(requests, policy, settings));
       });
     let [cache, results] = [first, played(createFirst)];
     const room = options.cache === undefined && dialect.name === 'embedded' ? await roomOf(client, signal) : undefined;
-    const [one] = results;
-    if (room !== undefined && one !== undefined && one.model.promptTokens > 0) {
-      cache = modelWithRoom(room, one.engine.promptTokens / one.model.promptTokens);
+    if (room !== undefined) {
+      cache = modelWithRoom(room);
       results = played(readCache(cache));
     }
     const misses = results.filter(({ agrees }) => !agrees).map(({ policy }) => policy);
