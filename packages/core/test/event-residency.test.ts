@@ -117,6 +117,12 @@ class GatewayTwin {
     this.engine.serve(tokens);
   }
 
+  /** The events since the last ones are lost. */
+  miss(): void {
+    this.#heard = this.engine.events.length;
+    this.residency.eventsLost();
+  }
+
   hear(): void {
     for (const event of this.engine.events.slice(this.#heard)) this.residency.apply(event, 0);
     this.#heard = this.engine.events.length;
@@ -207,6 +213,36 @@ describe('residency by events', () => {
     gateway.residency.begin(0);
     expect(gateway.history.state).toBe('exact');
     expect(gateway.history.tree.longestPrefix(gateway.keysOf(['a', 'b']))).toBe(0);
+  });
+
+  test('after a loss, is exact again when the blocks stored since fill the cache, and not before', () => {
+    const capacity = 24;
+    const lossOf = fc.record({ at: fc.nat(30), count: fc.nat(20) });
+    let recoveries = 0;
+    fc.assert(
+      fc.property(fc.array(ids, { minLength: 30, maxLength: 60 }), fc.boolean(), lossOf, (requests, isLate, loss) => {
+        const gateway = new GatewayTwin(capacity);
+        // The null block of vLLM is one more.
+        gateway.residency.setEngineBlocks(capacity + 1);
+        const first = isLate ? 0 : loss.at;
+        for (const [place, request] of requests.entries()) {
+          gateway.serve(request);
+          const isLost = place >= first && place <= first + loss.count;
+          if (isLost) gateway.miss();
+          else gateway.hear();
+          const { isExact } = gateway.residency;
+          if (place > first + loss.count) recoveries += Number(isExact);
+          if (!isExact) continue;
+          for (const each of requests.slice(-8)) {
+            const held = gateway.engine.held(gateway.tokensOf(each));
+            const cached = gateway.cached(each) ?? 0;
+            expect(cached).toBeLessThanOrEqual(held);
+          }
+        }
+      }),
+      { numRuns: runs(300) },
+    );
+    expect(recoveries).toBeGreaterThan(0);
   });
 
   test('learns anew where the same documents became other tokens', () => {

@@ -43,7 +43,7 @@ function batch() {
   return encoder.encode([0.5, events, 0]);
 }
 
-const sink = new EngineEvents({ now: () => 0, changed: () => {} });
+const sink = new EngineEvents({ now: () => 0, changed: () => {}, blockSize: () => {} });
 const stream = new EventStream({ sink, replay: undefined });
 let sequence = 0;
 let read = 0;

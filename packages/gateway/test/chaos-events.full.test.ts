@@ -34,7 +34,7 @@ class ChaoticEngine {
   constructor(draw: (below: number) => number, kept: number) {
     this.#draw = draw;
     this.#kept = kept;
-    this.events = new EngineEvents({ now: () => 0, changed: () => {} });
+    this.events = new EngineEvents({ now: () => 0, changed: () => {}, blockSize: () => {} });
     this.stream = new EventStream({
       sink: this.events,
       replay: (from) =>

@@ -5,7 +5,7 @@ import { BodyView } from '../src/json/json-body.js';
 describe('the tokens of a prompt', () => {
   test('are asked for with what decides them, and nothing else', () => {
     const body = { model: 'm', messages: [{ role: 'user', content: 'é' }], stream: true, tools: [], temperature: 0 };
-    const asked = tokenizeBody(new BodyView(Buffer.from(JSON.stringify(body))))!;
+    const asked = tokenizeBody(new BodyView(Buffer.from(JSON.stringify(body))), 'chat')!;
     expect(JSON.parse(asked.toString())).toEqual({
       model: 'm',
       messages: body.messages,
@@ -13,10 +13,29 @@ describe('the tokens of a prompt', () => {
       with_pieces: true,
       return_token_strs: true,
     });
-    expect(tokenizeBody(new BodyView(Buffer.from('{"prompt":[1,2]}')))).toBeUndefined();
-    expect(JSON.parse(tokenizeBody(new BodyView(Buffer.from('{"prompt":"x","n":1}')))!.toString())).toMatchObject({
+    expect(tokenizeBody(new BodyView(Buffer.from('{"prompt":[1,2]}')), 'completions')).toBeUndefined();
+    expect(
+      JSON.parse(tokenizeBody(new BodyView(Buffer.from('{"prompt":"x","n":1}')), 'completions')!.toString()),
+    ).toMatchObject({
       prompt: 'x',
     });
+  });
+
+  test('of Messages and Responses are asked for in a translation, with the system prompt', () => {
+    const bodies = [
+      ['messages', { model: 'm', system: 'Be brief.', messages: [{ role: 'user', content: 'é' }], max_tokens: 4 }],
+      ['responses', { model: 'm', instructions: 'Be brief.', input: 'é', max_output_tokens: 4 }],
+    ] as const;
+    for (const [api, body] of bodies) {
+      const asked = tokenizeBody(new BodyView(Buffer.from(JSON.stringify(body))), api)!;
+      const { messages } = JSON.parse(asked.toString()) as { messages: unknown };
+      expect(messages).toMatchObject([
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: 'é' },
+      ]);
+    }
+    const untranslatable = Buffer.from('{"model":"m","input":[{"type":"item_reference","id":"x"}]}');
+    expect(() => tokenizeBody(new BodyView(untranslatable), 'responses')).toThrow();
   });
 
   const documents = ['<d>grün</d>\n', '<d>two</d>\n'];

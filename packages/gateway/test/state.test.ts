@@ -151,14 +151,21 @@ describe('ReportedCounts', () => {
     expect(counts.cachedTokens(silent, 900)).toBe(0);
   });
 
-  it('take it for 0 at once from a kind that leaves out 0, until counts are missing that should be there', () => {
+  it('take it for 0 from a kind that leaves out 0 where nothing should be cached, or counts have come', () => {
     const counts = new ReportedCounts(true);
     for (let i = 0; i < 100; i++) expect(counts.cachedTokens(silent, 0)).toBe(0);
-    expect(counts.cachedTokens(silent, 900)).toBe(0);
-    expect(counts.cachedTokens(silent, 900)).toBe(0);
+    // An engine that reports nothing: the first prompt that should be cached is no miss.
     expect(counts.cachedTokens(silent, 900)).toBeUndefined();
-    expect(counts.cachedTokens(silent, 0)).toBeUndefined();
+    expect(counts.cachedTokens(silent, 0)).toBe(0);
     expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 }, 0)).toBe(4);
     expect(counts.cachedTokens(silent, 900)).toBe(0);
+  });
+
+  it.each([true, false])('take it for unknown from an engine that has written a 0 itself', (leavesOutZero) => {
+    const counts = new ReportedCounts(leavesOutZero);
+    expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 }, 0)).toBe(4);
+    expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 0 }, 0)).toBe(0);
+    expect(counts.cachedTokens(silent, 900)).toBeUndefined();
+    expect(counts.cachedTokens(silent, 0)).toBeUndefined();
   });
 });

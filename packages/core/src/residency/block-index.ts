@@ -75,6 +75,8 @@ interface Block {
   device: number;
   host: number;
   disk: number;
+  /** Losses before its copies were counted (`BlockIndex.eventsLost`). */
+  losses: number;
   /** A block of another scope with the same hash. */
   next: Block | undefined;
 }
@@ -86,6 +88,7 @@ interface WaitingBlock {
 }
 
 const DEFAULT_MAX_BLOCKS = 262_144;
+const TIERS: readonly Tier[] = ['device', 'host', 'disk'];
 
 /**
  * Mirrors the KV cache of an engine by its events. Names blocks by its own hash over all tokens from the start of the
@@ -113,6 +116,8 @@ export class BlockIndex {
   #size = 0;
   #waitingBlocks = 0;
   #blockSize = 0;
+  #losses = 0;
+  #certainCopies = 0;
 
   constructor(options: BlockIndexOptions = {}) {
     this.#maxBlocks = options.maxBlocks ?? DEFAULT_MAX_BLOCKS;
@@ -132,6 +137,27 @@ export class BlockIndex {
   /** Tokens of a block, by the latest stored event; 0 before the first. */
   get blockSize(): number {
     return this.#blockSize;
+  }
+
+  /** Copies on the device of blocks that were stored since events were lost. */
+  get certainCopies(): number {
+    return this.#certainCopies;
+  }
+
+  /** Events were lost: every block may be gone, until it is stored again. O(1). */
+  eventsLost(): void {
+    this.#losses++;
+    this.#certainCopies = 0;
+  }
+
+  /** Removes blocks that were not stored since events were lost. O(blocks). */
+  removeUncertain(): void {
+    for (const first of [...this.#blocks.values()]) {
+      for (let block: Block | undefined = first; block !== undefined; block = block.next) {
+        if (block.losses === this.#losses) continue;
+        for (const tier of TIERS) this.#setCopies(block, tier, 0);
+      }
+    }
   }
 
   apply(event: KvEvent): void {
@@ -160,6 +186,7 @@ export class BlockIndex {
     this.#waiting.clear();
     this.#size = 0;
     this.#waitingBlocks = 0;
+    this.#certainCopies = 0;
     for (const chain of chains) this.#onChange(chain, false);
   }
 
@@ -188,7 +215,7 @@ export class BlockIndex {
         if (chain === undefined) this.#wait(block, { parent: before!, tokens: own, extra });
         else this.#setChain(block, extendChain(chain, own, extra));
       }
-      this.#setCopies(block, tier, block[tier] + 1);
+      this.#addCopy(block, tier);
       before = hash;
     }
   }
@@ -197,7 +224,7 @@ export class BlockIndex {
   #storeKnown(hash: string, scope: string | undefined, tier: Tier): void {
     const block = this.#find(hash, scope) ?? this.#blocks.get(hash);
     if (block === undefined) this.anomalies.unknownStored++;
-    else this.#setCopies(block, tier, block[tier] + 1);
+    else this.#addCopy(block, tier);
   }
 
   #remove({ tier, hashes, copiesLeft }: BlocksRemoved): void {
@@ -222,8 +249,18 @@ export class BlockIndex {
     return found;
   }
 
+  #addCopy(block: Block, tier: Tier): void {
+    if (block.losses !== this.#losses) {
+      for (const each of TIERS) block[each] = 0;
+      block.losses = this.#losses;
+      block[tier] = 1;
+      if (tier === 'device') this.#certainCopies++;
+    } else this.#setCopies(block, tier, block[tier] + 1);
+  }
+
   #setCopies(block: Block, tier: Tier, copies: number): void {
     const was = isStored(block);
+    if (tier === 'device' && block.losses === this.#losses) this.#certainCopies += copies - block.device;
     block[tier] = copies;
     const is = isStored(block);
     if (was === is) return;
@@ -246,7 +283,17 @@ export class BlockIndex {
 
   #add(hash: string, scope: string | undefined): Block {
     const next = this.#blocks.get(hash);
-    const block: Block = { hash, scope, chain: undefined, waiting: undefined, device: 0, host: 0, disk: 0, next };
+    const block: Block = {
+      hash,
+      scope,
+      chain: undefined,
+      waiting: undefined,
+      device: 0,
+      host: 0,
+      disk: 0,
+      losses: this.#losses,
+      next,
+    };
     this.#blocks.set(hash, block);
     this.#size++;
     return block;

@@ -53,6 +53,9 @@ interface PathRoot {
 /** After so many prompts in a row, the events are assumed to name other blocks than those looked up. */
 const MAX_UNREPORTED_PROMPTS = 3;
 
+/** Blocks of a full cache without events, at most: vLLM's null block, and one that is not full yet. */
+const UNREPORTED_BLOCKS = 2;
+
 /** Adapter names remembered; the oldest goes first. */
 const MAX_ADAPTERS = 1_024;
 
@@ -80,6 +83,7 @@ export class EventResidency {
   readonly #adapters = new Set<string>();
   #chains = 0;
   #isExact = false;
+  #engineBlocks = Number.POSITIVE_INFINITY;
   #now = 0;
 
   constructor(options: EventResidencyOptions = {}) {
@@ -123,9 +127,15 @@ export class EventResidency {
     this.#isExact = true;
   }
 
-  /** Events were lost: the mirror is no longer exact. */
+  /** Blocks of the engine's cache. They tell when the mirror is complete again after a loss. */
+  setEngineBlocks(blocks: number): void {
+    this.#engineBlocks = blocks;
+  }
+
+  /** Events were lost: the mirror is not exact until it is cleared, or the blocks stored since fill the cache. */
   eventsLost(): void {
     this.#isExact = false;
+    this.#index.eventsLost();
   }
 
   apply(event: KvEvent, now: number): void {
@@ -134,6 +144,10 @@ export class EventResidency {
     this.#index.apply(event);
     // After this event the mirror is complete again.
     if (event.kind === 'cleared') this.#isExact = true;
+    else if (!this.#isExact && this.#index.certainCopies >= this.#engineBlocks - UNREPORTED_BLOCKS) {
+      this.#index.removeUncertain();
+      this.#isExact = true;
+    }
   }
 
   /** Whether events are complete and cover the prompts of this history. O(1). */

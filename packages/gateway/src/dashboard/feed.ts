@@ -261,7 +261,7 @@ export class DashboardFeed {
 }
 
 function cacheKnownOf({ kvResidency, dialect }: Engine): EngineStatus['cacheKnown'] {
-  if (kvResidency !== undefined) return kvResidency.events.isExact ? 'events' : 'events-lost';
+  if (kvResidency !== undefined) return kvResidency.isExact ? 'events' : 'events-lost';
   return dialect.reuse.kind === 'slots' ? 'slots' : 'served';
 }
 

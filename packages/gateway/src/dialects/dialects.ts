@@ -329,9 +329,10 @@ export function withSlots(dialect: Dialect, slots: number): Dialect {
   return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
 }
 
-/** The dialect with an engine's reported block size, if its kind has blocks. */
+/** The dialect with an engine's block size, if its kind reuses whole blocks. */
 export function withBlocks(dialect: Dialect, unit: number): Dialect {
-  return dialect.reuse.kind === 'prefix' ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
+  const { reuse } = dialect;
+  return reuse.kind === 'prefix' && reuse.unit > 1 ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
 }
 
 /** Tokens below which a model ignores breakpoints. */

@@ -1,11 +1,12 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
+import type { ApiName } from '../apis/prompt-api.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { reusable } from '../dialects/dialects.js';
 import { type Engine, engineHeaders, IDENTITY, promptHeaders } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
-import { tokenizeBody } from '../engines/prompt-tokens.js';
+import { isTokenizedAsChat, tokenizeBody } from '../engines/prompt-tokens.js';
 import type { UpstreamRequest } from '../engines/upstream.js';
 import { BodyView } from '../json/json-body.js';
 import type { PromptBaseline } from '../memory/baselines.js';
@@ -217,6 +218,7 @@ export class Learning {
   /** What the engine's events say of this prompt can be read once its tokens are known. */
   #followTokens(residency: KvResidency, { engine, call, prompt, sent }: PromptOutcome, { history }: TenantModel): void {
     const body = viewOf(sent);
+    const { report } = call.request;
     const { arrangements, isInserted } = prompt;
     const textOf = (document: Document) =>
       isInserted ? (JSON.parse(`"${this.#parts.cache.rendered(document)}"`) as string) : document.content;
@@ -225,9 +227,10 @@ export class Learning {
       arrangements,
       texts: () => arrangements.flatMap(({ documents }) => documents.map(textOf)),
       request: () => body && tokensRequest(engine, call, body),
+      promptTokens: isTokenizedAsChat(call.api.name) ? (report.promptTokens ?? 0) : undefined,
       salt: body?.string('cache_salt'),
       model: body?.string('model'),
-      cachedTokens: call.request.report.cachedTokens,
+      cachedTokens: report.cachedTokens,
       bytes: call.body.length + sent.length,
     });
   }
@@ -249,10 +252,18 @@ function tokensRequest(
   call: Call,
   sent: BodyView,
 ): (UpstreamRequest & { readonly body: Buffer }) | undefined {
-  const body = tokenizeBody(sent);
+  const body = tokenizeBodyOf(sent, call.api.name);
   if (body === undefined) return undefined;
   const headers = engineHeaders(engine, call.request, promptHeaders(engine, call), IDENTITY);
   return { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body };
+}
+
+function tokenizeBodyOf(sent: BodyView, api: ApiName): Buffer | undefined {
+  try {
+    return tokenizeBody(sent, api);
+  } catch {
+    return undefined;
+  }
 }
 
 function viewOf(bytes: Buffer): BodyView | undefined {

@@ -168,6 +168,8 @@ export class Engine {
   #dialect: Dialect;
   #models: ReadonlySet<string> | undefined;
   #capacityTokens: number | undefined;
+  /** Tokens of a block, by its metrics or events. */
+  #blockTokens: number | undefined;
   #kvResidency: KvResidency | undefined;
   #watch: EngineWatch | undefined;
   readonly #queueReports: QueueReports;
@@ -222,7 +224,12 @@ export class Engine {
     try {
       // Loaded on demand: most engines publish no events.
       const { KvResidency } = await import('./kv-residency.js');
-      engine.#kvResidency = await KvResidency.open(kvEvents, { upstream: engine.upstream, now: parts.now, changed });
+      engine.#kvResidency = await KvResidency.open(kvEvents, {
+        upstream: engine.upstream,
+        now: parts.now,
+        changed,
+        blockSize: (tokens) => engine.#learnBlockSize(tokens),
+      });
     } catch (error) {
       await engine.close();
       throw error;
@@ -322,12 +329,19 @@ export class Engine {
     if (isReused !== undefined) found = withReuse(found, isReused);
     if (slots !== undefined) found = withSlots(found, slots);
     if (cacheSize !== undefined) {
-      found = withBlocks(found, cacheSize.blockTokens);
+      this.#blockTokens = cacheSize.blockTokens;
       this.#capacityTokens = cacheSize.blocks * cacheSize.blockTokens;
+      this.#kvResidency?.events.setEngineBlocks(cacheSize.blocks);
     }
+    if (this.#blockTokens !== undefined) found = withBlocks(found, this.#blockTokens);
     const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
     if (now !== before) this.#parts.cachesOtherwise(this);
+  }
+
+  #learnBlockSize(tokens: number): void {
+    this.#blockTokens = tokens;
+    this.#dialect = withBlocks(this.#dialect, tokens);
   }
 
   /** Watches for it again, after a request could not reach it. */

@@ -16,6 +16,8 @@ export interface CompletedPrompt {
   readonly texts: () => readonly string[];
   /** The request for the prompt's tokens; `undefined` if the engine cannot be asked. */
   readonly request: () => UpstreamRequest | undefined;
+  /** Tokens by the engine's count, where its tokenizer gets a translation: the answer must have as many. */
+  readonly promptTokens: number | undefined;
   readonly salt: string | undefined;
   /** The model of the request. */
   readonly model: string | undefined;
@@ -31,6 +33,8 @@ export interface KvResidencyParts {
   readonly now: () => number;
   /** Called when events begin or are lost, and with the first message that is none. */
   readonly changed: (state: 'exact' | 'lost' | 'unreadable', reason?: string) => void;
+  /** Called with the tokens of a block, when the events first name them and when they change. */
+  readonly blockSize: (tokens: number) => void;
 }
 
 /** Prompts that wait for their tokens, and bytes of their bodies, at most. Further prompts are not followed. */
@@ -50,11 +54,11 @@ const AGAIN_MS = 60_000;
 export class EngineEvents implements EventSink {
   readonly residency = new EventResidency();
   readonly anomalies = noDecodeAnomalies();
-  readonly #parts: Pick<KvResidencyParts, 'now' | 'changed'>;
+  readonly #parts: Omit<KvResidencyParts, 'upstream'>;
   readonly #rank: number | undefined;
 
   /** `rank`: the data-parallel rank to follow, if the engine has several. */
-  constructor(parts: Pick<KvResidencyParts, 'now' | 'changed'>, rank?: number) {
+  constructor(parts: Omit<KvResidencyParts, 'upstream'>, rank?: number) {
     this.#parts = parts;
     this.#rank = rank;
   }
@@ -67,9 +71,10 @@ export class EngineEvents implements EventSink {
   batch(payload: Uint8Array): void {
     const { undecodable, unreadable, unnamedAdapters } = this.anomalies;
     const before = undecodable + unreadable + unnamedAdapters;
-    const wasExact = this.residency.isExact;
+    const { isExact: wasExact, blockSize } = this.residency;
     for (const event of decodeBatch(payload, this.anomalies, this.#rank))
       this.residency.apply(event, this.#parts.now());
+    if (this.residency.blockSize !== blockSize) this.#parts.blockSize(this.residency.blockSize);
     const after = this.anomalies;
     if (after.undecodable + after.unreadable + after.unnamedAdapters > before) this.lost();
     else if (!wasExact && this.residency.isExact) this.#parts.changed('exact');
@@ -97,6 +102,8 @@ export class KvResidency {
   #asked: ServedHistory | undefined;
   /** Prompts that could not be followed since the start. */
   #unlearned = 0;
+  /** Whether the tokens of the latest prompt could not be had. */
+  #hasNoTokens = false;
   /** The engine is not asked before this time. */
   #notBefore = Number.NEGATIVE_INFINITY;
 
@@ -125,6 +132,11 @@ export class KvResidency {
       },
     });
     return residency;
+  }
+
+  /** Whether all events were received, and the tokens of the latest prompt are known. Else served prompts count. */
+  get isExact(): boolean {
+    return this.events.isExact && !this.#hasNoTokens;
   }
 
   /** Counts of the event stream and of its errors. */
@@ -217,12 +229,13 @@ export class KvResidency {
   }
 
   #learn(prompt: CompletedPrompt, answer: Buffer): void {
-    const { history, arrangements, salt, model } = prompt;
+    const { history, arrangements, promptTokens, salt, model } = prompt;
     const found = readPromptTokens(answer, prompt.texts());
-    if (found === undefined) {
+    if (found === undefined || found.tokens.length !== (promptTokens ?? found.tokens.length)) {
       this.#tokensUnavailable(prompt);
       return;
     }
+    this.#hasNoTokens = false;
     let place = 0;
     let preambleEnd = found.preambleEnd;
     for (const arrangement of arrangements) {
@@ -236,6 +249,7 @@ export class KvResidency {
 
   #tokensUnavailable(prompt: CompletedPrompt): void {
     this.#unlearned++;
+    this.#hasNoTokens = true;
     this.#reconcile(prompt);
     this.events.tokensUnavailable(prompt.history);
   }

@@ -1,20 +1,41 @@
 import type { PromptTokens } from '@warmpath/core/internal';
-import type { BodyView } from '../json/json-body.js';
+import { type TranslatedApi, translate } from '@warmpath/translate';
+import type { ApiName } from '../apis/prompt-api.js';
+import { BodyView } from '../json/json-body.js';
 
 /** Fields of a body that decide which tokens a prompt becomes. */
-const CHAT_FIELDS = ['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'add_generation_prompt'];
+const CHAT_FIELDS = [
+  'model',
+  'messages',
+  'tools',
+  'chat_template',
+  'chat_template_kwargs',
+  'add_generation_prompt',
+  'continue_final_message',
+  'add_special_tokens',
+];
 const COMPLETION_FIELDS = ['model', 'prompt', 'add_special_tokens'];
 
 /** Members that request the text of each token. Each engine reads its own. */
 export const TOKENS_WITH_TEXTS = { with_pieces: true, return_token_strs: true } as const;
 
 /**
+ * Whether engines tokenize prompts of an API only in a translation. It may differ from what the engine makes of the
+ * original: the tokens count only if they are as many as the engine counted.
+ */
+export function isTokenizedAsChat(api: ApiName): api is TranslatedApi {
+  return api === 'messages' || api === 'responses';
+}
+
+/**
  * The body of `POST /tokenize`: which tokens a prompt becomes, and the text of each. llama-server and the embedded
  * engine read `with_pieces`, vLLM reads `return_token_strs`.
  *
  * @returns `undefined` for a body with neither messages nor one text
+ * @throws TranslateError for a body that cannot be translated
  */
-export function tokenizeBody(body: BodyView): Buffer | undefined {
+export function tokenizeBody(sent: BodyView, api: ApiName): Buffer | undefined {
+  const body = isTokenizedAsChat(api) ? new BodyView(Buffer.from(translate({ api, body: sent.bytes }).body)) : sent;
   const messages = body.raw('messages');
   const prompt = body.raw('prompt');
   if (messages === undefined && prompt?.startsWith('"') !== true) return undefined;

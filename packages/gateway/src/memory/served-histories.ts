@@ -202,14 +202,12 @@ const FACTOR_MAX = 4;
 
 /** Cached tokens that an engine is expected to report, at least, for its silence to say anything. */
 const MIN_EXPECTED_TOKENS = 64;
-/** Prompts with so many expected tokens after which an engine that was silent each time does not report any. */
-const MAX_SILENT_PROMPTS = 3;
 
 /** How one model of an engine reports cached tokens, to whichever tenant. */
 export class ReportedCounts {
   readonly #leavesOutZero: boolean;
   #isReported = false;
-  #silentPrompts = 0;
+  #isZeroReported = false;
 
   /** @param leavesOutZero whether its kind of engine leaves the count out when it is 0. */
   constructor(leavesOutZero: boolean) {
@@ -217,20 +215,19 @@ export class ReportedCounts {
   }
 
   /**
-   * The engine's cached tokens. A count that is left out means 0 once this model has sent one, and before that in
-   * dialects that leave out 0. `undefined` where prompts were expected to be cached and the engine never sent a count.
+   * The engine's cached tokens. A count that is left out means 0 once this model has sent one, but never 0; and before
+   * that in dialects that leave out 0, where no tokens were expected to be cached. Else it is unknown: `undefined`.
    *
    * @param expected tokens that should have been cached
    */
   cachedTokens({ cachedTokens }: Usage, expected: number): number | undefined {
     if (cachedTokens !== undefined) {
       this.#isReported = true;
+      if (cachedTokens === 0) this.#isZeroReported = true;
       return cachedTokens;
     }
-    if (this.#isReported) return 0;
-    if (!this.#leavesOutZero) return undefined;
-    if (expected >= MIN_EXPECTED_TOKENS) this.#silentPrompts++;
-    return this.#silentPrompts < MAX_SILENT_PROMPTS ? 0 : undefined;
+    if (this.#isZeroReported) return undefined;
+    return this.#isReported || (this.#leavesOutZero && expected < MIN_EXPECTED_TOKENS) ? 0 : undefined;
   }
 }
 

@@ -123,7 +123,8 @@ const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
   ejected: 'engine failed: it gets no requests for a while',
   up: 'engine gets requests again',
   'events-exact': 'KV events of the engine are followed',
-  'events-lost': 'KV events of the engine were lost: what it holds is estimated until it restarts',
+  'events-lost':
+    'KV events of the engine were lost: what it holds is estimated until all of its blocks are known again',
   'events-unreadable': 'the socket of KV events has messages that are none',
 };
 

@@ -423,8 +423,8 @@ export class Metrics {
     read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
     read(
       'kv_events_exact',
-      'Whether all KV events of an engine were received: 1, or 0.',
-      ({ kvResidency }) => kvResidency && Number(kvResidency.events.isExact),
+      'Whether all KV events of an engine were received and the tokens of its latest prompt are known: 1, or 0.',
+      ({ kvResidency }) => kvResidency && Number(kvResidency.isExact),
     );
     const awaited = 'The number of the batch of KV events that is awaited.';
     read('kv_next_sequence', awaited, ({ kvResidency }) => kvResidency?.nextSequence);
