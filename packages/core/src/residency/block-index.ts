@@ -77,6 +77,8 @@ interface Block {
   disk: number;
   /** Losses before its copies were counted (`BlockIndex.eventsLost`). */
   losses: number;
+  /** Hash of the block before it. */
+  parent: string | undefined;
   /** A block of another scope with the same hash. */
   next: Block | undefined;
 }
@@ -88,6 +90,8 @@ interface WaitingBlock {
 }
 
 const DEFAULT_MAX_BLOCKS = 262_144;
+/** In place of a number of losses: not counted since any. */
+const NEVER = -1;
 const TIERS: readonly Tier[] = ['device', 'host', 'disk'];
 
 /**
@@ -118,6 +122,8 @@ export class BlockIndex {
   #blockSize = 0;
   #losses = 0;
   #certainCopies = 0;
+  /** Blocks of which no event was received. Nothing tells by which hash they are removed. */
+  readonly #unreported = new Set<Block>();
 
   constructor(options: BlockIndexOptions = {}) {
     this.#maxBlocks = options.maxBlocks ?? DEFAULT_MAX_BLOCKS;
@@ -139,7 +145,12 @@ export class BlockIndex {
     return this.#blockSize;
   }
 
-  /** Copies on the device of blocks that were stored since events were lost. */
+  /** Whether there are blocks that an event may remove by a hash that is not known. */
+  get hasUnreported(): boolean {
+    return this.#unreported.size > 0;
+  }
+
+  /** Copies on the device of blocks that were stored since events were lost, and whose place is known. */
   get certainCopies(): number {
     return this.#certainCopies;
   }
@@ -148,6 +159,22 @@ export class BlockIndex {
   eventsLost(): void {
     this.#losses++;
     this.#certainCopies = 0;
+  }
+
+  /**
+   * Finds the place of blocks that continue one of which no event was received: those that end a prompt of known
+   * tokens. The blocks before them are there: the engine computed these behind them. O(waiting blocks × blocks).
+   */
+  placeWaiting(tokens: readonly number[], chains: readonly number[]): void {
+    for (const [parent, children] of [...this.#waiting]) {
+      if (this.#blocks.has(parent)) continue;
+      for (const child of children) {
+        const place = chains.findIndex((_, at) => at > 0 && this.#endsPrompt(child, tokens, at, chains.length));
+        if (place < 0) continue;
+        this.#addUnreported(parent, child.scope, chains.slice(0, place));
+        break;
+      }
+    }
   }
 
   /** Removes blocks that were not stored since events were lost. O(blocks). */
@@ -187,6 +214,7 @@ export class BlockIndex {
     this.#size = 0;
     this.#waitingBlocks = 0;
     this.#certainCopies = 0;
+    this.#unreported.clear();
     for (const chain of chains) this.#onChange(chain, false);
   }
 
@@ -211,12 +239,58 @@ export class BlockIndex {
         block = this.#add(hash, scope);
         const own = tokens.slice(place * blockSize, (place + 1) * blockSize);
         const extra = extras?.[place];
-        const chain = before === undefined ? PROMPT_START : this.#find(before, scope)?.chain;
+        const previous = before === undefined ? undefined : this.#find(before, scope);
+        this.#renew(previous);
+        block.parent = before;
+        const chain = before === undefined ? PROMPT_START : previous?.chain;
         if (chain === undefined) this.#wait(block, { parent: before!, tokens: own, extra });
         else this.#setChain(block, extendChain(chain, own, extra));
       }
       this.#addCopy(block, tier);
       before = hash;
+    }
+  }
+
+  /** Each of the blocks without events may be the one. */
+  #removeUnknown(): void {
+    this.anomalies.unknownRemoved++;
+    for (const block of this.#unreported) {
+      if (this.#isCertain(block)) this.#certainCopies -= block.device;
+      block.losses = NEVER;
+    }
+  }
+
+  /** A block that the engine continues is there, and so are those before it. */
+  #renew(last: Block | undefined): void {
+    let block = last;
+    while (block !== undefined && (block.losses !== this.#losses || this.#unreported.size > 0)) {
+      if (block.losses !== this.#losses) this.#addCopy(block, 'device');
+      block = block.parent === undefined ? undefined : this.#find(block.parent, block.scope);
+    }
+  }
+
+  /** Whether a block, from place `at` on, and those that continue it are the rest of the prompt. */
+  #endsPrompt(block: Block, tokens: readonly number[], at: number, blocks: number): boolean {
+    const own = block.waiting?.tokens;
+    const start = at * this.#blockSize;
+    if (own === undefined || !own.every((token, place) => token === tokens[start + place])) return false;
+    if (at === blocks - 1) return true;
+    const children = this.#waiting.get(block.hash) ?? [];
+    return children.some((child) => child.scope === block.scope && this.#endsPrompt(child, tokens, at + 1, blocks));
+  }
+
+  /** Adds the block with this hash, at the last of these chains, and the blocks before it, of unknown hashes. */
+  #addUnreported(hash: string, scope: string | undefined, chains: readonly number[]): void {
+    let before: string | undefined;
+    for (const [place, chain] of chains.entries()) {
+      const isLast = place === chains.length - 1;
+      if (this.#size >= this.#maxBlocks || (!isLast && this.#resident.has(chain))) continue;
+      const block = this.#add(isLast ? hash : unreportedHash(chain), scope);
+      block.parent = before;
+      before = block.hash;
+      this.#addCopy(block, 'device');
+      this.#setChain(block, chain);
+      if (!isLast) this.#unreported.add(block);
     }
   }
 
@@ -230,7 +304,7 @@ export class BlockIndex {
   #remove({ tier, hashes, copiesLeft }: BlocksRemoved): void {
     for (const [place, hash] of hashes.entries()) {
       const block = this.#removable(hash, tier);
-      if (block === undefined) this.anomalies.unknownRemoved++;
+      if (block === undefined) this.#removeUnknown();
       else this.#setCopies(block, tier, copiesLeft?.[place] ?? block[tier] - 1);
     }
   }
@@ -254,18 +328,22 @@ export class BlockIndex {
       for (const each of TIERS) block[each] = 0;
       block.losses = this.#losses;
       block[tier] = 1;
-      if (tier === 'device') this.#certainCopies++;
+      if (tier === 'device' && this.#isCertain(block)) this.#certainCopies++;
     } else this.#setCopies(block, tier, block[tier] + 1);
   }
 
   #setCopies(block: Block, tier: Tier, copies: number): void {
     const was = isStored(block);
-    if (tier === 'device' && block.losses === this.#losses) this.#certainCopies += copies - block.device;
+    if (tier === 'device' && this.#isCertain(block)) this.#certainCopies += copies - block.device;
     block[tier] = copies;
     const is = isStored(block);
     if (was === is) return;
     if (block.chain !== undefined) this.#changeResident(block.chain, is ? 1 : -1);
     if (!is) this.#forget(block);
+  }
+
+  #isCertain({ losses, chain }: Block): boolean {
+    return losses === this.#losses && chain !== undefined;
   }
 
   #changeResident(chain: number, change: 1 | -1): void {
@@ -292,6 +370,7 @@ export class BlockIndex {
       host: 0,
       disk: 0,
       losses: this.#losses,
+      parent: undefined,
       next,
     };
     this.#blocks.set(hash, block);
@@ -310,6 +389,7 @@ export class BlockIndex {
       before.next = block.next;
     }
     this.#size--;
+    this.#unreported.delete(block);
     if (block.waiting !== undefined) this.#stopWaiting(block, block.waiting.parent);
   }
 
@@ -335,7 +415,11 @@ export class BlockIndex {
     for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
       const [parent, known] = next;
       parent.chain = known;
+      if (this.#isCertain(parent)) this.#certainCopies += parent.device;
       if (isStored(parent)) this.#changeResident(known, 1);
+      // An event of a block that was taken to be there without one: it was removed and is stored again.
+      const again = this.#unreported.size > 0 ? this.#find(unreportedHash(known), parent.scope) : undefined;
+      if (again !== undefined && again !== parent) this.#setCopies(again, 'device', 0);
       for (const child of this.#waiting.get(parent.hash) ?? []) {
         if (child.scope !== parent.scope) continue;
         const { tokens, extra } = child.waiting!;
@@ -344,6 +428,11 @@ export class BlockIndex {
       }
     }
   }
+}
+
+/** In place of the engine's hash of a block of which no event was received. */
+function unreportedHash(chain: number): string {
+  return `unreported ${chain}`;
 }
 
 function isStored({ device, host, disk }: Block): boolean {

@@ -132,7 +132,7 @@ export class EventResidency {
     this.#engineBlocks = blocks;
   }
 
-  /** Events were lost: the mirror is not exact until it is cleared, or the blocks stored since fill the cache. */
+  /** Events were lost: the mirror is not exact until it is cleared, or (`reconcile`) known blocks fill the cache. */
   eventsLost(): void {
     this.#isExact = false;
     this.#index.eventsLost();
@@ -141,13 +141,15 @@ export class EventResidency {
   apply(event: KvEvent, now: number): void {
     this.#now = now;
     if (event.kind === 'stored' && event.adapter !== undefined) this.#addAdapter(event.adapter);
+    const { waitingBlocks } = this.#index;
+    const { unknownRemoved } = this.#index.anomalies;
     this.#index.apply(event);
+    const isUnknown =
+      this.#index.waitingBlocks > waitingBlocks || this.#index.anomalies.unknownRemoved > unknownRemoved;
+    // It is about a block whose hash is not known, or behind one.
+    if (this.#isExact && isUnknown && this.#index.hasUnreported) this.eventsLost();
     // After this event the mirror is complete again.
     if (event.kind === 'cleared') this.#isExact = true;
-    else if (!this.#isExact && this.#index.certainCopies >= this.#engineBlocks - UNREPORTED_BLOCKS) {
-      this.#index.removeUncertain();
-      this.#isExact = true;
-    }
   }
 
   /** Whether events are complete and cover the prompts of this history. O(1). */
@@ -169,6 +171,11 @@ export class EventResidency {
     return this.#find(history, keys).length === keys.length;
   }
 
+  /** Whether all blocks of a request's learned path are resident. O(k). */
+  isResident(history: ServedHistory, request: ServedRequest): boolean {
+    return this.#find(history, pathOf(request).keys).every((document) => document.isResident);
+  }
+
   /**
    * Learns the path of a completed request from its token ids. Call `reconcile` afterwards. Does nothing before the
    * first stored event, which gives the block size. O(tokens).
@@ -181,6 +188,7 @@ export class EventResidency {
     const { model } = prompt;
     const adapter = model !== undefined && this.#adapters.has(model) ? model : undefined;
     const chains = chainsOf(prompt.tokens, blockSize, firstExtra(adapter, prompt.salt));
+    this.#index.placeWaiting(prompt.tokens, chains);
     const root = this.#rootOf(history);
     root.hasNoTokens = false;
     root.model = model;
@@ -228,6 +236,11 @@ export class EventResidency {
     const { keys } = pathOf(request);
     const found = this.#find(history, keys);
     this.#touch(found.at(-1));
+    // Between two batches: within one, blocks are stored that others make room for.
+    if (!this.#isExact && this.#index.certainCopies >= this.#engineBlocks - UNREPORTED_BLOCKS) {
+      this.#index.removeUncertain();
+      this.#isExact = true;
+    }
     if (!this.#isExact || this.#index.blockSize === 0) return;
     const [first] = found.flatMap(({ chains }) => chains.slice(0, 1));
     if (first !== undefined) this.#compare(history, first, cachedTokens);

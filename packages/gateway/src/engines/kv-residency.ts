@@ -37,12 +37,23 @@ export interface KvResidencyParts {
   readonly blockSize: (tokens: number) => void;
 }
 
+type ServedPrompt = Pick<CompletedPrompt, 'history' | 'arrangements' | 'cachedTokens'>;
+
+/** A prompt whose blocks were not in the events when it was completed. */
+interface LatePrompt {
+  readonly prompt: ServedPrompt;
+  /** Number of the batch by which they are. */
+  readonly until: number;
+}
+
 /** Prompts that wait for their tokens, and bytes of their bodies, at most. Further prompts are not followed. */
 const MAX_WAITING = 64;
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 /** Bytes of an engine's answer, at most: a hundred thousand tokens with their texts. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const ANSWER_MS = 10_000;
+/** Batches behind a prompt's answer after which its events count as received. */
+const LATE_BATCHES = 2;
 /** Statuses of an engine without a tokenizer, and milliseconds until it is asked again. */
 const HAS_NO_TOKENIZER: ReadonlySet<number> = new Set([404, 405, 501]);
 const AGAIN_MS = 60_000;
@@ -56,11 +67,16 @@ export class EngineEvents implements EventSink {
   readonly anomalies = noDecodeAnomalies();
   readonly #parts: Omit<KvResidencyParts, 'upstream'>;
   readonly #rank: number | undefined;
+  readonly #applied: () => void;
 
-  /** `rank`: the data-parallel rank to follow, if the engine has several. */
-  constructor(parts: Omit<KvResidencyParts, 'upstream'>, rank?: number) {
+  /**
+   * @param rank the data-parallel rank to follow, if the engine has several
+   * @param applied called after each batch
+   */
+  constructor(parts: Omit<KvResidencyParts, 'upstream'>, rank?: number, applied = () => {}) {
     this.#parts = parts;
     this.#rank = rank;
+    this.#applied = applied;
   }
 
   began(): void {
@@ -77,7 +93,8 @@ export class EngineEvents implements EventSink {
     if (this.residency.blockSize !== blockSize) this.#parts.blockSize(this.residency.blockSize);
     const after = this.anomalies;
     if (after.undecodable + after.unreadable + after.unnamedAdapters > before) this.lost();
-    else if (!wasExact && this.residency.isExact) this.#parts.changed('exact');
+    else if (wasExact !== this.residency.isExact) this.#parts.changed(wasExact ? 'lost' : 'exact');
+    this.#applied();
   }
 
   lost(): void {
@@ -96,6 +113,7 @@ export class KvResidency {
   readonly #parts: KvResidencyParts;
   readonly #events: EngineEvents;
   readonly #waiting: CompletedPrompt[] = [];
+  #late: LatePrompt[] = [];
   #waitingBytes = 0;
   #subscriber: ZmqSubscriber | undefined;
   /** The history whose prompt the engine is asked about. */
@@ -109,7 +127,7 @@ export class KvResidency {
 
   private constructor(parts: KvResidencyParts, rank: number | undefined) {
     this.#parts = parts;
-    this.#events = new EngineEvents(parts, rank);
+    this.#events = new EngineEvents(parts, rank, () => this.#received());
   }
 
   get events(): EventResidency {
@@ -162,15 +180,16 @@ export class KvResidency {
     return this.#waiting.length + Number(this.#asked !== undefined);
   }
 
-  /** Whether tokens of served prompts of this history are not known yet. O(waiting prompts). */
+  /** Whether tokens or events of served prompts of this history are not known yet. O(waiting prompts). */
   isLearning(history: ServedHistory): boolean {
-    return this.#asked === history || this.#waiting.some((prompt) => prompt.history === history);
+    if (this.#asked === history || this.#waiting.some((prompt) => prompt.history === history)) return true;
+    return this.#late.some(({ prompt }) => prompt.history === history);
   }
 
   /** Follows a completed prompt, after its history has recorded it. */
   completed(prompt: CompletedPrompt): void {
     const isKnown = prompt.arrangements.every((arrangement) => this.events.knowsTokens(prompt.history, arrangement));
-    if (isKnown) this.#reconcile(prompt);
+    if (isKnown) this.#reconcileWithEvents(prompt);
     else if (this.#hasRoomFor(prompt) && this.#parts.now() >= this.#notBefore) {
       this.#waiting.push(prompt);
       this.#waitingBytes += prompt.bytes;
@@ -180,6 +199,7 @@ export class KvResidency {
 
   async close(): Promise<void> {
     this.#waiting.length = 0;
+    this.#late = [];
     this.#waitingBytes = 0;
     await this.#subscriber?.close();
   }
@@ -244,7 +264,28 @@ export class KvResidency {
       this.events.learn(history, arrangement, { tokens: found.tokens, preambleEnd, documentEnds, salt, model });
       preambleEnd = documentEnds.at(-1) ?? preambleEnd;
     }
-    this.#reconcile(prompt);
+    this.#reconcileWithEvents(prompt);
+  }
+
+  /** Engines publish events beside answers. A prompt that was just computed is there, even if its events are late. */
+  #reconcileWithEvents({ history, arrangements, cachedTokens }: CompletedPrompt): void {
+    const prompt = { history, arrangements, cachedTokens };
+    if (this.#isResident(prompt) || this.#late.length === MAX_WAITING) this.#reconcile(prompt);
+    else this.#late.push({ prompt, until: this.nextSequence + LATE_BATCHES });
+  }
+
+  #isResident({ history, arrangements }: ServedPrompt): boolean {
+    return arrangements.every((arrangement) => this.events.isResident(history, arrangement));
+  }
+
+  /** A batch was applied. */
+  #received(): void {
+    const late = this.#late;
+    this.#late = [];
+    for (const each of late) {
+      if (this.#isResident(each.prompt) || this.nextSequence >= each.until) this.#reconcile(each.prompt);
+      else this.#late.push(each);
+    }
   }
 
   #tokensUnavailable(prompt: CompletedPrompt): void {
@@ -254,7 +295,9 @@ export class KvResidency {
     this.events.tokensUnavailable(prompt.history);
   }
 
-  #reconcile({ history, arrangements, cachedTokens }: CompletedPrompt): void {
+  #reconcile({ history, arrangements, cachedTokens }: ServedPrompt): void {
+    const wasExact = this.events.isExact;
     for (const arrangement of arrangements) this.events.reconcile(history, arrangement, cachedTokens);
+    if (!wasExact && this.events.isExact) this.#parts.changed('exact');
   }
 }
