@@ -1,6 +1,6 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
-import type { ApiName } from '../apis/prompt-api.js';
+import type { ApiName } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
 import { reusable } from '../dialects/dialects.js';

@@ -1,6 +1,6 @@
 import type { PromptTokens } from '@warmpath/core/internal';
 import { type TranslatedApi, translate } from '@warmpath/translate';
-import type { ApiName } from '../apis/prompt-api.js';
+import type { ApiName } from '../apis/prompt-view.js';
 import { BodyView } from '../json/json-body.js';
 
 /** Fields of a body that decide which tokens a prompt becomes. */
