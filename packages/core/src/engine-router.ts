@@ -1,6 +1,6 @@
 import { contextOf, policyOf } from './arrange.js';
 import type { ArrangeRequest } from './arrangement.js';
-import { ConstraintRule, isFree } from './ordering/placement.js';
+import { ConstraintRule } from './ordering/placement.js';
 import type { ResidencyView } from './residency/view.js';
 
 /** Policies whose order follows the best cached path. */
@@ -18,8 +18,8 @@ export function expectedCachedTokens(request: ArrangeRequest, now: number): (vie
   const context = contextOf(request);
   const { documents, preamble } = context;
   if (!CACHE_AWARE.has(policy.name)) return (view) => policy.arrange(context, view, now).cachedTokens;
-  const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
-  return (view) => view.bestPath(documents, preamble, rule).tokens;
+  const rule = new ConstraintRule(documents.length, context);
+  return (view) => view.bestPath(documents, preamble, rule.isFree ? undefined : rule).tokens;
 }
 
 /** An engine that could serve a request. Tokens are estimates, all in the same unit. */

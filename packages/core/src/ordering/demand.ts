@@ -43,7 +43,7 @@ export interface ForesightProblem {
   /** In retrieval order. */
   readonly documents: readonly Document[];
   readonly demand: Demand;
-  readonly rule: ConstraintRule | undefined;
+  readonly rule: ConstraintRule;
 }
 
 export interface PlannedOrder {

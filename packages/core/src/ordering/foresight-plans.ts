@@ -9,7 +9,6 @@ import {
   reuseShare,
 } from './demand.js';
 import type { ConstraintRule } from './placement.js';
-import { followedByRetrievalOrder } from './placement.js';
 import { lowestRank, rankCount, SubsetPlan, setOf } from './subset-plan.js';
 
 /** Documents at most, because a set is a 32-bit mask. */
@@ -21,7 +20,7 @@ const MAX_STARTS = 8;
 /** Operations that `planByChains` takes at most. O(1). */
 export function chainsCost({ documents, demand, rule }: ForesightProblem, paths: CachedPaths): number {
   const steps = Math.min(MAX_STARTS, paths.all.length) * documents.length;
-  const prices = rule?.priceOf === undefined ? 0 : documents.length * (paths.all.length + steps * documents.length);
+  const prices = rule.priceOf === undefined ? 0 : documents.length * (paths.all.length + steps * documents.length);
   return steps * (demand.requests.length + documents.length) + demand.requests.length * paths.all.length + prices;
 }
 
@@ -31,7 +30,7 @@ export function chainsCost({ documents, demand, rule }: ForesightProblem, paths:
  * chain; among equals, the first.
  */
 export function planByChains(problem: ForesightProblem, paths: CachedPaths): PlannedOrder {
-  const { documents, demand, rule } = problem;
+  const { demand, rule } = problem;
   const values = new StepValues(problem, paths);
   const weight = laterWeight(demand.waitingCount > 0);
   let most = Number.NEGATIVE_INFINITY;
@@ -44,7 +43,7 @@ export function planByChains(problem: ForesightProblem, paths: CachedPaths): Pla
     best = chain;
   }
   return {
-    order: rule === undefined ? followedByRetrievalOrder(best, documents.length) : rule.complete(best),
+    order: rule.complete(best),
     laterTokens: (order, cached) => values.laterTokens(order, cached),
   };
 }
@@ -56,10 +55,10 @@ interface Start {
 }
 
 /** The allowed paths of the highest value, best first; among equals, the earlier first. */
-function bestStarts(paths: CachedPaths, rule: ConstraintRule | undefined): readonly Start[] {
+function bestStarts(paths: CachedPaths, rule: ConstraintRule): readonly Start[] {
   return paths.all
     .filter(({ isAllowed }) => isAllowed)
-    .map((path) => ({ path, value: path.tokens - (rule?.priceOf?.(path.ranks) ?? 0) }))
+    .map((path) => ({ path, value: path.tokens - (rule.priceOf?.(path.ranks) ?? 0) }))
     .sort((a, b) => b.value - a.value)
     .slice(0, MAX_STARTS);
 }
@@ -73,10 +72,9 @@ function bestStarts(paths: CachedPaths, rule: ConstraintRule | undefined): reado
 function extendChain(
   chain: number[],
   values: StepValues,
-  { rule, weight }: { readonly rule: ConstraintRule | undefined; readonly weight: number },
+  { rule, weight }: { readonly rule: ConstraintRule; readonly weight: number },
 ): number {
-  const limits = rule?.isOpen === false ? rule : undefined;
-  const priceOf = rule?.priceOf;
+  const { priceOf } = rule;
   let total = 0;
   let requests = values.all;
   for (;;) {
@@ -90,7 +88,7 @@ function extendChain(
       let value = step.valueOfNext(rank);
       if (value <= most) continue;
       if (priceOf !== undefined) value -= (priceOf([...chain, rank]) - price) / weight;
-      if (value <= most || (limits !== undefined && !limits.allows(chain, rank))) continue;
+      if (value <= most || !rule.allows(chain, rank)) continue;
       most = value;
       next = rank;
     }
@@ -185,7 +183,7 @@ export function planBySubsets(problem: ForesightProblem, paths: CachedPaths): Pl
     count: documents.length,
     valueOfStep: (set, rank) => documents[rank]!.tokens * reuse[set | (1 << rank)]!,
     rule,
-    price: (rule?.shiftPrice ?? 0) / weight,
+    price: rule.shiftPrice / weight,
   });
   return {
     order: plan.complete(bestStart(paths, plan, { weight, rule })),
@@ -214,9 +212,9 @@ function reuseBySet({ documents, demand }: ForesightProblem, paths: CachedPaths)
 function bestStart(
   paths: CachedPaths,
   plan: SubsetPlan,
-  { weight, rule }: { readonly weight: number; readonly rule: ConstraintRule | undefined },
+  { weight, rule }: { readonly weight: number; readonly rule: ConstraintRule },
 ): readonly number[] {
-  const price = rule?.shiftPrice ?? 0;
+  const price = rule.shiftPrice;
   let most = Number.NEGATIVE_INFINITY;
   let best: readonly number[] = [];
   for (const { ranks, set, tokens, moves, isAllowed } of paths.all) {

@@ -4,7 +4,7 @@ import { BEST_PATH_MAX_OPERATIONS, CountedBudget, OPERATIONS_A_LOOK_UP } from '.
 import { CachedPaths } from './cached-paths.js';
 import { collectDemand, type ForesightProblem, laterWeight, type PlannedOrder, waitingCost } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS, chainsCost, planByChains, planBySubsets, subsetsCost } from './foresight-plans.js';
-import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
+import { ConstraintRule, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
 import { planForSlots } from './slot-plan.js';
 import { SUBSETS_MAX_DOCUMENTS } from './subset-plan.js';
@@ -22,16 +22,11 @@ export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIO
     name: 'exact',
     arrange(context, view) {
       const { documents, preamble } = context;
-      const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
-      const isPriced = rule?.priceOf !== undefined;
-      const path = view.bestPath(
-        documents,
-        preamble,
-        rule,
-        isPriced ? PRICED_SEARCH_PART * maxOperations : maxOperations,
-      );
-      const order =
-        rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
+      const rule = new ConstraintRule(documents.length, context);
+      const isPriced = rule.priceOf !== undefined;
+      const searchOperations = isPriced ? PRICED_SEARCH_PART * maxOperations : maxOperations;
+      const path = view.bestPath(documents, preamble, rule.isFree ? undefined : rule, searchOperations);
+      const order = rule.complete(path.order);
       const budget = new CountedBudget(maxOperations - path.operations);
       const ordering = isPriced
         ? { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 }
@@ -93,9 +88,9 @@ function plan(context: Context, view: ResidencyView, maxOperations: number): Pla
   // A tree that is too slow for the first waiting request is too slow for this one.
   if (!demand.isComplete && demand.waitingCount === 0) return OVER_BUDGET;
   if (demand.requests.length === 0 || (demand.waitingCount === 0 && !isExpectationTrusted)) return NO_PLAN;
-  const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
+  const rule = new ConstraintRule(documents.length, context);
   const maxLookUps = Math.min(left, PATHS_PART * maxOperations) / OPERATIONS_A_LOOK_UP;
-  const paths = CachedPaths.collect(context, view, { rule: rule?.isOpen === false ? rule : undefined, maxLookUps });
+  const paths = CachedPaths.collect(context, view, { rule: rule.isOpen ? undefined : rule, maxLookUps });
   if (paths === undefined) return OVER_BUDGET;
   left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
   const problem: ForesightProblem = { documents, demand, rule };

@@ -37,7 +37,6 @@ export function readShiftPrice(value: unknown, path = 'shiftPrice'): number | un
   throw new WarmpathError('WARMPATH_INVALID_SHIFT_PRICE', { path });
 }
 
-/** Whether every order is allowed and free. */
 export function isFree({ maxShift, pinned, shiftPrice = 0 }: OrderConstraints): boolean {
   return maxShift === undefined && pinned.length === 0 && shiftPrice === 0;
 }
@@ -59,6 +58,8 @@ export function placesMoved(order: readonly number[]): number {
 export class ConstraintRule implements PlacementRule {
   /** Whether any document may have any place. */
   readonly isOpen: boolean;
+  /** Whether every order is allowed and free. */
+  readonly isFree: boolean;
   /** Price in tokens of each place moved. */
   readonly shiftPrice: number;
   /**
@@ -80,6 +81,7 @@ export class ConstraintRule implements PlacementRule {
     for (const rank of constraints.pinned) this.#pinned[rank] = 1;
     this.isOpen = constraints.maxShift === undefined && constraints.pinned.length === 0;
     this.shiftPrice = constraints.shiftPrice ?? 0;
+    this.isFree = isFree(constraints);
     if (this.shiftPrice > 0) this.priceOf = (start) => this.shiftPrice * this.#placesMoved(start);
   }
 
@@ -248,17 +250,5 @@ function inSlots(
 export function retrievalOrder(count: number): number[] {
   const order: number[] = new Array(count);
   for (let rank = 0; rank < count; rank++) order[rank] = rank;
-  return order;
-}
-
-/** `start`, then all other ranks below `count` in retrieval order. O(count × start). */
-export function followedByRetrievalOrder(start: readonly number[], count: number): readonly number[] {
-  const order: number[] = new Array(count);
-  const length = start.length;
-  for (let place = 0; place < length; place++) order[place] = start[place]!;
-  let place = length;
-  for (let rank = 0; place < count; rank++) {
-    if (!start.includes(rank)) order[place++] = rank;
-  }
   return order;
 }

@@ -8,14 +8,7 @@ import {
   residentPreambleTokens,
 } from '../tree/best-path.js';
 import { createExactPolicy, createForesightPolicy } from './foresight.js';
-import {
-  ConstraintRule,
-  followedByRetrievalOrder,
-  isFree,
-  limitShift,
-  retrievalOrder,
-  withCachedPrefix,
-} from './placement.js';
+import { ConstraintRule, limitShift, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, Ordering, OrderingPolicy, PolicyName } from './policy.js';
 
 /** Keeps retrieval order, as every failure does. O(k). */
@@ -81,7 +74,7 @@ function createGreedyPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): O
 function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: number): Ordering {
   const { documents, preamble } = context;
   const { tree } = view;
-  const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
+  const rule = new ConstraintRule(documents.length, context);
   const path: number[] = [];
   let node = preambleNode(tree, preamble);
   let cachedTokens = residentPreambleTokens(tree, preamble, node);
@@ -94,7 +87,7 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     if (!budget.take(OPERATIONS_A_LOOK_UP)) break;
     const rank = left[i]!;
     const child = node?.children.get(documents[rank]!.key);
-    if (child === undefined || (rule !== undefined && !rule.allows(path, rank))) {
+    if (child === undefined || !rule.allows(path, rank)) {
       i++;
       continue;
     }
@@ -103,15 +96,15 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     node = child;
     left.splice(i, 1);
     i = 0;
-    if (rule?.priceOf === undefined) continue;
+    if (rule.priceOf === undefined) continue;
     walkedTokens += documents[rank]!.tokens;
     const worth = walkedTokens - rule.priceOf(path);
     if (worth > most) [most, kept] = [worth, path.length];
   }
-  if (rule?.priceOf !== undefined) path.length = kept;
-  const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
+  if (rule.priceOf !== undefined) path.length = kept;
+  const order = rule.complete(path);
   const ordering =
-    rule?.priceOf === undefined && view.slots === undefined
+    rule.priceOf === undefined && view.slots === undefined
       ? { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 }
       : { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 };
   return budget.isCutShort ? { ...ordering, cutShort: 'partial' } : ordering;

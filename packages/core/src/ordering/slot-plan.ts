@@ -1,6 +1,6 @@
 import type { ResidencyView, SlotsView } from '../residency/view.js';
 import { CountedBudget, type OperationBudget } from '../tree/best-path.js';
-import { ConstraintRule, followedByRetrievalOrder, isFree, retrievalOrder, withCachedPrefix } from './placement.js';
+import { ConstraintRule, retrievalOrder, withCachedPrefix } from './placement.js';
 import type { Context, Ordering } from './policy.js';
 import { lowestRank, rankCount, SUBSETS_MAX_DOCUMENTS, SubsetPlan } from './subset-plan.js';
 
@@ -21,11 +21,10 @@ const LENGTH_MARGIN = 1.2;
 /** Weight of a token that may be saved later beside one saved now. */
 const LATER_WEIGHT = 0.5;
 
-/** How starts are found and completed to orders. */
+/** How starts are found, and completed to orders. */
 interface StartSearch {
   readonly slots: SlotsView;
-  readonly rule: ConstraintRule | undefined;
-  readonly completed: (start: readonly number[]) => readonly number[];
+  readonly rule: ConstraintRule;
 }
 
 /**
@@ -38,21 +37,19 @@ interface StartSearch {
  */
 export function planForSlots(context: Context, view: ResidencyView, slots: SlotsView, maxOperations: number): Ordering {
   const { documents } = context;
-  const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
+  const rule = new ConstraintRule(documents.length, context);
   const count = documents.length;
   const budget = new CountedBudget(maxOperations);
   const unmoved = withCachedPrefix(retrievalOrder(count), context, view, budget);
-  const completed = (start: readonly number[]) =>
-    rule === undefined ? followedByRetrievalOrder(start, count) : rule.complete(start);
   const starts = budget
-    .share(SEARCH_PART, (part) => predictStarts(context, view, { slots, rule, completed }, part))
+    .share(SEARCH_PART, (part) => predictStarts(context, view, { slots, rule }, part))
     .sort((a, b) => b.ordering.cachedTokens - a.ordering.cachedTokens)
     .slice(0, MAX_STARTS);
   const steps = new CountedBudget(maxOperations);
   const plan = planReuse(context, view, { leastKept: slots.leastKept, rule }, steps);
   const laterOf = (order: readonly number[]) => (plan === undefined ? 0 : LATER_WEIGHT * plan.valueBehind(order, 0));
   const unmovedLater = laterOf(unmoved.order);
-  const priceOf = (order: readonly number[]) => (context.hintTokens?.(order) ?? 0) + (rule?.priceOf?.(order) ?? 0);
+  const priceOf = (order: readonly number[]) => (context.hintTokens?.(order) ?? 0) + (rule.priceOf?.(order) ?? 0);
   let best: Ordering = { ...unmoved, laterTokens: 0 };
   let most = unmoved.cachedTokens;
   const consider = (ordering: Ordering) => {
@@ -70,7 +67,7 @@ export function planForSlots(context: Context, view: ResidencyView, slots: Slots
     let mostExtended = Number.NEGATIVE_INFINITY;
     const completion = plan.complete(start);
     for (let length = start.length + 1; length <= count; length++) {
-      const order = completed(completion.slice(0, length));
+      const order = rule.complete(completion.slice(0, length));
       const value = laterOf(order) - priceOf(order);
       if (value > mostExtended) [extended, mostExtended] = [order, value];
     }
@@ -85,14 +82,16 @@ export function planForSlots(context: Context, view: ResidencyView, slots: Slots
 function predictStarts(
   context: Context,
   view: ResidencyView,
-  { slots, rule, completed }: StartSearch,
+  { slots, rule }: StartSearch,
   budget: OperationBudget,
 ): { readonly start: readonly number[]; readonly ordering: Ordering }[] {
   const { documents, preamble } = context;
   const predicted = [];
-  for (const start of budget.share(STARTS_PART, (part) => slots.starts(documents, preamble, rule, part))) {
+  for (const start of budget.share(STARTS_PART, (part) =>
+    slots.starts(documents, preamble, rule.isFree ? undefined : rule, part),
+  )) {
     if (!budget.take(documents.length * (1 + start.length))) break;
-    const ordering = withCachedPrefix(completed(start), context, view, budget);
+    const ordering = withCachedPrefix(rule.complete(start), context, view, budget);
     if (budget.isExceeded) break;
     predicted.push({ start, ordering });
   }
@@ -106,7 +105,7 @@ function predictStarts(
 function planReuse(
   { documents, preamble }: Context,
   view: ResidencyView,
-  { leastKept, rule }: { readonly leastKept: number; readonly rule: ConstraintRule | undefined },
+  { leastKept, rule }: { readonly leastKept: number; readonly rule: ConstraintRule },
   steps: OperationBudget,
 ): SubsetPlan | undefined {
   const count = documents.length;
@@ -132,5 +131,5 @@ function planReuse(
     const reused = tokens[set]! < leastTokens ? tokens[longer]! : tokens[longer]! - tokens[set]!;
     return chances[longer]! * reused;
   };
-  return new SubsetPlan({ count, valueOfStep, rule, price: (rule?.shiftPrice ?? 0) / LATER_WEIGHT });
+  return new SubsetPlan({ count, valueOfStep, rule, price: rule.shiftPrice / LATER_WEIGHT });
 }

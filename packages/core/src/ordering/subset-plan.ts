@@ -10,7 +10,7 @@ export interface SubsetPlanOptions {
   /** Documents, at most 8. */
   readonly count: number;
   readonly valueOfStep: StepValue;
-  readonly rule: ConstraintRule | undefined;
+  readonly rule: ConstraintRule;
   /** Price of each place that a document moves. */
   readonly price: number;
 }
@@ -31,13 +31,12 @@ export class SubsetPlan {
   /** O(k 2^k) steps; O(k² 2^k) with constraints. */
   constructor({ count, valueOfStep, rule, price }: SubsetPlanOptions) {
     const full = 2 ** count - 1;
-    const limits = rule?.isOpen === false ? rule : undefined;
     const values: number[] = new Array(full + 1).fill(0);
     const moves: number[] = new Array(full + 1).fill(0);
     const next: number[] = new Array(full + 1).fill(-1);
     for (let set = full - 1; set >= 0; set--) {
       const place = rankCount(set);
-      const prefix = limits === undefined ? [] : ranksIn(set);
+      const prefix = rule.isOpen ? [] : ranksIn(set);
       let most = Number.NEGATIVE_INFINITY;
       values[set] = most;
       for (let left = full & ~set; left !== 0; left &= left - 1) {
@@ -46,7 +45,7 @@ export class SubsetPlan {
         const value = valueOfStep(set, rank) + values[longer]!;
         const moved = Math.abs(place - rank) + moves[longer]!;
         const worth = price === 0 ? value : value - price * moved;
-        if (worth <= most || (limits !== undefined && !limits.allows(prefix, rank))) continue;
+        if (worth <= most || !rule.allows(prefix, rank)) continue;
         most = worth;
         next[set] = rank;
         values[set] = value;
@@ -61,8 +60,8 @@ export class SubsetPlan {
   }
 
   /** Operations that a plan takes. */
-  static cost(count: number, rule: ConstraintRule | undefined): number {
-    return count * 2 ** count * (rule === undefined || rule.isOpen ? 1 : count);
+  static cost(count: number, rule: ConstraintRule): number {
+    return count * 2 ** count * (rule.isOpen ? 1 : count);
   }
 
   /** `start`, followed by its best completion. */
