@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { allowPrompts } from '../../../test/real-gateway.js';
+import { dialectOf, withBlocks, withReuse } from '../src/dialects/dialects.js';
 import type { EngineReport } from '../src/index.js';
 import type { Report } from '../src/shapes/shapes.js';
 import { FakeEngine } from './fake-engine.js';
@@ -104,4 +105,19 @@ it.each(['vllm', 'warmpath'] as const)('%s that caches prefixes is sent another 
   const report = await ask(fieldOf([2, 3, 1]));
   expect(report.documentsMoved).toBeGreaterThan(0);
   expect(report.noGain).not.toBe('nothing-reused');
+});
+
+it('an engine that caches again after a restart is known by its kind and its blocks again', () => {
+  for (const name of ['vllm', 'embedded', 'llama-server'] as const) {
+    const off = withReuse(dialectOf(name), false);
+    expect(off.reuse).toEqual({ kind: 'none' });
+    expect(withBlocks(off, 32).reuse).toEqual({ kind: 'none' });
+    expect(withReuse(off, true)).toEqual(dialectOf(name));
+  }
+  expect(withBlocks(withReuse(withReuse(dialectOf('vllm'), false), true), 32).reuse).toEqual({
+    kind: 'prefix',
+    unit: 32,
+  });
+  const blocks = withBlocks(dialectOf('vllm'), 32);
+  expect(withReuse(blocks, true)).toEqual(blocks);
 });
