@@ -135,6 +135,7 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
     };
     const checks = await examine(vllm.url);
     expect(checks.get('kind of engine')!.finding).toContain('vLLM');
+    expect(checks.get('KV events')!.finding).toContain(`endpoint: ${vllm.kvEvents.endpoint.replace('127.0.0.1', '*')}`);
     expect(checks.get('block size')!.finding).toContain(`${BLOCK_TOKENS} tokens`);
     for (const name of ['prefix caching', 'cached tokens, unstreamed', 'cached tokens, streamed', '/tokenize']) {
       expect(checks.get(name), name).toMatchObject({ verdict: 'ok' });

@@ -68,6 +68,32 @@ describe('judge', () => {
     expect(rest.every((check) => check.advice === undefined)).toBe(true);
   });
 
+  it('goes by the metrics of an engine that reports no counts', () => {
+    const cache = { isOn: true, blocks: 256, blockTokens: 32 };
+    const facts = { ...HEALTHY, repeat: SILENT, ttftMs: { cold: 20, warm: 19 }, blockSize: 32 };
+    const caching = (config: typeof cache | undefined) =>
+      judge({ ...facts, cache: config }).find(({ name }) => name === 'prefix caching')!;
+    expect(caching(cache)).toMatchObject({ verdict: 'ok', finding: 'on, by its metrics' });
+    expect(caching({ ...cache, isOn: false }).verdict).toBe('failed');
+    expect(caching(undefined).verdict).toBe('failed');
+    expect(judge(facts)[1]!.finding).toBe('vLLM: shared starts in blocks of 32 tokens');
+  });
+
+  it('prints what to write for KV events, or the option that switches them on', () => {
+    const events = (eventSources: EngineFacts['eventSources']) =>
+      judge({ ...HEALTHY, eventSources }).find(({ name }) => name === 'KV events');
+    expect(events(undefined)).toBeUndefined();
+    expect(events([])).toMatchObject({ finding: 'off', advice: expect.stringContaining('--kv-events-config') });
+    const source = (rank: number) => ({
+      endpoint: `tcp://*:${5_557 + rank}`,
+      replayEndpoint: `tcp://*:${5_657 + rank}`,
+    });
+    expect(events([source(0), source(1)])!.finding).toBe(
+      'published: upstream.kvEvents: { endpoint: tcp://*:5557, replayEndpoint: tcp://*:5657, ranks: 2 }',
+    );
+    expect(events([{ ...source(0), replayEndpoint: undefined }])!.verdict).toBe('warning');
+  });
+
   it('says what kind of engine it is, and what would tell more of its cache', () => {
     const kind = (facts: EngineFacts) => judge(facts).find(({ name }) => name === 'kind of engine')!;
     expect(kind(HEALTHY)).toMatchObject({ verdict: 'ok', finding: 'vLLM: shared starts in blocks of 16 tokens' });

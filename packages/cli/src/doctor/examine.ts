@@ -29,8 +29,25 @@ export interface EngineFacts {
   /** A prompt that shares the first half of its words with the one before. */
   readonly half: { readonly promptTokens: number | undefined; readonly cachedTokens: number | undefined };
   readonly blockSize: number | undefined;
+  /** What its metrics say of its prefix cache. */
+  readonly cache?: CacheConfig | undefined;
+  /** Where it publishes KV events, as it says; empty where it publishes none. */
+  readonly eventSources?: readonly EventSource[] | undefined;
   /** Medians, in milliseconds, of prompts never seen before and of the same prompts again. */
   readonly ttftMs: { readonly cold: number; readonly warm: number };
+}
+
+/** `vllm:cache_config_info`. */
+interface CacheConfig {
+  readonly isOn: boolean;
+  readonly blocks: number;
+  readonly blockTokens: number;
+}
+
+/** One data-parallel rank of `GET /kv_event_sources`. */
+interface EventSource {
+  readonly endpoint: string;
+  readonly replayEndpoint: string | undefined;
 }
 
 /** Long enough for the minimum that hosted APIs cache (1,024 tokens), short enough for a context of 4,096. */
@@ -45,8 +62,8 @@ const BLOCK_PROBES = 16;
 const BLOCK_PROBE_STEP = 17;
 /** What the engine is asked to tokenize. */
 const TOKENIZED = 'one two three';
-/** Requests of an examination: models, sample, prompt, repeat, stream, half, blocks, health, `/tokenize`, TTFT. */
-export const MAX_PROBES = 5 + 1 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
+/** Requests of an examination: what an engine has is asked once, and its cache and times by prompts. */
+export const MAX_PROBES = 5 + 1 + 2 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
 
 /** What goes with an examination. */
 interface ProbeHooks {
@@ -75,7 +92,10 @@ export async function examine(
   await probe.ask(text);
   const repeat = await probe.ask(text);
   const streamed = await probe.stream(text);
+  const cache = await probe.cacheConfig();
   return {
+    cache,
+    eventSources: await probe.eventSources(),
     models,
     model: chosen,
     owner: models[0]?.owned_by,
@@ -83,7 +103,7 @@ export async function examine(
     tokenizes: await probe.tokenizes(),
     repeat: { ...repeat, streamedCachedTokens: streamed.cachedTokens },
     half: await probe.halfShared(words),
-    blockSize: await probe.blockSize(words),
+    blockSize: cache?.blockTokens ?? (await probe.blockSize(words)),
     ttftMs: await probe.ttft(words),
   };
 }
@@ -163,6 +183,32 @@ class Probe {
     const health = (await this.#optional(this.#client.get('/health', this.#signal))) as Pick<EngineFacts, 'cpuVariant'>;
     const { name, reason } = health.cpuVariant ?? {};
     return typeof name === 'string' && typeof reason === 'string' ? { name, reason } : undefined;
+  }
+
+  /** `undefined` for engines without this metric. */
+  async cacheConfig(): Promise<CacheConfig | undefined> {
+    const { text } = (await this.#optional(
+      this.#client.getText('/metrics', this.#signal).then((text) => ({ text })),
+    )) as { readonly text?: string };
+    const labels = /^vllm:cache_config_info\{(.*)\}/m.exec(text ?? '')?.[1] ?? '';
+    const label = (name: string) => new RegExp(`(?:^|,)${name}="([^"]*)"`).exec(labels)?.[1];
+    const [blocks, blockTokens] = [Number(label('num_gpu_blocks')), Number(label('block_size'))];
+    if (!(blocks > 0 && blockTokens > 0)) return undefined;
+    return { isOn: label('enable_prefix_caching') === 'True', blocks, blockTokens };
+  }
+
+  /** `undefined` for engines without this route. */
+  async eventSources(): Promise<readonly EventSource[] | undefined> {
+    const sources = await this.#optional(
+      this.#client.get('/kv_event_sources', this.#signal).then((found) => ({ found })),
+    );
+    const { found } = sources as { readonly found?: unknown };
+    if (typeof found !== 'object' || found === null) return undefined;
+    return Object.values(found as Record<string, Record<string, unknown> | null>).flatMap((source) => {
+      const { enable_kv_cache_events: isOn, endpoint, replay_endpoint: replay } = source ?? {};
+      if (isOn !== true || typeof endpoint !== 'string') return [];
+      return [{ endpoint, replayEndpoint: typeof replay === 'string' ? replay : undefined }];
+    });
   }
 
   /** Asks as the gateway does, which looks for documents in the texts of a chat's tokens. */

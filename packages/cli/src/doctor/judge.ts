@@ -17,6 +17,9 @@ export interface Check {
 /** A repeated prompt that starts in less than this share of the time shows a cache even where none is reported. */
 const CLEARLY_SOONER = 0.6;
 
+const EVENTS_OPTION =
+  'start vLLM with --kv-events-config \'{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:5558"}\'';
+
 /** Turns facts into findings, with advice in the terms of the engine at hand. Pure. */
 export function judge(facts: EngineFacts): readonly Check[] {
   return [
@@ -30,6 +33,7 @@ export function judge(facts: EngineFacts): readonly Check[] {
     ttft(facts),
     ...libraries(facts),
     tokenize(facts),
+    ...events(facts),
   ];
 }
 
@@ -48,16 +52,18 @@ function dialect(facts: EngineFacts): Check {
     return { name, verdict: 'unknown', finding, advice: 'say it in `upstream.dialect`, if it is one of those' };
   }
   const separated = salt === undefined ? '; tenants share what it caches' : '';
-  const tuning = advice.tuning === undefined ? {} : { advice: advice.tuning };
-  return { name, verdict: 'ok', finding: `${title}: ${describeReuse(reuse)}${separated}`, ...tuning };
+  // What the engine says of its KV events comes with the option.
+  const tuning = advice.tuning === undefined || facts.eventSources !== undefined ? {} : { advice: advice.tuning };
+  return { name, verdict: 'ok', finding: `${title}: ${describeReuse(reuse, facts.blockSize)}${separated}`, ...tuning };
 }
 
-function describeReuse(reuse: Dialect['reuse']): string {
+function describeReuse(reuse: Dialect['reuse'], blockSize: number | undefined): string {
   switch (reuse.kind) {
     case 'none':
       return 'nothing';
     case 'prefix':
-      return reuse.unit === 1 ? 'shared starts to the token' : `shared starts in blocks of ${reuse.unit} tokens`;
+      if (reuse.unit === 1) return 'shared starts to the token';
+      return `shared starts in blocks of ${blockSize ?? reuse.unit} tokens`;
     case 'slots':
       return 'one prompt a slot, and saved ones for one request each';
     case 'hosted':
@@ -80,6 +86,7 @@ function caching(facts: EngineFacts): Check {
     return { name, verdict: 'ok', finding: `on: ${cached}${of} tokens of a repeated prompt were cached` };
   }
   const advice = dialectOfFacts(facts).advice.caching ?? dialectOf('generic').advice.caching!;
+  if (cached === undefined && facts.cache?.isOn) return { name, verdict: 'ok', finding: 'on, by its metrics' };
   if (cached === 0) return { name, verdict: 'failed', finding: 'off: nothing of a repeated prompt was cached', advice };
   if (startsSooner(facts))
     return { name, verdict: 'ok', finding: 'on, by its effect: a repeated prompt starts much sooner' };
@@ -141,6 +148,20 @@ function tokenize(facts: EngineFacts): Check {
       ? 'without tokens of chats KV events are of no use: leave `upstream.kvEvents` out, or update the engine'
       : 'let it through to the engine, which has it: KV events are of no use without it';
   return { name, verdict: 'warning', finding, advice };
+}
+
+/** Of engines that tell where they publish KV events: what to write for them, or the option that switches them on. */
+function events({ eventSources }: EngineFacts): Check[] {
+  const name = 'KV events';
+  if (eventSources === undefined) return [];
+  const [first] = eventSources;
+  if (first === undefined) return [{ name, verdict: 'ok', finding: 'off', advice: EVENTS_OPTION }];
+  const { endpoint, replayEndpoint } = first;
+  const ranks = eventSources.length > 1 ? `, ranks: ${eventSources.length}` : '';
+  const replay = replayEndpoint === undefined ? '' : `, replayEndpoint: ${replayEndpoint}`;
+  const finding = `published: upstream.kvEvents: { endpoint: ${endpoint}${replay}${ranks} }`;
+  if (replayEndpoint === undefined) return [{ name, verdict: 'warning', finding, advice: EVENTS_OPTION }];
+  return [{ name, verdict: 'ok', finding, advice: "write the engine's host in place of `*`" }];
 }
 
 function startsSooner({ ttftMs }: EngineFacts): boolean {
