@@ -8,6 +8,8 @@ import type { Gap } from './program-text.js';
 const COUNTED_LINE =
   /^[ \t]*([^\d\n]{0,24}?)(\d{1,3})([^\d\s\p{L}]{0,3})(?!\d|[ \t]*(?:of|\/)[ \t]*\d)(?:[ \t]*$|(?<=[^\d\s])|[ \t])/dmu;
 const COUNTED_LINES = new RegExp(COUNTED_LINE, 'dgmu');
+/** Characters of a document in which a second number that counts is looked for. */
+const HEAD_LENGTH = 200;
 /** Numbers with which a list begins. */
 const FIRST_NUMBERS: ReadonlySet<number> = new Set([0, 1]);
 
@@ -28,7 +30,7 @@ export function countedFrame(text: string, gap: Gap): string | undefined {
 
 /**
  * The documents of a changing part that counts them in this frame. `undefined` with fewer than two, and in doubt: the
- * frame comes again out of turn, or not all documents have the same space between them. O(gap).
+ * frame comes again out of turn, the space between documents varies, or a second number counts with them. O(gap).
  */
 export function countedBlock(text: string, gap: Gap, frame: string): DocumentBlock | undefined {
   const first = firstLine(text, gap);
@@ -42,10 +44,19 @@ export function countedBlock(text: string, gap: Gap, frame: string): DocumentBlo
     const end = next === undefined ? last : first.start + text.slice(first.start, next).trimEnd().length;
     return { start, end, contentStart, contentEnd: end, id: undefined, title: undefined, labels: [label] };
   });
+  if (hasSecondCount(text, documents)) return undefined;
   const separators = new Set(documents.slice(1).map(({ start }, rank) => text.slice(documents[rank]!.end, start)));
   if (separators.size > 1 || documents.some(({ contentStart, end }) => end <= contentStart)) return undefined;
   const { start } = documents[0]!;
   return { text: 0, format: 'counted', marked: false, start, end: last, documents, fixed: undefined };
+}
+
+/** Whether another number of the documents counts with their places: later text may refer to either. */
+function hasSecondCount(text: string, documents: readonly DocumentSpan[]): boolean {
+  const numbers = documents.map(({ contentStart, end }) =>
+    [...text.slice(contentStart, Math.min(end, contentStart + HEAD_LENGTH)).matchAll(/\d{1,9}/g)].map(Number),
+  );
+  return numbers[0]!.some((first, slot) => numbers.every((own, rank) => own[slot] === first + rank));
 }
 
 /** The parts of a text that count on from line to line, up to the line of the last number. O(text). */

@@ -74,6 +74,10 @@ describe.each(CITING_LANGUAGES)('documents that a $name program counts', (langua
             for (const [rank, document] of documents.entries()) {
               const label = Number(map.labelOf(block!, rank));
               expect(sent).toContain(FORMS[form]!(document, label, language));
+              const given = `${rank + firstNumber}`;
+              for (const cite of [language.cite, (name: string) => `[${name}]`]) {
+                expect(map.inAnswer(`1931 ${cite(`${label}`)}.`)).toBe(`1931 ${cite(given)}.`);
+              }
             }
             expect(sent.startsWith(text.slice(0, block!.start))).toBe(true);
             expect(sent.endsWith(text.slice(block!.end))).toBe(true);
