@@ -208,7 +208,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const keys = () => config.server.keys ?? [];
   const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
   const overload = new Overload({
-    waitMs: () => eventLoopBudget.waitMs,
+    eventLoopBudget,
     isBusy: () => bodies.bytes > 0,
     changed: (reason, load) => {
       if (reason === undefined) log.info(load, 'overload ended');

@@ -141,7 +141,7 @@ describe('Overload', () => {
     const changes: (string | undefined)[] = [];
     const refused: string[] = [];
     const overload = new Overload({
-      waitMs: () => 0,
+      eventLoopBudget: { waitMs: 0 },
       isBusy: () => load.isBusy,
       changed: (reason) => changes.push(reason),
       refused: (reason) => refused.push(reason),

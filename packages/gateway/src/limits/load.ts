@@ -147,8 +147,8 @@ export interface ProcessLoad {
 export type OverloadReason = 'event_loop' | 'heap';
 
 export interface OverloadParts {
-  /** Milliseconds that received requests wait for the event loop. */
-  readonly waitMs: () => number;
+  /** How long received requests wait for the event loop. */
+  readonly eventLoopBudget: Pick<EventLoopBudget, 'waitMs'>;
   /** Whether the gateway holds the body of any request. */
   readonly isBusy: () => boolean;
   /** Called when overload begins, when its reason changes and when it ends. */
@@ -208,7 +208,7 @@ export class Overload {
     const timer = setInterval(() => {
       // This timer may come before the one that measures.
       if (delays.count === 0) return;
-      const delayMs = Math.max(delays.percentile(50) / 1e6 - RESOLUTION_MS, this.#parts.waitMs());
+      const delayMs = Math.max(delays.percentile(50) / 1e6 - RESOLUTION_MS, this.#parts.eventLoopBudget.waitMs);
       delays.reset();
       this.sample({ delayMs, ...heapInUse() });
     }, SAMPLE_MS).unref();
