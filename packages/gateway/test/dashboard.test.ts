@@ -1,12 +1,13 @@
 import { once } from 'node:events';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import type { FeedStart, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { TrafficSeries } from '../src/observe/traffic-series.js';
+import { DAY_SLOT_MS, TrafficSeries } from '../src/observe/traffic-series.js';
+import { NO_GAIN_REASONS } from '../src/shapes/shapes.js';
 import type { RunningGateway } from '../src/start-gateway.js';
 import { answerAsAsked } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Stand, type StandConfig, send, stand } from './harness.js';
@@ -306,27 +307,61 @@ describe('the series of a day', () => {
     onTestFinished(() => rm(folder, { recursive: true }));
     const stateFolder = join(folder, 'state');
     const daySlots = async (gateway: RunningGateway) => {
-      return (await (await watch({ gateway })).next<FeedStart>('start')).daySlots;
+      const viewer = await watch({ gateway });
+      const { daySlots: found } = await viewer.next<FeedStart>('start');
+      await viewer.close();
+      return found;
     };
     const one = await stand(answerAsAsked, {}, { stateFolder });
     await ask(one, 'one');
     await one.gateway.close();
-    const path = join(stateFolder, 'traffic.json');
-    expect((await stat(path)).mode & 0o777).toBe(0o600);
-    const again = async () => closing(await gatewayAt(one.engine.url, {}, { stateFolder }));
-    const [slot, ...others] = await daySlots(await again());
+    const filesOf = async () => (await readdir(stateFolder)).filter((name) => name.startsWith('traffic'));
+    const [closed, ...rest] = await filesOf();
+    expect(rest).toEqual([]);
+    expect((await stat(join(stateFolder, closed!))).mode & 0o777).toBe(0o600);
+    const again = () => gatewayAt(one.engine.url, {}, { stateFolder });
+    const later = await again();
+    const [slot, ...others] = await daySlots(later);
     expect(others).toEqual([]);
     expect(slot).toMatchObject({ requests: 1, promptTokens: 120, cachedTokens: 96 });
+    // A gateway beside it has a history of its own, and leaves the other one's alone.
+    const beside = await again();
+    expect(await daySlots(beside)).toEqual([]);
+    await beside.close();
+    await later.close();
+    expect(await filesOf()).toHaveLength(1);
+    const both = [await again(), await again()];
+    const seen = await Promise.all(both.map(daySlots));
+    expect(seen.map((slots) => slots.length).toSorted()).toEqual([0, 1]);
+    for (const gateway of both) await gateway.close();
     for (const text of [
       '',
       '{',
       '[]',
-      '{"format":"warmpath-traffic","version":1,"slots":[{"slot":"x"}]}',
+      '{"format":"warmpath-traffic","version":2,"reasons":[],"slots":[{"slot":"x","noGain":[]}]}',
       '0'.repeat(99),
     ]) {
-      await writeFile(path, text);
-      expect(await daySlots(await again())).toEqual([]);
+      for (const name of await filesOf()) await rm(join(stateFolder, name));
+      await writeFile(join(stateFolder, 'traffic.json'), text);
+      const old = new Date(Date.now() - 3_600_000);
+      await utimes(join(stateFolder, 'traffic.json'), old, old);
+      const damaged = await again();
+      expect(await daySlots(damaged)).toEqual([]);
+      await damaged.close();
     }
+    // Reasons of another version are known by their names.
+    for (const name of await filesOf()) await rm(join(stateFolder, name));
+    const now = Math.floor(Date.now() / DAY_SLOT_MS);
+    const reasons = ['of-another-version', 'holdout'];
+    const slots = [{ slot: now, requests: 5, noGain: [0, 2, 1, 3] }];
+    await writeFile(
+      join(stateFolder, 'traffic.closed.json'),
+      JSON.stringify({ format: 'warmpath-traffic', version: 2, reasons, slots }),
+    );
+    const renumbered = await again();
+    const holdout = Object.keys(NO_GAIN_REASONS).indexOf('holdout');
+    expect(await daySlots(renumbered)).toMatchObject([{ requests: 5, noGain: [holdout, 3] }]);
+    await renumbered.close();
     await writeFile(join(folder, 'file'), '');
     const without = closing(await gatewayAt(one.engine.url, {}, { stateFolder: join(folder, 'file', 'state') }));
     expect(await daySlots(without)).toEqual([]);

@@ -82,6 +82,17 @@ describe('a prompt kind', () => {
     expect(ordered.find(NEXT.replace(NEUTRAL, ORDERED), 'auto')).toEqual([]);
   });
 
+  it('is learned from bodies that wait within the memory for them', async () => {
+    const { known } = await learned([]);
+    const empty = known.bytes;
+    const body = Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'x'.repeat(9_900) }] }));
+    for (let i = 0; i < 20; i++) known.learn({ tenant: 't', api: chatApi, body });
+    // Half of 100,000 bytes.
+    expect(known.bytes - empty).toBe(5 * body.length);
+    await expect.poll(() => known.isLearning).toBe(false);
+    expect(known.bytes).toBe(empty);
+  });
+
   it('is known again from its consent alone', async () => {
     const { program } = await learned(lists(60).map((each, n) => promptOf(each, n)));
     const again = await learned([]);

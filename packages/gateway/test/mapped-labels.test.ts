@@ -6,7 +6,7 @@ import { allowPrompts } from '../../../test/real-gateway.js';
 import { AnswerReader } from '../src/answer/read-answer.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type ReceivedRequest, startStream } from './fake-engine.js';
-import { type Stand, send, stand, told } from './harness.js';
+import { errorOf, type Stand, send, stand, told } from './harness.js';
 import { learnedKinds } from './learned-kinds.js';
 
 const TOPICS = ['harbour', 'lantern', 'orchard', 'glacier', 'bridge', 'clock', 'ferry', 'market', 'quarry', 'mill'];
@@ -376,6 +376,23 @@ describe('an answer with mapped labels', () => {
     expect((await answered(body('①', '②'))).reply.text).toBe(body('1', '2'));
   });
 
+  it.each(['gzip', 'br'])('is refused where the engine compresses it unasked: %s', async (coding) => {
+    const gateway = await stand((response, { headers }) => {
+      expect(headers['accept-encoding']).toBe('identity');
+      response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': coding });
+      response.end('bytes that the gateway does not read');
+    });
+    const ask = (labels: string) =>
+      send(`${gateway.gateway.url}/v1/chat/completions`, {
+        messages: [{ role: 'user', content: `${LIST} Labels are ${labels}.` }],
+        warmpath: { labels },
+      });
+    const mapped = await ask('mapped');
+    expect([mapped.status, errorOf(mapped).code]).toEqual([502, 'WARMPATH_UPSTREAM_ERROR']);
+    expect(errorOf(mapped).message).toContain(`content-encoding: ${coding}`);
+    expect((await ask('kept')).status).toBe(200);
+  });
+
   it('is left alone where the engine reports an error', async () => {
     const gateway = await stand((response) => {
       response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":"[417]"}');
@@ -500,6 +517,25 @@ describe('a conversation with mapped labels', () => {
     expect(contents(gateway.engine.last.body)[0]).toEqual(before);
     expect(reply.text).toContain('It is [2].');
     expect(told(reply).labels).toBe('mapped');
+  });
+
+  it('says so in the header where a later turn brings documents of its own', async () => {
+    const gateway = await stand((response, { body }) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(ANSWER.replace('②', labelOf(DOCUMENTS[1]!, body)));
+    });
+    const ask = (messages: object[], fields: object) =>
+      send(`${gateway.gateway.url}/v1/chat/completions`, { model: 'm', messages, ...fields });
+    await ask([{ role: 'user', content: LIST }], { warmpath: { labels: 'mapped' } });
+    const turns = [
+      { role: 'assistant', content: 'It is [2].' },
+      { role: 'user', content: 'Why?' },
+    ];
+    const reply = await ask([{ role: 'user', content: LIST }, ...turns], {
+      documents: [{ id: 'own', content: 'Why not.' }],
+    });
+    expect(reply.text).toContain('It is [2].');
+    expect(told(reply)['labels']).toBe('mapped');
   });
 
   it('keeps the labels of documents that must not move', async () => {

@@ -1,4 +1,4 @@
-import type { WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { CitationMapper, LabelMap } from '@warmpath/core/internal';
 import { type AnswerText, answerTexts, type Channel, eventTexts } from '../apis/answer-texts.js';
 import type { ResponseBody, ResponseHead } from '../apis/prompt-apis.js';
@@ -8,6 +8,8 @@ import { isObject, type JsonObject } from '../json/json-scanner.js';
 import { EventSplitter } from './event-splitter.js';
 
 const NOTHING = Buffer.alloc(0);
+/** Characters of a content coding that an error names. */
+const MAX_CODING_LENGTH = 40;
 
 /** One text of a stream, piece by piece. */
 interface OpenText {
@@ -44,7 +46,12 @@ export class MappedAnswer implements ResponseBody {
   head(head: ResponseHead): ResponseHead | undefined {
     const type = head.headers['content-type'] ?? '';
     const encoding = head.headers['content-encoding'] ?? 'identity';
-    const isReadable = head.status === 200 && encoding === 'identity';
+    // The gateway asked for no compression. Labels of its own would reach the client as citations of nothing.
+    if (head.status === 200 && encoding !== 'identity') {
+      const detail = `The engine sent \`content-encoding: ${encoding.slice(0, MAX_CODING_LENGTH)}\` unasked, so labels in its answer cannot be mapped back. Turn compression off in the engine, or ask with \`warmpath.labels: kept\`.`;
+      throw new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail });
+    }
+    const isReadable = head.status === 200;
     if (isReadable && type.startsWith('text/event-stream')) this.#kind = 'stream';
     if (isReadable && type.startsWith('application/json')) this.#kind = 'object';
     this.#head = this.#next.head(head);

@@ -65,6 +65,7 @@ export class PromptSender {
     const dispatchedAt = now();
     const { report } = call.request;
     const { labels } = arranged.sent;
+    report.mapsLabels = labels !== undefined;
     const { dialect, name, upstream } = engine;
     const trace = report.trace?.dispatched(
       { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },

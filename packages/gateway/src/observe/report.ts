@@ -74,6 +74,8 @@ export class ReportBuilder {
   price: TokenPrice | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   isUnchanged: boolean | undefined;
+  /** Whether documents have labels of their own in the prompt, and the answer the client's. */
+  mapsLabels = false;
   /** Whether it is left as it is, to compare others with. */
   isHeldOut = false;
   /** Why documents stay where they are, or can gain nothing there, where that does not follow from the decision. */
@@ -150,6 +152,7 @@ export class ReportBuilder {
       cacheWriteTokens: this.cacheWriteTokens,
       ...costsOf(this),
       isUnchanged: this.isUnchanged,
+      mapsLabels: this.mapsLabels,
       isHeldOut: this.isHeldOut,
       noGain: noGainOf(this),
       ttftMs: this.ttftMs,
@@ -275,10 +278,8 @@ export function summaryHeader(report: ReportSoFar): string {
   add('engine', engine && quoted(engine.name));
   add('policy', report.policy);
   add('documents', report.documents);
-  if (recognised !== undefined) {
-    add('recognised', quoted(recognisedSlots(slots)));
-    if (slots.some(({ labels }) => labels === 'mapped')) add('labels', 'mapped');
-  }
+  if (recognised !== undefined) add('recognised', quoted(recognisedSlots(slots)));
+  if (report.mapsLabels) add('labels', 'mapped');
   add('moved', report.documentsMoved);
   add('predicted', report.predictedCachedTokens);
   add('baseline', report.predictedBaselineTokens);

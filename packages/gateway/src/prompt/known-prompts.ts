@@ -59,7 +59,7 @@ export interface AllowedDocuments extends KindDocuments {
 export interface KnownPromptsParts {
   readonly kinds: PromptKinds;
   readonly consents: PromptConsents;
-  /** Bytes for the places of documents that were found. */
+  /** Bytes for the places of documents that were found, and for bodies that wait: half each. */
   readonly maxBytes: number;
   /** Called once for each kind that is found. */
   readonly found?: ((kind: PromptKind, tenant: string) => void) | undefined;
@@ -82,18 +82,19 @@ export class KnownPrompts {
   readonly #found: TenantCache<readonly AllowedDocuments[]>;
   readonly #estimates = new Map<string, PotentialGain>();
   readonly #waiting: WaitingBody[] = [];
+  #waitingBytes = 0;
   #isLearning = false;
 
   constructor(parts: KnownPromptsParts) {
     this.#parts = parts;
-    this.#found = new TenantCache(parts.maxBytes);
+    this.#found = new TenantCache(Math.floor(parts.maxBytes / 2));
     parts.consents.onChange(() => this.#restore());
     this.#restore();
   }
 
-  /** Estimated bytes of the documents that were found. */
+  /** Estimated bytes of the documents that were found, and of the bodies that wait. */
   get bytes(): number {
-    return this.#found.bytes;
+    return this.#found.bytes + this.#waitingBytes;
   }
 
   /** Whether prompts wait to be learned from. */
@@ -124,7 +125,9 @@ export class KnownPrompts {
   /** Learns from a prompt when the event loop has time. Prompts beyond that are passed over. O(1). */
   learn({ tenant, api, body }: WaitingBody): void {
     if (body.length > MAX_LEARNED_BYTES || this.#waiting.length >= MAX_WAITING) return;
+    if (this.#waitingBytes + body.length > this.#parts.maxBytes / 2) return;
     this.#waiting.push({ tenant, api, body });
+    this.#waitingBytes += body.length;
     if (this.#isLearning) return;
     this.#isLearning = true;
     setImmediate(() => this.#learnNext());
@@ -202,6 +205,7 @@ export class KnownPrompts {
       this.#isLearning = false;
       return;
     }
+    this.#waitingBytes -= next.body.length;
     const { now } = this.#parts;
     const startedAt = now();
     try {

@@ -394,6 +394,8 @@ export interface ReportSoFar extends DecisionSummary {
   readonly baselineCost: number | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   readonly isUnchanged: boolean | undefined;
+  /** Whether documents have labels of their own in the prompt, and the answer the client's. */
+  readonly mapsLabels: boolean;
   /** Whether it is of the group that is left as it is (`holdout`). */
   readonly isHeldOut: boolean;
   /** Why nothing was gained; `undefined` where something was, and for what is no prompt. */
