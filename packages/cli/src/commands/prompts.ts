@@ -44,12 +44,13 @@ export function addPromptsCommand(program: Command, context: CommandContext): vo
   const allow = addKind(addCommand(group, 'allow', 'let the documents of a kind move'));
   allow
     .addOption(
-      new Option('--labels <how>', 'mapped: stable labels in the prompt, and the given ones in the answer')
-        .choices(['kept', 'mapped'])
-        .default('kept'),
+      new Option(
+        '--labels <how>',
+        'mapped: stable labels in the prompt, and the given ones in the answer (default where labels count positions)',
+      ).choices(['kept', 'mapped']),
     )
-    .action((id: string, { labels, ...options }: PromptsOptions & { readonly labels: string }) =>
-      decide(id, { state: 'allowed', labels }, { options, context }),
+    .action((id: string, { labels, ...options }: PromptsOptions & { readonly labels?: string }) =>
+      decide(id, { state: 'allowed', ...(labels !== undefined && { labels }) }, { options, context }),
     );
   addKind(addCommand(group, 'refuse', 'never let the documents of a kind move')).action(
     (id: string, options: PromptsOptions) => decide(id, { state: 'refused' }, { options, context }),

@@ -200,7 +200,7 @@ export class LearnedKind {
   /** Whether documents of this kind may move without a person's consent. */
   get isSafe(): boolean {
     const { role } = this.program;
-    const isOrdered = this.#isMost('own-order') || this.#hasCounted;
+    const isOrdered = this.#isMost('own-order') || this.#isMost('labels-by-position') || this.#hasCounted;
     return this.#isNeutral && role !== 'tool' && this.prompts >= MIN_PROMPTS && this.#pairs.isFree && !isOrdered;
   }
 

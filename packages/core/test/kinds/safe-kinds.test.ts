@@ -140,6 +140,7 @@ describe('documents move without consent', () => {
       { write: (passage, place, n) => tagged(`date="20${10 + place}" n="${n}${place}"`, passage) },
     ],
     ['results of tools', { role: 'tool' }],
+    ['labels that count positions', { write: (passage, place) => tagged(`id="${place + 1}"`, passage) }],
   ])('never for %s', (_, written) => {
     expect(isSafe(written)).toBe(false);
   });

@@ -153,7 +153,7 @@ export const consentRequest = z.strictObject({
   }),
   labels: oneOf(['kept', 'mapped']).optional().meta({
     description:
-      '`mapped`: documents get stable labels in the prompt, and labels in the answer are mapped back. Default: `kept`.',
+      '`mapped`: documents get stable labels in the prompt, and labels in the answer are mapped back. Default: `mapped` where the labels count positions, otherwise `kept`.',
   }),
 });
 

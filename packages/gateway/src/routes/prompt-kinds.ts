@@ -50,7 +50,7 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
       request.report.caller,
       'A consent changes the bytes of prompts, so it is for the operator',
     );
-    const { state, labels = 'kept' } = readFields(consentRequest, readObject(bodyOf(request)), '');
+    const { state, labels: chosen } = readFields(consentRequest, readObject(bodyOf(request)), '');
     const { id } = request.params;
     const found = tenantsOf(parts, request).flatMap((tenant) => {
       const program = programOf(parts, tenant, id);
@@ -62,11 +62,12 @@ export function promptKindsRoutes(app: FastifyInstance, parts: PromptKindsParts)
       throw new WarmpathError('WARMPATH_NOT_FOUND', { path: 'id', detail });
     }
     if (others.length > 0) throw invalid('tenant', 'several tenants have this kind: name one, as in ?tenant=acme');
+    const known = kinds.list(one.tenant).find((each) => each.id === id);
+    const labels = chosen ?? (known?.notices.includes('labels-by-position') ? 'mapped' : 'kept');
     if (state === 'asking') await consents.forget(one.tenant, id);
     else await consents.set({ ...one, state, labels });
     log.info({ kind: id, state, labels }, 'consent to a prompt kind');
-    const kind = kinds.list(one.tenant).find((each) => each.id === id) ?? unseen(one.program);
-    return reply.send(listed(parts, one.tenant, kind));
+    return reply.send(listed(parts, one.tenant, known ?? unseen(one.program)));
   });
 }
 

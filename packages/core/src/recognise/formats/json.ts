@@ -57,22 +57,22 @@ const LIST_KEYS = new Set(
   ),
 );
 
-/** The start of a line with a value that is an array or an object. */
-const OPEN = /[ \t]{0,8}[[{]/y;
+/** An array or an object with what opens or names its first member. */
+const OPEN = /[[{]\s{0,16}["[{]/y;
 
-/** Arrays of documents in JSON: the answer of a tool, a fenced block, a value at the start of a line. */
+/** Arrays of documents in JSON: the answer of a tool, a fenced block, a value that a line announces. */
 export const json: DocumentFormat = {
   name: 'json',
   unasked: true,
   find(region) {
-    const { text, lines } = region;
+    const { text } = region;
     const found: DocumentGroup[] = [];
     const scanner = new JsonTextReader(text);
-    for (const line of lines) {
-      OPEN.lastIndex = line;
+    for (const place of brackets(text)) {
+      OPEN.lastIndex = place;
       // What was read is not read again, or unclosed brackets would cost their number squared.
-      if (line < scanner.at || !OPEN.test(text)) continue;
-      const value = scanner.value(line);
+      if (place < scanner.at || !OPEN.test(text)) continue;
+      const value = scanner.value(place);
       if (value === undefined || !isAnnounced(region, value)) continue;
       const blocks = lists(region, value);
       const isReferred = blocks.length > 0 && refersByIndex(text, value, blocks);
@@ -81,6 +81,21 @@ export const json: DocumentFormat = {
     return found;
   },
 };
+
+/** Where brackets and braces open, in the order of the text. */
+function* brackets(text: string): Generator<number> {
+  let bracket = text.indexOf('[');
+  let brace = text.indexOf('{');
+  while (bracket >= 0 || brace >= 0) {
+    if (brace < 0 || (bracket >= 0 && bracket < brace)) {
+      yield bracket;
+      bracket = text.indexOf('[', bracket + 1);
+    } else {
+      yield brace;
+      brace = text.indexOf('{', brace + 1);
+    }
+  }
+}
 
 function isAnnounced({ text, role, certain }: Region, { start, end }: JsonValue): boolean {
   if (role === 'tool' || certain) return true;

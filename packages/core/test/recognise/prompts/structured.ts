@@ -2,6 +2,11 @@ import { BRIDGE, CLOCK, FERRY, GLACIER, HARBOUR, LANTERN, ORCHARD, type PromptCa
 
 const json = (value: unknown, indent?: number) => JSON.stringify(value, undefined, indent);
 
+const NAMED = [
+  { id: 'port', content: HARBOUR },
+  { id: 'lamp', content: LANTERN },
+];
+
 export const STRUCTURED_PROMPTS: readonly PromptCase[] = [
   {
     name: 'Tavily style: results with url, content and score',
@@ -119,6 +124,26 @@ export const STRUCTURED_PROMPTS: readonly PromptCase[] = [
       ],
     ],
     blocks: [{ format: 'json', documents: [LANTERN, CLOCK] }],
+  },
+  {
+    name: 'an array behind the words that announce it',
+    texts: [['user', `Answer from these documents and cite their ids: ${json(NAMED)}\n\nQuestion: when?`]],
+    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN], ids: ['port', 'lamp'] }],
+  },
+  {
+    name: 'an indented array behind such words',
+    texts: [['user', `Context: ${json(NAMED, 2)}\n\nWhen?`]],
+    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN], ids: ['port', 'lamp'] }],
+  },
+  {
+    name: 'an object with a list in a tag',
+    texts: [['user', `<context>${json({ results: NAMED })}</context>\nWhen?`]],
+    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN], ids: ['port', 'lamp'] }],
+  },
+  {
+    name: 'an array as Python writes JSON',
+    texts: [['user', `Use the sources [below] = ${json(NAMED, 1).replace(/\n\s*/g, ' ')} to answer.`]],
+    blocks: [{ format: 'json', documents: [HARBOUR, LANTERN], ids: ['port', 'lamp'] }],
   },
   {
     name: 'an array of plain passages',
