@@ -1,7 +1,7 @@
 // How far predicted cached tokens are from those that an engine reports, prompt by prompt, with 1, 4 and 8 at once.
-// `node bench/belief.js URL [--events ENDPOINT --replay ENDPOINT] [--model NAME] [--prompts N] [--json]`, after a build,
-// before an engine that is idle and reports cached tokens. Each run has documents of its own. To see evictions, give
-// the engine a small cache.
+// `node bench/belief.js URL [--events ENDPOINT --replay ENDPOINT] [--model NAME] [--prompts N] [--json]`
+// Build first. The engine must be idle and report cached tokens. Each run has documents of its own. To see evictions,
+// give the engine a small cache.
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { startGateway } from '@warmpath/gateway';
