@@ -222,7 +222,7 @@ const dashboard = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Show ids of documents and names of tenants and collections on the dashboard (`/ui`). By default it shows short hashes. It never shows texts of requests. Its page Prompts always shows the texts of programs, and their tenants.',
+      'Show ids of documents and names of tenants and collections on the dashboard (`/ui`). By default it shows short hashes. Texts of requests are shown only where captured. Its page Prompts always shows the texts of programs, and their tenants.',
     ),
 });
 
