@@ -95,7 +95,7 @@ it('does not compare tenants or models with each other', async () => {
 });
 
 it('remembers so many, and none where told so', async () => {
-  const log = new RequestLog(40_000);
+  const log = new RequestLog(30_000);
   const record = { blocks: [], failedOpen: [] } as unknown as RequestRecord;
   for (let i = 0; i < 40; i++) log.add(i < 3 ? 'quiet' : 'loud', { ...record, id: `${i}` }, i);
   expect(log.find('loud', '3')).toBeUndefined();
@@ -112,7 +112,7 @@ it('the latest requests are those that fit, whatever they hold', () => {
     512 + held.reduce((sum, each) => sum + 256 + 8 * Object.values(each).flat().length, 0);
   fc.assert(
     fc.property(fc.array(asked, { maxLength: 60, size: 'max' }), (rounds) => {
-      const log = new RequestLog(40_000);
+      const log = new RequestLog(30_000);
       const kept: { id: string; bytes: number; sequence: number }[] = [];
       for (const [i, { blocks, back, limit }] of rounds.entries()) {
         const after = Math.max(0, i - back);

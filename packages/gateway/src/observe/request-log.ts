@@ -88,10 +88,8 @@ interface LatestRequest {
 const OUTLINES = 16;
 /** Under which a tenant's are kept. */
 const OUTLINES_KEY = 'outlines';
-/** Parts of the memory for records: outlines, records, and what is known of the latest requests of all tenants. */
-const OUTLINES_PART = 1 / 2;
-const RECORDS_PART = 1 / 4;
-const LATEST_PART = 1 / 4;
+/** Outlines, records, and the latest requests of all tenants each get this part of the memory. */
+const PART = 1 / 3;
 /** The most of the latest. */
 const MAX_LATEST = 1_000;
 /** Bytes of a record, of what is said of one block or document in it, and of one piece of an outline. Generous. */
@@ -116,9 +114,9 @@ export class RequestLog {
   #sequence = 0;
 
   constructor(maxBytes: number) {
-    this.#outlines = new TenantCache(Math.floor(OUTLINES_PART * maxBytes));
-    this.#records = new TenantCache(Math.floor(RECORDS_PART * maxBytes));
-    this.#maxLatestBytes = LATEST_PART * maxBytes;
+    this.#outlines = new TenantCache(Math.floor(PART * maxBytes));
+    this.#records = new TenantCache(Math.floor(PART * maxBytes));
+    this.#maxLatestBytes = PART * maxBytes;
   }
 
   /** Records kept, of all tenants. */
