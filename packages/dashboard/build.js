@@ -4,7 +4,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 const PAGE = join(import.meta.dirname, 'dist/index.html');
-const SOURCES = ['page', 'vite.config.ts', 'package.json', 'build.js'];
+const SOURCES = ['page', 'src', 'vite.config.ts', 'package.json', 'build.js'];
 
 const newest = Math.max(...SOURCES.map((name) => newestIn(join(import.meta.dirname, name))));
 const built = statSync(PAGE, { throwIfNoEntry: false })?.mtimeMs ?? 0;

@@ -17,11 +17,12 @@ export function tokens(value: number | null | undefined): string {
   return value < 1e9 ? `${TWO.format(value / 1e6)} M` : `${TWO.format(value / 1e9)} G`;
 }
 
-const MONEY = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
+const SMALL_AMOUNT = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
 
 /** An amount in the currency of the configured prices. */
 export function money(value: number | null | undefined): string {
-  return value === null || value === undefined ? NONE : MONEY.format(value);
+  if (value === null || value === undefined) return NONE;
+  return value < 1 ? SMALL_AMOUNT.format(value) : TWO.format(value);
 }
 
 /** Short, for axes: `12k`. */

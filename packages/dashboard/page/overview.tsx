@@ -4,6 +4,7 @@ import { anomaliesOf, isBad } from './anomalies.ts';
 import { Chart } from './chart.tsx';
 import { type Bin, countOf, quantile, share } from './figures.ts';
 import { count, milliseconds, money, percent, rate, tokens } from './format.ts';
+import { Prose } from './prose.tsx';
 import { bins, settings, show, spanMinutes, spanMs, tick, totals } from './state.ts';
 
 /** What is saved, how fast, and whether the engine does as predicted. */
@@ -13,7 +14,7 @@ export function Overview() {
     <>
       {found.map(({ severity, title, remedy }) => (
         <div key={title} class={`notice ${severity}`}>
-          <strong>{title}.</strong> {remedy}
+          <strong>{title}.</strong> <Prose text={remedy} />
         </div>
       ))}
       {totals.value.requests === 0 ? (
@@ -78,16 +79,16 @@ function Gain() {
         <dd>{percent(cached === null ? null : 1 - cached)}</dd>
         {sums.cacheWriteTokens > 0 && (
           <>
-            <dt>Of these, written into the cache</dt>
+            <dt class="plain">Of these, written into the cache</dt>
             <dd>{tokens(sums.cacheWriteTokens)}</dd>
           </>
         )}
         {sums.baselineCost > 0 && (
           <>
-            <dt>Cost, without and with Warmpath</dt>
-            <dd>
-              {money(sums.baselineCost)}, {money(sums.cost)}
-            </dd>
+            <dt class="plain">Prompt cost without Warmpath</dt>
+            <dd>{money(sums.baselineCost)}</dd>
+            <dt class="plain">Prompt cost with Warmpath</dt>
+            <dd>{money(sums.cost)}</dd>
           </>
         )}
       </dl>
@@ -185,7 +186,7 @@ function NoGain() {
       <ul>
         {rows.map(([reason, prompts]) => (
           <li key={reason}>
-            <b>{count(prompts)}</b> {noGainReasons[reason]?.message}{' '}
+            <b>{count(prompts)}</b> <Prose text={noGainReasons[reason]?.message ?? ''} />{' '}
             {noGainReasons[reason]?.name === 'kind-not-allowed' && (
               <button type="button" class="link" onClick={() => show('prompts')}>
                 Look at the prompts
@@ -306,7 +307,7 @@ function Charts() {
       )}
       <Chart
         title="Share of prompt tokens from the cache"
-        note="Lines apart: the engine does not cache as it is believed to"
+        note="Where the lines part, the engine does not cache as predicted"
         ends={ends}
         series={[
           {
@@ -328,7 +329,7 @@ function Charts() {
       />
       <Chart
         title="Prompt tokens per second"
-        note="What the engine had, and what it had to compute"
+        note="Tokens that the engine had cached, and tokens that it computed"
         ends={ends}
         series={[
           {

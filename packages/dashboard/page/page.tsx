@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Overview } from './overview.tsx';
 import { PromptsView } from './prompts.tsx';
+import { Prose } from './prose.tsx';
 import { RequestsView } from './requests.tsx';
 import {
   chooseTheme,
@@ -162,7 +163,7 @@ function Trouble() {
   if (state.kind === 'refused') {
     return (
       <div class="notice bad" role="alert">
-        <strong>The dashboard is closed.</strong> {state.message}
+        <strong>The dashboard is closed.</strong> <Prose text={state.message} />
       </div>
     );
   }

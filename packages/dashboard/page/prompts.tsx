@@ -2,6 +2,7 @@ import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ListedPromptKind, PromptKindList, PromptKindPart } from '../src/prompt-kinds.ts';
 import { count, percent, tokens } from './format.ts';
+import { Prose } from './prose.tsx';
 import { feed } from './state.ts';
 
 const REFRESH_MS = 3_000;
@@ -112,7 +113,7 @@ function KindList({ kinds, shown }: { readonly kinds: readonly ListedPromptKind[
 }
 
 function KindDetail({ kind, list: known }: { readonly kind: ListedPromptKind; readonly list: PromptKindList }) {
-  const { id, tenant, role, prompts, withDocuments, notices } = kind;
+  const { id, tenant, role, prompts, withDocuments, notices, gainIfMapped } = kind;
   return (
     <section class="card kind-detail" aria-label="The prompt">
       <div class="heading">
@@ -125,8 +126,8 @@ function KindDetail({ kind, list: known }: { readonly kind: ListedPromptKind; re
       <ul class="anomalies">
         {notices.map(({ name, preventsGain, message }) => (
           <li key={name} class={preventsGain ? 'bad' : undefined}>
-            <b>{preventsGain ? 'No gain as it is' : 'Look before you allow it'}</b>
-            {message}
+            <b>{preventsGain ? 'Little or no gain as it is' : 'Look before you allow it'}</b>
+            <Prose text={message} />
           </li>
         ))}
       </ul>
@@ -142,6 +143,12 @@ function KindDetail({ kind, list: known }: { readonly kind: ListedPromptKind; re
           <dt>Expected gain</dt>
           <dd>{gainOf(kind)}</dd>
         </div>
+        {gainIfMapped !== null && notices.some(({ name }) => name === 'labels-by-position') && (
+          <div>
+            <dt>Expected gain with mapped labels</dt>
+            <dd>{tokensOf(gainIfMapped)}</dd>
+          </div>
+        )}
         <div>
           <dt>Prompts</dt>
           <dd>{count(prompts)}</dd>
@@ -165,7 +172,11 @@ function KindDetail({ kind, list: known }: { readonly kind: ListedPromptKind; re
 
 function Choices({ kind, list: known }: { readonly kind: ListedPromptKind; readonly list: PromptKindList }) {
   if (!known.mayChange) {
-    return <p class="beside">Only the operator of the gateway may allow a prompt (`server.operatorKey`).</p>;
+    return (
+      <p class="beside">
+        Only the operator of the gateway may allow a prompt (<code>server.operatorKey</code>).
+      </p>
+    );
   }
   const { state, labels } = kind;
   const isAllowed = state === 'allowed' || state === 'automatic';
@@ -178,8 +189,8 @@ function Choices({ kind, list: known }: { readonly kind: ListedPromptKind; reado
   return (
     <>
       <p class="beside">
-        If you allow it, the gateway changes the order of the documents in this prompt. Mapped labels: each document
-        gets a label of its own in the prompt, and the answer gets the given ones.
+        If you allow it, the gateway changes the order of the documents in this prompt. With mapped labels, each
+        document keeps a label of its own in the prompt, and the gateway writes your labels into the answer.
       </p>
       <p class="choices">
         {choices.map(([name, choice, isSo]) => (
@@ -227,7 +238,11 @@ function firstWords({ parts, id }: ListedPromptKind): string {
 }
 
 function gainOf({ gain, notices }: ListedPromptKind): string {
-  if (gain !== null && gain.tokens > 0) return `${tokens(gain.tokens)} tokens (${percent(gain.share)})`;
+  if (gain !== null && gain.tokens > 0) return tokensOf(gain);
   if (notices.some(({ preventsGain }) => preventsGain)) return 'none';
   return gain === null ? 'not known yet' : 'none';
+}
+
+function tokensOf(gain: { readonly tokens: number; readonly share: number }): string {
+  return `${tokens(gain.tokens)} tokens (${percent(gain.share)})`;
 }

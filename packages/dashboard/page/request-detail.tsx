@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { PHASE_NAMES, phasesOf } from './figures.ts';
 import { causeText, count, milliseconds, money, percent } from './format.ts';
+import { Prose } from './prose.tsx';
 import { feed, requests, selectedRequest, settings, tick } from './state.ts';
 
 /** As `GET /v1/requests/{id}` tells it. */
@@ -161,7 +162,9 @@ function Explained({ record }: { readonly record: Record }) {
       {reason !== undefined && (
         <section>
           <h3>Why nothing was added</h3>
-          <p>{reason.message}</p>
+          <p>
+            <Prose text={reason.message} />
+          </p>
         </section>
       )}
       <Facts title="Tokens">
@@ -186,9 +189,10 @@ function Explained({ record }: { readonly record: Record }) {
           <Fact name="Written into the cache">{count(record.cacheWriteTokens)}</Fact>
         )}
         {record.cost !== null && (
-          <Fact name="Cost, without and with Warmpath">
-            {money(record.baselineCost)}, {money(record.cost)}
-          </Fact>
+          <>
+            <Fact name="Prompt cost without Warmpath">{money(record.baselineCost)}</Fact>
+            <Fact name="Prompt cost with Warmpath">{money(record.cost)}</Fact>
+          </>
         )}
         {record.deduplicatedTokens > 0 && (
           <Fact name={`Not sent again (${record.references + record.shortened} documents)`}>
@@ -225,7 +229,11 @@ function Explained({ record }: { readonly record: Record }) {
       <section>
         <h3>Prefix</h3>
         <p>{prefixText(prefix)}</p>
-        {prefix?.break != null && <p class="beside">{prefix.break.remedy}</p>}
+        {prefix?.break != null && (
+          <p class="beside">
+            <Prose text={prefix.break.remedy} />
+          </p>
+        )}
       </section>
       {record.failedOpen.map(({ fallback, reason }) => (
         <p key={`${fallback} ${reason}`} class="error">

@@ -158,8 +158,8 @@ const CAPTURED_AT_ONCE = 10;
 /** Keeps the bodies of the next prompts in the gateway, to be looked at. */
 function Capture() {
   const [trouble, setTrouble] = useState<string | null>(null);
-  const { remaining, captured } = tick.value!.capture;
-  const isOn = remaining + captured.length > 0;
+  const { remaining, captured, tooLarge } = tick.value!.capture;
+  const isOn = remaining + captured.length + tooLarge > 0;
   const capture = (count: number) =>
     feed.post('/v1/capture', { requests: count }).then(
       () => setTrouble(null),
@@ -168,7 +168,8 @@ function Capture() {
   return (
     <span class="capture">
       {trouble !== null && <span class="error">{trouble}</span>}
-      {isOn && `${count(captured.length)} bodies captured, ${count(remaining)} to come`}
+      {isOn && `${count(captured.length)} of ${count(captured.length + remaining)} bodies captured`}
+      {tooLarge > 0 && `, ${count(tooLarge)} too large`}
       <button
         type="button"
         class="quiet"
@@ -190,9 +191,9 @@ const COLUMNS: readonly {
 }[] = [
   { name: 'Time', look: 'time', cell: ({ arrivedAt }) => clock(wallTime(arrivedAt)) },
   { name: 'Status', look: 'number', cell: ({ status }) => String(status) },
-  { name: 'Model', look: 'text wide', cell: ({ model }) => model || NONE },
-  { name: 'Tenant', look: 'text wide', cell: ({ tenant }) => tenant },
-  { name: 'Engine', look: 'text wide', cell: ({ engine }) => engine ?? NONE },
+  { name: 'Model', look: 'text wide owner', cell: ({ model }) => model || NONE },
+  { name: 'Tenant', look: 'text wide owner', cell: ({ tenant }) => tenant },
+  { name: 'Engine', look: 'text wide owner', cell: ({ engine }) => engine ?? NONE },
   { name: 'Documents', look: 'number wide', cell: ({ documents }) => count(documents) },
   { name: 'Prompt', look: 'number wide', cell: ({ promptTokens }) => count(promptTokens) },
   { name: 'Cached', look: 'number', cell: (request) => percent(part(request, request.cachedTokens)) },

@@ -3,6 +3,7 @@ import type { EngineStatus } from '../src/feed.ts';
 import { anomaliesOf, isBad } from './anomalies.ts';
 import { metricBy, metricSum } from './figures.ts';
 import { bytes, count, duration, milliseconds, percent, tokens } from './format.ts';
+import { Prose } from './prose.tsx';
 import { settings, tick, totals } from './state.ts';
 
 /** The engines, collections, conversations, memory, failures, and every metric. */
@@ -20,7 +21,7 @@ export function SystemView() {
             {found.map(({ severity, title, remedy }) => (
               <li key={title} class={severity}>
                 <b>{title}</b>
-                {remedy}
+                <Prose text={remedy} />
               </li>
             ))}
           </ul>
@@ -161,12 +162,13 @@ const PARTS: Readonly<{ [part: string]: string }> = {
   bodies: 'Requests under way',
   histories: 'Knowledge trees',
   conversations: 'Conversations',
-  documents: 'Passages that came again',
-  prewarm: 'Prefill ahead',
-  arrangements: 'Orders given alone',
-  requests: 'Records of requests',
+  prompts: 'Prompts of programs',
+  documents: 'Documents that came more than once',
+  arrangements: 'Orders for clients that write their prompts',
+  requests: 'Records and captured bodies',
   prefixes: 'Prompt prefixes',
-  beginnings: 'Which engine had which prompts',
+  beginnings: 'Engines of prompt prefixes',
+  baselines: 'Caches without Warmpath',
 };
 
 function Memory() {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
-import { visitorQuestions } from '../test/questions.js';
+import { type Passage, visitorQuestions } from '../test/questions.js';
 import { Simulation } from '../test/simulated-traffic.js';
 import { withPalette } from './palette-png.js';
 
@@ -12,7 +12,10 @@ const FOLDER = join(import.meta.dirname, '../../../docs/images/dashboard');
 const OPERATOR_KEY = 'the-key-of-the-operator';
 const START_MS = 1_000_000;
 const NOW_MS = START_MS + 900_000;
-const VIEWS = ['overview', 'tree', 'requests', 'system'] as const;
+/** What is captured: the bodies of the last prompts before the pictures. */
+const CAPTURE_FROM_MS = NOW_MS - 12_000;
+const CAPTURED_REQUESTS = 60;
+const VIEWS = ['overview', 'prompts', 'tree', 'requests', 'system'] as const;
 
 let simulation: Simulation;
 let browser: Browser;
@@ -27,6 +30,7 @@ beforeAll(async () => {
       explain: { prompts: 'all' },
       collections: { folder },
       dashboard: { names: true },
+      prices: [{ input: 0.4, cached: 0.1 }],
     },
     { maxBlocks: 6_000, limit: 4 },
   );
@@ -34,14 +38,16 @@ beforeAll(async () => {
     seed: 7,
     fromMs: START_MS,
     toMs: NOW_MS,
-    perSecond: (atMs) => 1.6 + 1.1 * Math.sin((atMs - START_MS) / 140_000) + (atMs > NOW_MS - 200_000 ? 1.2 : 0),
+    perSecond: (atMs) => 1.1 + 0.8 * Math.sin((atMs - START_MS) / 140_000) + (atMs > NOW_MS - 200_000 ? 0.5 : 0),
     tenants: [
       { key: 'the-key-of-the-museum', model: 'velmora-8b' },
-      { key: 'the-key-of-the-school', model: 'velmora-8b' },
-      { key: 'the-key-of-the-newspaper', model: 'velmora-32b' },
+      { key: 'the-key-of-the-school', model: 'velmora-8b', write: questionLast },
+      { key: 'the-key-of-the-newspaper', model: 'velmora-32b', write: numbered },
     ],
   });
-  await simulation.run(requests, NOW_MS);
+  await simulation.run(requests, CAPTURE_FROM_MS);
+  await capture();
+  await simulation.run([], NOW_MS);
   for (const tenant of ['museum', 'school']) await fillCollection(tenant, `${tenant}-guide`);
   browser = await launchChromium();
   await mkdir(FOLDER, { recursive: true });
@@ -49,10 +55,27 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await browser.close();
-  await simulation.run([]);
   await simulation.close();
   await rm(folder, { recursive: true, force: true });
 });
+
+/** Programs of two tenants that write their documents into the prompt. */
+function questionLast(passages: readonly Passage[], question: string): string {
+  const context = passages.map(({ content }) => content).join('\n\n');
+  return `Use the following pieces of context to answer the question at the end.\n\n${context}\n\nQuestion: ${question}\nHelpful answer:`;
+}
+
+function numbered(passages: readonly Passage[], question: string): string {
+  const sources = passages.map(({ content }, i) => `[${i + 1}] ${content}`).join('\n\n');
+  return `Sources of the archive:\n\n${sources}\n\nQuestion: ${question}`;
+}
+
+async function capture(): Promise<void> {
+  const headers = { authorization: `Bearer ${OPERATOR_KEY}`, 'content-type': 'application/json' };
+  const body = JSON.stringify({ requests: CAPTURED_REQUESTS });
+  const url = `${simulation.gateway.url}/v1/capture`;
+  expect((await fetch(url, { method: 'POST', headers, body })).status).toBe(200);
+}
 
 async function fillCollection(tenant: string, name: string): Promise<void> {
   const post = async (path: string, body: object): Promise<void> => {
@@ -75,7 +98,7 @@ for (const scheme of ['light', 'dark'] as const) {
         viewport: { width, height: width === 390 ? 844 : 800 },
         colorScheme: scheme,
       });
-      page.setDefaultTimeout(8_000);
+      page.setDefaultTimeout(60_000);
       await page.addInitScript(`sessionStorage.setItem('warmpath-operator-key', '${OPERATOR_KEY}')`);
       for (const view of VIEWS) {
         await page.goto(`${simulation.gateway.url}/ui#${view}`);
@@ -83,8 +106,8 @@ for (const scheme of ['light', 'dark'] as const) {
         await ready(page, view);
         const picture = await page.screenshot({ fullPage: true, animations: 'disabled' });
         await writeFile(join(FOLDER, `${view}-${width}-${scheme}.png`), withPalette(picture));
+        expect(await page.evaluate('document.documentElement.scrollWidth'), view).toBe(width);
       }
-      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
       await page.close();
     });
   }
@@ -93,7 +116,11 @@ for (const scheme of ['light', 'dark'] as const) {
 /** The view as somebody sees it who has looked around in it. */
 async function ready(page: Page, view: (typeof VIEWS)[number]): Promise<void> {
   await page.getByRole('status').getByText('Live').waitFor();
-  if (view === 'overview') await page.locator('.u-over').nth(3).waitFor();
+  if (view === 'overview') {
+    await page.locator('.charts .u-over').first().waitFor();
+    await page.getByText('Ready', { exact: true }).waitFor();
+  }
+  if (view === 'prompts') await page.locator('.program').waitFor();
   if (view === 'tree') {
     await page.locator('.icicle').press('ArrowDown');
     await page.keyboard.press('ArrowDown');
@@ -101,15 +128,10 @@ async function ready(page: Page, view: (typeof VIEWS)[number]): Promise<void> {
   if (view === 'requests') {
     await page.getByRole('radio', { name: 'Prefix broken' }).check();
     await page.locator('.rows .row').first().click();
-    await page.getByRole('heading', { name: 'Prefix' }).waitFor();
+    await page.getByRole('heading', { name: 'Captured body' }).waitFor();
     await page.getByRole('radio', { name: 'All' }).check();
   }
-  await page
-    .getByText('Ready', { exact: true })
-    .or(page.locator('td .status.good'))
-    .or(page.locator('.beside-detail'))
-    .first()
-    .waitFor();
+  if (view === 'system') await page.locator('td .status.good').first().waitFor();
   // Charts and canvases are drawn in the frame after.
   await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
 }

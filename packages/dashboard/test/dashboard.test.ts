@@ -84,6 +84,8 @@ describe('what the page shows', () => {
     expect(Number.parseFloat(median!)).toBeGreaterThan(10);
 
     await page.getByRole('link', { name: 'System' }).click();
+    // Each part of the memory has words of its own.
+    expect(await page.locator('.bars li').allTextContents()).not.toContainEqual(expect.stringMatching(/^[a-z]/));
     await page.getByText('Everything in /metrics').click();
     const rows = page.locator('table.metrics tbody tr');
     const shown = new Map<string, number>();
@@ -157,7 +159,7 @@ describe('who may see it', () => {
   it('is nobody where everybody could ask, and the page says what to configure', async () => {
     const simulation = await simulate({ server: { host: '0.0.0.0' } });
     const { page } = await openDashboard(simulation.gateway.url.replace('0.0.0.0', '127.0.0.1'));
-    await page.getByRole('alert').getByText('configure `server.operatorKey`').waitFor();
+    await page.getByRole('alert').getByText('configure server.operatorKey').waitFor();
   });
 });
 
@@ -282,12 +284,15 @@ describe('everybody can read it', () => {
     const dashboard = await openDashboard(simulation.gateway.url, look);
     const { page } = dashboard;
     await live(dashboard);
-    for (const view of ['Overview', 'Knowledge tree', 'Requests', 'System']) {
+    for (const view of ['Overview', 'Prompts', 'Knowledge tree', 'Requests', 'System']) {
       await page.getByRole('link', { name: view }).click();
       if (view === 'Knowledge tree') await page.locator('.icicle').waitFor();
       if (view === 'Requests') await page.locator('.rows .row').nth(2).click();
       expect(await accessibilityFaults(page), view).toEqual([]);
       expect(await page.evaluate('document.documentElement.scrollWidth'), view).toBe(look.width);
+      const hidden =
+        "(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector('header nav'))";
+      expect(await page.evaluate(hidden), view).toBe(0);
     }
     expect(dashboard.complaints).toEqual([]);
   });

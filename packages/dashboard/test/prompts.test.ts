@@ -147,17 +147,18 @@ describe('the page of requests', () => {
     const { page } = dashboard;
     await page.getByRole('link', { name: 'Requests' }).click();
     await page.getByRole('button', { name: 'Capture the next 10 bodies' }).click();
-    await page.getByText('0 bodies captured, 10 to come').waitFor();
+    await page.getByText('0 of 10 bodies captured').waitFor();
     const content = questionLast(['The harbour is old.', 'The mill is new.'], 7)[0]!.text;
     await fetch(`${url}/v1/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-request-id': 'seen' },
       body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] }),
     });
-    await page.getByText('1 bodies captured, 9 to come').waitFor();
+    await page.getByText('1 of 10 bodies captured').waitFor();
     await page.locator('.rows .row').first().click();
     const detail = page.getByRole('complementary', { name: 'The request' });
     await detail.getByText('The operator has not allowed this kind of prompt').waitFor();
+    await detail.locator('code').getByText('warmpath prompts', { exact: true }).waitFor();
     await detail.locator('.body').getByText('The mill is new.').waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     await page.getByRole('button', { name: 'Forget bodies' }).click();

@@ -16,7 +16,7 @@ const FACTS = ['opening hours', 'repairs', 'history', 'staff', 'prices', 'delive
 const SYSTEM =
   'You answer questions of visitors about the town of Velmora from the documents that come with them, in one sentence, and name the document. ';
 
-interface Passage {
+export interface Passage {
   readonly id: string;
   readonly title: string;
   readonly content: string;
@@ -30,13 +30,20 @@ const PASSAGES: readonly (readonly Passage[])[] = PLACES.map((place) =>
   })),
 );
 
+interface Tenant {
+  readonly key: string;
+  readonly model: string;
+  /** Writes documents and question into one message; without it, documents stand beside the messages. */
+  readonly write?: (passages: readonly Passage[], question: string) => string;
+}
+
 /** Requests of an assistant for visitors over some time: topics of unequal weight, documents in order of relevance. */
 export function visitorQuestions(settings: {
   readonly seed: number;
   readonly fromMs: number;
   readonly toMs: number;
   readonly perSecond: (atMs: number) => number;
-  readonly tenants: readonly { readonly key: string; readonly model: string }[];
+  readonly tenants: readonly Tenant[];
 }): SimulatedRequest[] {
   const draw = drawing(settings.seed);
   const requests: SimulatedRequest[] = [];
@@ -46,7 +53,7 @@ export function visitorQuestions(settings: {
     const topic = PASSAGES[Math.floor(PASSAGES.length * draw() ** 2)]!;
     const ranked = topic.map((passage) => ({ passage, rank: draw() })).toSorted((a, b) => a.rank - b.rank);
     const documents = ranked.slice(0, 4 + Math.floor(draw() * 4)).map(({ passage }) => passage);
-    const { key, model } = settings.tenants[Math.floor(settings.tenants.length * draw() ** 1.6)]!;
+    const { key, model, write } = settings.tenants[Math.floor(settings.tenants.length * draw() ** 1.6)]!;
     const chance = draw();
     const dated = chance < 0.04 ? `It is 2026-11-23T0${Math.floor(draw() * 9)}:15:0${Math.floor(draw() * 9)}Z. ` : '';
     const question = `What do I have to know before I go there, as visitor ${Math.floor(draw() * 1e6)}?`;
@@ -59,9 +66,9 @@ export function visitorQuestions(settings: {
         stream: true,
         messages: [
           { role: 'system', content: dated + SYSTEM },
-          { role: 'user', content: question },
+          { role: 'user', content: write === undefined ? question : write(documents, question) },
         ],
-        documents,
+        ...(write === undefined && { documents }),
         ...(chance > 0.5 && chance < 0.56 && { warmpath: { session: `visitor-${Math.floor(chance * 1e4)}` } }),
       },
     });

@@ -96,7 +96,7 @@ describe('the reason why a prompt of a known kind gains nothing', () => {
   it.each(PREVENTING)('is %s, allowed or not, in the words of the list of kinds', async (reason, write) => {
     const { decide, list, next } = await standing(write);
     expect((await next()).report.noGain).toBe(reason);
-    await decide({ state: 'allowed' });
+    await decide({ state: 'allowed', labels: 'kept' });
     expect((await next()).report.noGain).toBe(reason);
     const [{ notices }] = (await list()) as [Kind];
     const notice = notices.find(({ name }) => name === reason);

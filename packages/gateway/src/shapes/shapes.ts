@@ -323,8 +323,8 @@ export type ErrorSource = 'gateway' | 'upstream';
 
 /** Why a prompt, or a kind of prompt, gains nothing. Of a prompt, the first reason that holds is told. */
 export const NO_GAIN_REASONS = {
-  failed: 'The request failed, or a defect of the gateway cost it its order.',
-  holdout: 'The prompt is of the group that is left as it is, to compare with.',
+  failed: 'The request failed, or the gateway sent it unchanged because of a defect of its own.',
+  holdout: 'The prompt is in the group that stays unchanged for comparison (`holdout`).',
   bypass: 'The request asked the gateway to change nothing.',
   'recognise-off': 'The configuration says that documents in prompts stay where they are (`recognise: off`).',
   'nothing-reused':
