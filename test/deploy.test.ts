@@ -206,7 +206,7 @@ describe('the Helm chart', () => {
     const container = at(render()['Deployment'], 'spec.template.spec.containers.0');
     const probed = ['liveness', 'readiness'].map((kind) => at(container, `${kind}Probe.httpGet.path`));
     expect(probed).toEqual(PROBES);
-    for (const path of PROBES) expect(read('packages/gateway/src/routes/health.ts')).toContain(`'${path}'`);
+    for (const path of PROBES) expect(read('packages/gateway/src/routes/operator.ts')).toContain(`'${path}'`);
   });
 
   it('writes a configuration that the gateway takes', () => {
