@@ -1,9 +1,10 @@
 // What applications gain that know nothing of Warmpath: each before the engine alone, behind a gateway that recognises
 // nothing, and behind gateways whose prompts a person allows after 60 questions, with labels that are kept or mapped.
-// `npm run bench:frameworks -- [--only WORDS] [--arms NAMES] [--json]`, some minutes. LangChain and LlamaIndex for
-// Python run with the interpreter that PYTHON names, or in an environment that is made in `test/frameworks/.venv`.
+// `npm run bench:frameworks -- [--only WORDS] [--arms NAMES] [--json] [--write]`, ten minutes. `--write` puts the table
+// into docs/integrations/index.md. LangChain and LlamaIndex for Python run with the interpreter that PYTHON names, or
+// in an environment that is made in `test/frameworks/.venv`.
 import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -11,6 +12,7 @@ import { startGateway } from '@warmpath/gateway';
 import { APPLICATIONS } from './applications.js';
 import { bodyWitness, citingEngine } from './citing-engine.js';
 import { MEASURED, QUESTIONS, QUESTIONS_BEFORE, QUESTIONS_BEHIND } from './questions.js';
+import { tableOf } from './table.js';
 
 /**
  * Arms of each application. `off` is the null run: with nothing recognised, nothing may be gained. Before a person
@@ -23,6 +25,7 @@ const { values } = parseArgs({
     only: { type: 'string', default: '' },
     arms: { type: 'string', default: ARMS.join() },
     json: { type: 'boolean', default: false },
+    write: { type: 'boolean', default: false },
   },
 });
 
@@ -155,3 +158,11 @@ for (const application of chosen) {
   figures[application.name] = { documents: application.documents, labels: application.label !== undefined, arms };
 }
 if (values.json) process.stdout.write(`${JSON.stringify(figures, undefined, 2)}\n`);
+if (values.write) {
+  const page = new URL('../../../docs/integrations/index.md', import.meta.url);
+  const table = /\| application \|.*(?:\n\|.*)*/;
+  writeFileSync(
+    page,
+    readFileSync(page, 'utf8').replace(table, () => tableOf(figures)),
+  );
+}
