@@ -176,7 +176,7 @@ describe('warmpath explain', () => {
     const before = await file('cited.json', asks(cited('mill'), cited('pier')));
     const now = await file('recited.json', asks(cited('pier'), cited('mill')));
     const { stdout } = await runCli(['explain', now, '--after', before]);
-    expect(stdout).toMatch(/by their number \(`citations`\), so they stay/);
+    expect(stdout).toMatch(/by number \(`citations`\)\. The gateway does not change them\./);
     expect(stdout).toContain('documents-order');
   });
 
