@@ -60,7 +60,7 @@ const LIST_KEYS = new Set(
 /** An array or an object with what opens or names its first member. */
 const OPEN = /[[{]\s{0,16}["[{]/y;
 
-/** Arrays of documents in JSON: the answer of a tool, a fenced block, a value that a line announces. */
+/** Arrays of documents in JSON: the answer of a tool, a fenced block, the first value of a line that announces it. */
 export const json: DocumentFormat = {
   name: 'json',
   unasked: true,
@@ -68,11 +68,15 @@ export const json: DocumentFormat = {
     const { text } = region;
     const found: DocumentGroup[] = [];
     const scanner = new JsonTextReader(text);
+    let nextLine = 0;
     for (const place of brackets(text)) {
       OPEN.lastIndex = place;
       // What was read is not read again, or unclosed brackets would cost their number squared.
-      if (place < scanner.at || !OPEN.test(text)) continue;
+      if (place < nextLine || !OPEN.test(text)) continue;
       const value = scanner.value(place);
+      // The rest of the line may be inside of what is no JSON.
+      const lineFeed = text.indexOf('\n', scanner.at);
+      nextLine = lineFeed < 0 ? text.length : lineFeed + 1;
       if (value === undefined || !isAnnounced(region, value)) continue;
       const blocks = lists(region, value);
       const isReferred = blocks.length > 0 && refersByIndex(text, value, blocks);
