@@ -1,4 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
+import { isFull } from '../../../../test/suite.js';
 import { type PromptText, rewriteText } from '../../src/index.js';
 import { isCounted, LabelMap, PromptKinds } from '../../src/internal.js';
 import { CITING_LANGUAGES, type CitingLanguage } from './citing-languages.js';
@@ -38,7 +39,11 @@ const FORMS: Readonly<Record<string, (text: string, number: number, language: Ci
   '## Source 1, text below': (text, number, { noun }) => `## ${noun} ${number}\n${text}`,
   '<source id="1">': (text, number) => `<source id="${number}">${text}</source>`,
 };
-const BETWEEN = ['\n\n', '\n'];
+/** What stands between documents, whether a line announces them, and the first number. */
+const SETTINGS = (['\n\n', '\n'] as const).flatMap((between) =>
+  [false, true].flatMap((isAnnounced) => [1, 0].map((firstNumber) => ({ between, isAnnounced, firstNumber }))),
+);
+const TRIED = isFull ? SETTINGS : [SETTINGS[0]!, SETTINGS.at(-1)!];
 
 type Write = (documents: readonly string[], n: number) => string;
 
@@ -56,33 +61,30 @@ function* found(write: Write, passages = PASSAGES) {
 describe.each(CITING_LANGUAGES)('documents that a $name program counts', (language) => {
   const { asks, sources, question } = language;
   test.each(Object.keys(FORMS))('%s', (form) => {
-    for (const between of BETWEEN) {
-      for (const head of ['', `${sources}\n`]) {
-        for (const firstNumber of [1, 0]) {
-          const written = (text: string, place: number) => FORMS[form]!(text, place + firstNumber, language);
-          const write: Write = (documents, n) =>
-            `${asks}\n\n${head}${documents.map(written).join(between)}\n\n${question}: ${n}?`;
-          for (const { texts, text, documents, first, kinds } of found(write)) {
-            const block = first?.block;
-            expect(block?.documents).toHaveLength(documents.length);
-            expect(isCounted(block!)).toBe(true);
-            expect(kinds.list('t')[0]!.notices).toContain('labels-by-position');
-            const map = LabelMap.of(texts, [block!]);
-            const { text: mapped, blocks } = map.relabel(texts[0]!, 0, [block!]);
-            const order = documents.map((_, rank) => rank).reverse();
-            const sent = rewriteText(mapped, [{ block: blocks[0]!, order }]);
-            for (const [rank, document] of documents.entries()) {
-              const label = Number(map.labelOf(block!, rank));
-              expect(sent).toContain(FORMS[form]!(document, label, language));
-              const given = `${rank + firstNumber}`;
-              for (const cite of [language.cite, (name: string) => `[${name}]`]) {
-                expect(map.inAnswer(`1931 ${cite(`${label}`)}.`)).toBe(`1931 ${cite(given)}.`);
-              }
-            }
-            expect(sent.startsWith(text.slice(0, block!.start))).toBe(true);
-            expect(sent.endsWith(text.slice(block!.end))).toBe(true);
+    for (const { between, isAnnounced, firstNumber } of TRIED) {
+      const head = isAnnounced ? `${sources}\n` : '';
+      const written = (text: string, place: number) => FORMS[form]!(text, place + firstNumber, language);
+      const write: Write = (documents, n) =>
+        `${asks}\n\n${head}${documents.map(written).join(between)}\n\n${question}: ${n}?`;
+      for (const { texts, text, documents, first, kinds } of found(write)) {
+        const block = first?.block;
+        expect(block?.documents).toHaveLength(documents.length);
+        expect(isCounted(block!)).toBe(true);
+        expect(kinds.list('t')[0]!.notices).toContain('labels-by-position');
+        const map = LabelMap.of(texts, [block!]);
+        const { text: mapped, blocks } = map.relabel(texts[0]!, 0, [block!]);
+        const order = documents.map((_, rank) => rank).reverse();
+        const sent = rewriteText(mapped, [{ block: blocks[0]!, order }]);
+        for (const [rank, document] of documents.entries()) {
+          const label = Number(map.labelOf(block!, rank));
+          expect(sent).toContain(FORMS[form]!(document, label, language));
+          const given = `${rank + firstNumber}`;
+          for (const cite of [language.cite, (name: string) => `[${name}]`]) {
+            expect(map.inAnswer(`1931 ${cite(`${label}`)}.`)).toBe(`1931 ${cite(given)}.`);
           }
         }
+        expect(sent.startsWith(text.slice(0, block!.start))).toBe(true);
+        expect(sent.endsWith(text.slice(block!.end))).toBe(true);
       }
     }
   });
