@@ -3,7 +3,7 @@ import { EngineClient } from './engine-client.js';
 import { withInterruption } from './interruption.js';
 import { keyFrom } from './options.js';
 
-/** Asks a running gateway as its operator. Error: `WARMPATH_GATEWAY_UNREACHABLE`, beside those of the gateway. */
+/** Asks a running gateway. Error: `WARMPATH_GATEWAY_UNREACHABLE`, beside those of the gateway. */
 export function withGateway<Answer>(
   { gateway: url, ...keys }: { readonly gateway: string; readonly keyEnv?: string },
   environment: NodeJS.ProcessEnv,
@@ -24,6 +24,8 @@ export function withGateway<Answer>(
 
 function aboutGateway(error: unknown, url: string): unknown {
   if (!WarmpathError.isInstance(error) || error.code !== 'WARMPATH_UPSTREAM_UNREACHABLE') return error;
-  const detail = `no gateway answers at ${url}; name it with --gateway`;
+  // A gateway that answers says so of its engine.
+  if (error.cause === undefined) return error;
+  const detail = `no gateway answers at ${url}; start one with \`warmpath up\`, or name it with --gateway`;
   return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--gateway', detail, cause: error });
 }

@@ -3,10 +3,10 @@ import { printableLine } from '@warmpath/core/internal';
 import type { Command } from 'commander';
 import { addCollectionOption } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { EngineClient } from '../engine-client.js';
-import { withInterruption } from '../interruption.js';
-import { addGatewayOption, addKeyOption, keyFrom, wholeNumber } from '../options.js';
+import type { EngineClient } from '../engine-client.js';
+import { addGatewayOption, addKeyOption, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
+import { withGateway } from '../with-gateway.js';
 
 interface AskOptions {
   readonly collection: string;
@@ -14,6 +14,12 @@ interface AskOptions {
   readonly keyEnv?: string;
   readonly model?: string;
   readonly passages?: number;
+}
+
+interface AskParts {
+  readonly client: EngineClient;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
 }
 
 /** A passage that an answer was made from, as the gateway tells. */
@@ -52,64 +58,49 @@ export function addAskCommand(program: Command, context: CommandContext): void {
     .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))
     .option('--model <name>', 'model to ask; the first one that is served if left out')
     .action((question: string, options: AskOptions) =>
-      withInterruption((signal) => ask(question, options, context, signal)),
+      withGateway(options, context.environment, (client, signal) =>
+        ask(question, options, { client, terminal: context.terminal, signal }),
+      ),
     );
 }
 
 async function ask(
   question: string,
-  { collection, gateway: url, model, passages, ...keys }: AskOptions,
-  { terminal, environment }: CommandContext,
-  signal: AbortSignal,
+  { collection, model, passages }: AskOptions,
+  { client, terminal, signal }: AskParts,
 ): Promise<void> {
   if (question.trim() === '') throw new WarmpathError('WARMPATH_USAGE', { detail: 'the question is empty' });
-  const apiKey = keyFrom(keys, environment);
-  const client = new EngineClient({ url, ...(apiKey !== undefined && { apiKey }) });
-  try {
-    const served = await client.models(signal);
-    const name = model ?? served[0]?.id ?? '';
-    const demos = new Set(served.filter(({ demo }) => demo === true).map(({ id }) => id));
-    let isDemo = demos.has(name);
-    const { chunks } = await client.streamChat(
-      {
-        model: name,
-        messages: [{ role: 'user', content: question }],
-        // The prompt is computed all the same: the dashboard shows what of it was cached.
-        ...(isDemo && { max_tokens: 1 }),
-        stream_options: { include_usage: true },
-        warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }) } },
-      },
-      signal,
-    );
-    let answer = '';
-    let sources: readonly Source[] = [];
-    let warnings: readonly Warning[] = [];
-    for await (const chunk of chunks) {
-      // A gateway's own name of a model may lead to it.
-      isDemo ||= demos.has(chunk.model ?? '');
-      const text = isDemo ? '' : (chunk.choices?.[0]?.delta?.content ?? '');
-      answer += text;
-      terminal.text(text);
-      ({ sources = sources, warnings = warnings } = (chunk.warmpath ?? {}) as Retrieved);
-    }
-    if (!isDemo) terminal.line();
-    printSources(terminal, question, sources);
-    for (const { code, message } of warnings) terminal.note(`The search went without a part: ${message} (${code})`);
-    if (isDemo) for (const line of ['', ...DEMO_NOTE]) terminal.note(line);
-    terminal.data({ question, collection, model: name, answer: isDemo ? null : answer, sources, warnings });
-  } catch (error) {
-    throw aboutGateway(error, url);
-  } finally {
-    await client.close();
+  const served = await client.models(signal);
+  const name = model ?? served[0]?.id ?? '';
+  const demos = new Set(served.filter(({ demo }) => demo === true).map(({ id }) => id));
+  let isDemo = demos.has(name);
+  const { chunks } = await client.streamChat(
+    {
+      model: name,
+      messages: [{ role: 'user', content: question }],
+      // The prompt is computed all the same: the dashboard shows what of it was cached.
+      ...(isDemo && { max_tokens: 1 }),
+      stream_options: { include_usage: true },
+      warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }) } },
+    },
+    signal,
+  );
+  let answer = '';
+  let sources: readonly Source[] = [];
+  let warnings: readonly Warning[] = [];
+  for await (const chunk of chunks) {
+    // A gateway's own name of a model may lead to it.
+    isDemo ||= demos.has(chunk.model ?? '');
+    const text = isDemo ? '' : (chunk.choices?.[0]?.delta?.content ?? '');
+    answer += text;
+    terminal.text(text);
+    ({ sources = sources, warnings = warnings } = (chunk.warmpath ?? {}) as Retrieved);
   }
-}
-
-function aboutGateway(error: unknown, url: string): unknown {
-  if (!WarmpathError.isInstance(error) || error.code !== 'WARMPATH_UPSTREAM_UNREACHABLE') return error;
-  // A gateway that answers says so of its engine.
-  if (error.cause === undefined) return error;
-  const detail = `no gateway answers at ${url}; start one with \`warmpath up\`, or name it with --gateway`;
-  return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--gateway', detail, cause: error });
+  if (!isDemo) terminal.line();
+  printSources(terminal, question, sources);
+  for (const { code, message } of warnings) terminal.note(`The search went without a part: ${message} (${code})`);
+  if (isDemo) for (const line of ['', ...DEMO_NOTE]) terminal.note(line);
+  terminal.data({ question, collection, model: name, answer: isDemo ? null : answer, sources, warnings });
 }
 
 function printSources(terminal: Terminal, question: string, sources: readonly Source[]): void {

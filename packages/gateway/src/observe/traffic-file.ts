@@ -13,7 +13,7 @@ const OWNER_ONLY_FOLDER = 0o700;
 /** Milliseconds between two writes, and without one until no gateway is taken to use a file. */
 const WRITE_MS = 60_000;
 const ABANDONED_MS = 3 * WRITE_MS;
-/** Milliseconds until nothing in a file that nobody uses is shown any more. */
+/** Milliseconds after which an unused file holds nothing of the day that the page shows. */
 const FORGOTTEN_MS = 86_400_000;
 /** Bytes of a file that is read; a day of slots is smaller. */
 const MAX_BYTES = 16_777_216;
