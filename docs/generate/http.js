@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { requestFields } from '@warmpath/engine';
 import { openApiDocument } from '@warmpath/gateway';
-import { code, page } from './markdown.js';
+import { code, page, table } from './markdown.js';
 
 /** Fields that make it worth writing an object of several routes once. */
 const MIN_SHARED_FIELDS = 3;
@@ -32,6 +33,22 @@ export function httpPage() {
       '## Objects of several routes',
       ...shared.map(([name, schema]) => block(`${name} = ${objectOf(schema, '', true)}`)),
       ...operations.map(section),
+      '## Fields of the embedded engine',
+      engineFields(),
+    ],
+  );
+}
+
+/** What the embedded engine does with the fields of chat and plain completions. */
+function engineFields() {
+  const { supported, ignored, refused } = requestFields();
+  const list = (names) => names.map(code).join(', ');
+  return table(
+    ['fields', ''],
+    [
+      ['supported', list(supported)],
+      ['without effect on the answer', list(ignored)],
+      ['refused by name', list(refused)],
     ],
   );
 }

@@ -13,6 +13,8 @@ export interface ErrorEntry {
   readonly message: string;
   /** One line: what to do. */
   readonly remedy: string;
+  /** The code in the body of an HTTP answer, where OpenAI's clients look for one of their own. */
+  readonly openAICode?: string;
 }
 
 /**
@@ -192,7 +194,9 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: "The prompt and the requested tokens do not fit the model's context.",
-    remedy: 'Send fewer documents, or request fewer tokens.',
+    remedy:
+      'Send fewer documents, request fewer tokens, or give the embedded engine more context (`--context-tokens`).',
+    openAICode: 'context_length_exceeded',
   },
   WARMPATH_EMPTY_PROMPT: {
     status: 400,
@@ -528,8 +532,9 @@ export class WarmpathError extends Error {
    * The error body for OpenAI clients: `{error: {message, type, param, code, remedy}}`. The message ends with the
    * remedy, because SDKs only show the message.
    */
-  toOpenAI(): { error: { message: string; type: string; param: string | null; code: ErrorCode; remedy: string } } {
-    const { type, path: param = null, code, remedy } = this;
+  toOpenAI(): { error: { message: string; type: string; param: string | null; code: string; remedy: string } } {
+    const { type, path: param = null, remedy } = this;
+    const { openAICode: code = this.code }: ErrorEntry = ERROR_TABLE[this.code];
     return { error: { message: withRemedy(this.message, remedy), type, param, code, remedy } };
   }
 }

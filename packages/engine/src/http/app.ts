@@ -25,6 +25,7 @@ import { toGenerationRequest } from './generation-request.js';
 import { parseJson } from './json-body.js';
 import { addKvRoutes, type PromptFields } from './kv-routes.js';
 import type { EngineMetrics } from './metrics.js';
+import { refuseFields } from './request-fields.js';
 import {
   chatCompletionSchema,
   completionSchema,
@@ -92,6 +93,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   server.post('/v1/chat/completions', async (request, reply) => {
     const { sent, begun } = receivedBody(app, request);
     const body = parseBody(chatCompletionSchema, sent);
+    refuseFields(sent, chatCompletionSchema.shape);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = chatForm(body);
@@ -113,10 +115,11 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   server.post('/v1/completions', async (request, reply) => {
     const { sent, begun } = receivedBody(app, request);
     const body = parseBody(completionSchema, sent);
+    refuseFields(sent, completionSchema.shape);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = jsonForm(body);
-    const prompt = await segmentedPrompt(body.prompt, body.segments ?? [], app, tokenizeOptions(app, reply));
+    const prompt = await segmentedPrompt(body, app, tokenizeOptions(app, reply));
     const id = begun?.id ?? `cmpl-${randomUUID()}`;
     const topLogprobs = body.logprobs ?? undefined;
     const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
@@ -209,19 +212,21 @@ async function tokensWithPieces(
 }
 
 function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
-  server.get('/v1/models', () => ({
-    object: 'list',
-    data: [
-      {
-        id: app.model,
-        object: 'model',
-        created: app.created,
-        owned_by: 'warmpath',
-        max_model_len: app.loop.contextTokens,
-        ...(app.isDemo && { demo: true }),
-      },
-    ],
-  }));
+  const model = {
+    id: app.model,
+    object: 'model',
+    created: app.created,
+    owned_by: 'warmpath',
+    max_model_len: app.loop.contextTokens,
+    ...(app.isDemo && { demo: true }),
+  };
+  server.get('/v1/models', () => ({ object: 'list', data: [model] }));
+
+  // A name may hold slashes.
+  server.get<{ Params: { '*': string } }>('/v1/models/*', ({ params }) => {
+    checkModel(params['*'], app.model);
+    return model;
+  });
 
   server.get('/health', (_request, reply) => {
     const { running, waiting, cells, usedCells, cachedCells } = app.loop.stats;
@@ -273,14 +278,14 @@ function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
   });
 }
 
+type PlainPrompt = Partial<Pick<z.output<typeof completionSchema>, 'prompt' | 'segments' | 'add_special_tokens'>>;
+
 /**
- * A prompt for plain completion: a text, its token ids, or one of either in an array.
- *
- * @param segments Where its documents end: places in the text, in UTF-16 code units, or numbers of tokens.
+ * A prompt for plain completion: a text, its token ids, or one of either in an array. `segments` are the places at which
+ * its documents end: in the text, in UTF-16 code units, or numbers of tokens.
  */
 async function segmentedPrompt(
-  prompt: unknown,
-  segments: readonly number[],
+  { prompt, segments, add_special_tokens: addsBos }: PlainPrompt,
   app: EngineApp,
   options: Required<TokenizeOptions>,
 ): Promise<SegmentedPrompt> {
@@ -290,7 +295,7 @@ async function segmentedPrompt(
     Array.isArray(prompt) && prompt.length === 1 && typeof prompt[0] !== 'number' ? prompt[0] : prompt;
   if (typeof single === 'string') {
     const [plain] = single === '' ? [[]] : await vocabulary.tokenize([{ text: single, parseSpecial: true }], options);
-    const tokens = single === '' ? [] : withLeadingBos(plain!, vocabulary);
+    const tokens = single === '' || addsBos === false ? plain! : withLeadingBos(plain!, vocabulary);
     const added = tokens.length - plain!.length;
     const boundaries = tokenBoundaries([{ text: single, tokens: plain! }], offsets, vocabulary);
     return { tokens, boundaries: boundaries.map((boundary) => boundary + added) };
@@ -314,14 +319,14 @@ async function promptOf(
   checkModel(model, app.model);
   const options = tokenizeOptions(app, reply);
   return messages === undefined
-    ? segmentedPrompt(prompt, segments ?? [], app, options)
+    ? segmentedPrompt({ prompt, segments }, app, options)
     : app.template.tokenize(toMessages(messages), true, options);
 }
 
 /** @throws WARMPATH_INVALID_REQUEST with the place of what is no token id; WARMPATH_CONTEXT_TOO_LONG. */
 function tokenIds(values: readonly unknown[], { vocabulary, loop }: EngineApp, path: string): number[] {
   if (values.length > loop.contextTokens) {
-    const detail = `There are ${values.length} tokens, but the context holds ${loop.contextTokens}.`;
+    const detail = `The maximum context length is ${loop.contextTokens} tokens, but there are ${values.length}.`;
     throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { path, detail });
   }
   const index = values.findIndex(

@@ -8,6 +8,9 @@ import type { GenerationFields } from './schemas.js';
 /** Seeds without one in the request: 2⁴⁷ of them. */
 const SEEDS = 2 ** 47;
 
+/** The tokens that llama-server's `repeat_penalty` looks back at, where `repeat_last_n` does not say. */
+const REPEAT_LAST_N = 64;
+
 /** What a request's limits depend on. */
 export interface GenerationLimits {
   /** Most tokens of prompt and answer together. */
@@ -22,8 +25,8 @@ type AnswerWishes = Pick<GenerationRequest, 'grammar'> & { readonly topLogprobs?
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
  *
- * With a `max_tokens` of 0 the prompt is computed for the cache alone. Without any, the answer may take what is left of
- * the context, up to the engine's default.
+ * With a `max_tokens` of 0 the prompt is computed for the cache alone. With -1 the answer may take what is left of the
+ * context; without any, as much up to the engine's default.
  *
  * @throws WARMPATH_EMPTY_PROMPT, WARMPATH_CONTEXT_TOO_LONG.
  */
@@ -38,10 +41,11 @@ export function toGenerationRequest(
     throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
   }
   const room = limits.contextTokens - prompt.tokens.length;
-  const asked = fields.max_completion_tokens ?? fields.max_tokens ?? undefined;
+  const limit = fields.max_completion_tokens ?? fields.max_tokens ?? fields.n_predict ?? undefined;
+  const asked = limit === -1 ? Math.max(room, 1) : limit;
   if (room < Math.min(asked ?? 1, 1)) {
     throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', {
-      detail: `The prompt has ${prompt.tokens.length} tokens, but the context holds ${limits.contextTokens}, the answer included.`,
+      detail: `The maximum context length is ${limits.contextTokens} tokens, the answer included, but the prompt has ${prompt.tokens.length}.`,
     });
   }
   const stops = typeof fields.stop === 'string' ? [fields.stop] : (fields.stop ?? []);
@@ -56,22 +60,30 @@ export function toGenerationRequest(
     sampling: samplingOf(fields),
     ...(grammar !== undefined && { grammar }),
     ...(topLogprobs !== undefined && { topLogprobs }),
-    seed: fields.seed ?? randomInt(SEEDS),
+    seed: (fields.seed ?? -1) < 0 ? randomInt(SEEDS) : fields.seed!,
     stops: stops.filter((stop) => stop !== ''),
     ignoreEndOfGeneration: fields.ignore_eos ?? false,
   };
 }
 
 function samplingOf(fields: GenerationFields): SamplingOptions {
-  const { top_k: topK, logit_bias: biases } = fields;
+  const { top_k: topK, logit_bias: biases, repeat_penalty: repeatPenalty } = fields;
+  const repetitionPenalty = fields.repetition_penalty ?? repeatPenalty ?? 1;
+  const window = fields.repeat_last_n ?? (typeof repeatPenalty === 'number' ? REPEAT_LAST_N : -1);
   return {
     temperature: fields.temperature ?? 1,
     topP: fields.top_p ?? 1,
     // -1 and 0 mean all, as in vLLM and llama-server.
     ...(typeof topK === 'number' && topK > 0 && { topK }),
-    ...(biases && { logitBias: new Map(Object.entries(biases).map(([token, bias]) => [Number(token), bias])) }),
+    minP: fields.min_p ?? 0,
+    ...(biases && { logitBias: new Map(Object.entries(biases).map(([token, bias]) => [Number(token), biasOf(bias)])) }),
     presencePenalty: fields.presence_penalty ?? 0,
     frequencyPenalty: fields.frequency_penalty ?? 0,
-    repetitionPenalty: fields.repetition_penalty ?? 1,
+    repetitionPenalty,
+    ...(window >= 0 && { repetitionWindow: window }),
   };
+}
+
+function biasOf(bias: number | false): number {
+  return bias === false ? Number.NEGATIVE_INFINITY : bias;
 }

@@ -38,24 +38,29 @@ const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish
 const MAX_BIASES = 1024;
 
 const penalty = z.number().min(-2).max(2).nullish();
+const repetitionPenalty = z.number().gt(0).max(100).nullish();
 
+/** Most tokens of an answer. -1: as many as the context has room for. */
+const tokenLimit = z.int().min(-1).nullish();
+
+const bias = z.union([z.number().min(-100).max(100), z.literal(false)], {
+  error: 'Expected a number from -100 to 100',
+});
+
+/** OpenAI's object of token ids, or llama-server's array of pairs; `false` forbids a token. */
 const logitBias = z
-  .record(z.string(), z.unknown())
-  .refine((biases) => Object.keys(biases).length <= MAX_BIASES, { error: `Expected at most ${MAX_BIASES} tokens` })
-  .pipe(z.record(z.string().regex(/^\d{1,9}$/, { error: 'Expected a token id' }), z.number().min(-100).max(100)))
+  .preprocess(
+    objectOfPairs,
+    z
+      .record(z.string(), z.unknown())
+      .refine((biases) => Object.keys(biases).length <= MAX_BIASES, { error: `Expected at most ${MAX_BIASES} tokens` })
+      .pipe(z.record(z.string().regex(/^\d{1,9}$/, { error: 'Expected a token id' }), bias)),
+  )
   .nullish();
 
-/** A field that would change the answer and is not supported: refused by its name unless it asks for nothing. */
-const notSupported = (what: string, isNothing: (value: unknown) => boolean = () => false) =>
-  z
-    .unknown()
-    .refine((value) => value === undefined || value === null || isNothing(value), {
-      error: `This engine does not support ${what}`,
-    })
-    .optional();
-
-function isEmptyList(value: unknown): boolean {
-  return Array.isArray(value) && value.length === 0;
+function objectOfPairs(given: unknown): unknown {
+  const isPairs = Array.isArray(given) && given.length <= MAX_BIASES && given.every((pair) => Array.isArray(pair));
+  return isPairs ? Object.fromEntries(given.map(([token, value]: unknown[]) => [String(token), value])) : given;
 }
 
 /** Schemas are read by `jsonForm`. A key that is not known could be a wish for another answer. */
@@ -91,39 +96,28 @@ const toolChoice = z
 /** Most of the likeliest tokens that an answer reports for each of its own. */
 const topLogprobs = z.int().min(0).max(20).nullish();
 
-/** Fields that chat and plain completions share. Unknown fields are ignored. */
+/** Fields that chat and plain completions share. What becomes of others: `request-fields.ts`. */
 const generationFields = {
   model: z.string().nullish(),
-  max_tokens: z.int().min(0).nullish(),
+  max_tokens: tokenLimit,
+  n_predict: tokenLimit,
   temperature: z.number().min(0).max(100).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
   top_k: z.int().min(-1).nullish(),
+  min_p: z.number().min(0).max(1).nullish(),
   presence_penalty: penalty,
   frequency_penalty: penalty,
-  repetition_penalty: z.number().gt(0).max(100).nullish(),
+  repetition_penalty: repetitionPenalty,
+  repeat_penalty: repetitionPenalty,
+  repeat_last_n: z.int().min(-1).nullish(),
   logit_bias: logitBias,
-  min_p: notSupported('min_p', (value) => value === 0),
-  min_tokens: notSupported('min_tokens', (value) => value === 0),
-  repeat_penalty: notSupported('repeat_penalty; send repetition_penalty', (value) => value === 1),
-  typical_p: notSupported('typical_p', (value) => value === 1),
-  mirostat: notSupported('mirostat', (value) => value === 0),
-  dry_multiplier: notSupported('dry_multiplier', (value) => value === 0),
-  xtc_probability: notSupported('xtc_probability', (value) => value === 0),
-  stop_token_ids: notSupported('stop_token_ids', isEmptyList),
-  bad_words: notSupported('bad_words', isEmptyList),
-  allowed_token_ids: notSupported('allowed_token_ids'),
-  guided_regex: notSupported('guided_regex; send a JSON schema'),
-  guided_choice: notSupported('guided_choice; send a JSON schema'),
-  guided_grammar: notSupported('guided_grammar; send a JSON schema'),
   response_format: responseFormat,
-  // llama.cpp's parser prints what it cannot read, and some grammars take it for ever or end the process.
-  grammar: notSupported('grammars of GBNF; send a JSON schema'),
   json_schema: z.unknown().optional(),
   guided_json: z.unknown().optional(),
   structured_outputs: z
     .strictObject({ json: z.unknown().optional() }, { error: 'This engine supports `json` alone here' })
     .nullish(),
-  seed: z.int().min(0).nullish(),
+  seed: z.int().min(-1).nullish(),
   stop,
   stream: z.boolean().nullish(),
   stream_options: streamOptions,
@@ -157,23 +151,22 @@ export const messages = arrayOf(message, MAX_MESSAGES, 1);
 export const chatCompletionSchema = z.object({
   ...generationFields,
   messages,
-  max_completion_tokens: z.int().min(0).nullish(),
+  max_completion_tokens: tokenLimit,
   logprobs: z.boolean().nullish(),
   top_logprobs: topLogprobs,
   // Read by `chatForm`, and only where a call is forced.
   tools: z.unknown().optional(),
   tool_choice: toolChoice,
-  function_call: notSupported('function_call; send tool_choice', (value) => value === 'none' || value === 'auto'),
 });
 
 export const completionSchema = z.object({
   ...generationFields,
   prompt: z.unknown(),
   segments,
+  add_special_tokens: z.boolean().nullish(),
   echo: z.literal(false, { error: 'This engine does not repeat the prompt' }).nullish(),
   best_of: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   logprobs: topLogprobs,
-  suffix: z.literal('', { error: 'This engine does not fill in' }).nullish(),
 });
 
 export const tokenizeSchema = z.object({

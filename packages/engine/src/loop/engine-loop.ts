@@ -245,7 +245,7 @@ export class EngineLoop {
     }
     if (prompt.length + maxTokens > this.contextTokens) {
       throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', {
-        detail: `The prompt has ${prompt.length} tokens and ${maxTokens} are asked for, but the context holds ${this.contextTokens}.`,
+        detail: `The maximum context length is ${this.contextTokens} tokens, but the prompt has ${prompt.length} and ${maxTokens} more are asked for.`,
       });
     }
     const { waiting, running } = this.#places.counts;

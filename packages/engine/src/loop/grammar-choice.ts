@@ -21,7 +21,7 @@ const LITTLE = 1e-6;
  * Chooses the next token among those that a grammar allows: as if the logits of all others had been taken away first.
  *
  * Most answers follow their grammar by themselves, so few tokens are checked, and the whole vocabulary only where they
- * do not decide. Without `topK` and `topP` one token is drawn and checked, then some more among those that were not
+ * do not decide. Without `topK`, `topP` and `minP` one token is drawn and checked, then some more among those that were not
  * drawn yet: the first that is allowed has the chances that it would have among the allowed ones alone. With them, the
  * likeliest tokens are checked; they decide when they hold `topK` allowed ones, or the whole nucleus whatever the rest
  * may be.
@@ -37,7 +37,8 @@ export function chooseWithGrammar(
   random: () => number,
 ): number {
   let next = random;
-  if (options.temperature === 0 || (options.topP >= 1 && options.topK === undefined)) {
+  const keepsAll = options.topP >= 1 && options.topK === undefined && (options.minP ?? 0) === 0;
+  if (options.temperature === 0 || keepsAll) {
     const token = sampleToken(logits, options, random);
     if (grammar.allows([token])[0]!) {
       return token;
@@ -100,7 +101,7 @@ function drawMore(
 /** The likeliest allowed tokens, where no other token can be drawn nor change their chances. */
 function decisiveTokens(
   logits: Float32Array,
-  { temperature, topP, topK }: SamplingOptions,
+  { temperature, topP, topK, minP = 0 }: SamplingOptions,
   grammar: TokenGrammar,
 ): readonly number[] | undefined {
   if (topK !== undefined && topK > NEAR) {
@@ -111,6 +112,13 @@ function decisiveTokens(
   const allowed = near.filter((_, index) => isAllowed[index]!);
   if (topK !== undefined) {
     return allowed.length >= topK ? allowed.slice(0, topK) : undefined;
+  }
+  if (minP > 0) {
+    // All others are less likely than the last of those.
+    const { weights } = softmaxWeights(logits, temperature);
+    const least = minP * (weights[allowed[0] ?? 0] ?? 0);
+    const isWhole = near.length === logits.length || weights[near.at(-1)!]! < least;
+    return allowed.length > 0 && isWhole ? allowed : undefined;
   }
   // What of the rest is allowed adds to the mass of which the nucleus is a share: between nothing and everything.
   const { weights, total } = softmaxWeights(logits, temperature);

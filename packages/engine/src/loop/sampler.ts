@@ -6,6 +6,8 @@ export interface SamplingOptions {
   readonly topP: number;
   /** Only so many of the most likely tokens; all when left out. */
   readonly topK?: number;
+  /** Only tokens at least so many times as likely as the likeliest, from 0 to 1; all when left out. */
+  readonly minP?: number;
   /** Added to the logits of these tokens. */
   readonly logitBias?: ReadonlyMap<number, number>;
   /** Taken from the logit of each token that was generated: once, and for each time. */
@@ -13,6 +15,8 @@ export interface SamplingOptions {
   readonly frequencyPenalty?: number;
   /** What the logit of each token of prompt and answer is divided by, or multiplied with if it is below 0. */
   readonly repetitionPenalty?: number;
+  /** How many of the last tokens it looks at; all when left out. */
+  readonly repetitionWindow?: number;
 }
 
 /** Whether the options change logits before a token is chosen. */
@@ -28,8 +32,10 @@ export function adjustLogits(
   { prompt, generated }: { readonly prompt: readonly number[]; readonly generated: readonly number[] },
 ): void {
   const { logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
+  const { repetitionWindow = Number.POSITIVE_INFINITY } = options;
   if (repetitionPenalty !== 1) {
-    for (const token of new Set([...prompt, ...generated])) {
+    const tokens = [...prompt, ...generated];
+    for (const token of new Set(tokens.slice(Math.max(0, tokens.length - repetitionWindow)))) {
       const logit = logits[token]!;
       logits[token] = logit > 0 ? logit / repetitionPenalty : logit * repetitionPenalty;
     }
@@ -108,9 +114,22 @@ export function sampleToken(logits: Float32Array, options: SamplingOptions, rand
   if (options.topK !== undefined && options.topK < logits.length) {
     keepTokens(logits, likeliestTokens(logits, options.topK));
   }
-  const { weights, total } = softmaxWeights(logits, options.temperature);
+  const { weights, total } = likelyWeights(logits, options);
   const draw = random();
   return options.topP >= 1 ? drawFromAll(weights, draw * total) : drawFromNucleus(weights, total, options.topP, draw);
+}
+
+/** The weights without those of tokens that `minP` leaves out. O(vocabulary). */
+function likelyWeights(logits: Float32Array, { temperature, minP = 0 }: SamplingOptions) {
+  const { weights, total } = softmaxWeights(logits, temperature);
+  let left = total;
+  for (let token = 0; minP > 0 && token < weights.length; token++) {
+    if (weights[token]! < minP) {
+      left -= weights[token]!;
+      weights[token] = 0;
+    }
+  }
+  return { weights, total: left };
 }
 
 /** exp((logit - max) / temperature): unnormalised probabilities, the largest of them 1; and the largest logit. */

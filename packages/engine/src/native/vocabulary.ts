@@ -274,6 +274,6 @@ export class Vocabulary {
 }
 
 function tooLong(most: number): WarmpathError {
-  const detail = `The prompt has more than ${most} tokens, which is all that the context holds.`;
+  const detail = `The maximum context length is ${most} tokens, but the prompt has more.`;
   return new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
 }

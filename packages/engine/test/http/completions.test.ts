@@ -131,7 +131,7 @@ describe('completions on the real engine', () => {
     const whole = someTokens(256, 33);
     expect((await small.complete(whole, { max_tokens: 0 })).usage.prompt_tokens).toBe(256);
     expect((await small.error('/v1/completions', { prompt: whole, max_tokens: 1 })).code).toBe(
-      'WARMPATH_CONTEXT_TOO_LONG',
+      'context_length_exceeded',
     );
     await small.close();
   });

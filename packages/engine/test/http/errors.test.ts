@@ -60,7 +60,7 @@ describe('bad requests', () => {
       'messages[0].content',
     ],
     ['two completions', CHAT, { ...user('a'), n: 2 }, 400, 'WARMPATH_INVALID_REQUEST', 'n'],
-    ['fewer tokens than none', CHAT, { ...user('a'), max_tokens: -1 }, 400, 'WARMPATH_INVALID_REQUEST', 'max_tokens'],
+    ['fewer tokens than none', CHAT, { ...user('a'), max_tokens: -2 }, 400, 'WARMPATH_INVALID_REQUEST', 'max_tokens'],
     [
       'a text for temperature',
       CHAT,
@@ -69,7 +69,7 @@ describe('bad requests', () => {
       'WARMPATH_INVALID_REQUEST',
       'temperature',
     ],
-    ['top_p of 0', CHAT, { ...user('a'), top_p: 0 }, 400, 'WARMPATH_INVALID_REQUEST', 'top_p'],
+    ['top_p below 0', CHAT, { ...user('a'), top_p: -0.1 }, 400, 'WARMPATH_INVALID_REQUEST', 'top_p'],
     ['a broken seed', CHAT, { ...user('a'), seed: 1.5 }, 400, 'WARMPATH_INVALID_REQUEST', 'seed'],
     ['a number to stop at', CHAT, { ...user('a'), stop: [1] }, 400, 'WARMPATH_INVALID_REQUEST', 'stop'],
     ['the likeliest tokens', CHAT, { ...user('a'), top_logprobs: 2 }, 400, 'WARMPATH_INVALID_REQUEST', 'top_logprobs'],
@@ -141,38 +141,15 @@ describe('bad requests', () => {
     expect(error.message).not.toBe('');
   });
 
-  it.each(
-    Object.entries({
-      min_p: 0.1,
-      min_tokens: 1,
-      repeat_penalty: 1.1,
-      typical_p: 0.9,
-      mirostat: 2,
-      dry_multiplier: 0.5,
-      xtc_probability: 0.5,
-      stop_token_ids: [1],
-      bad_words: ['a'],
-      allowed_token_ids: [],
-      guided_regex: '.',
-      guided_choice: ['a'],
-      guided_grammar: 'root ::= "a"',
-      function_call: { name: 'f' },
-    }),
-  )('say that %s is not supported', async (field, value) => {
-    const error = await engine.error(CHAT, { ...user('a'), [field]: value });
-    expect(error).toMatchObject({ status: 400, code: 'WARMPATH_INVALID_REQUEST', param: field });
-    expect(error.message).toContain(`does not support ${field}`);
-  });
-
   it('get the numbers when the prompt is longer than the context', async () => {
     const tooLong = await engine.error(PLAIN, { prompt: someTokens(4096) });
-    expect(tooLong).toMatchObject({ status: 400, code: 'WARMPATH_CONTEXT_TOO_LONG' });
+    expect(tooLong).toMatchObject({ status: 400, code: 'context_length_exceeded' });
     expect(tooLong.message).toContain('4096');
     const tooMuch = await engine.error(PLAIN, { prompt: someTokens(4000), max_tokens: 100 });
     expect(tooMuch.message).toContain('4000');
     expect(tooMuch.message).toContain('100');
     const stream = await engine.error(PLAIN, { prompt: someTokens(4096), stream: true });
-    expect(stream).toMatchObject({ status: 400, code: 'WARMPATH_CONTEXT_TOO_LONG' });
+    expect(stream).toMatchObject({ status: 400, code: 'context_length_exceeded' });
     expect((await engine.complete(someTokens(4095))).usage.prompt_tokens).toBe(4095);
   });
 
