@@ -281,8 +281,8 @@ function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
 type PlainPrompt = Partial<Pick<z.output<typeof completionSchema>, 'prompt' | 'segments' | 'add_special_tokens'>>;
 
 /**
- * A prompt for plain completion: a text, its token ids, or one of either in an array. `segments` are the places at which
- * its documents end: in the text, in UTF-16 code units, or numbers of tokens.
+ * A prompt for plain completion: a text, its token ids, or one of either in an array. `segments` are the places at
+ * which its documents end: in the text, in UTF-16 code units, or numbers of tokens.
  */
 async function segmentedPrompt(
   { prompt, segments, add_special_tokens: addsBos }: PlainPrompt,

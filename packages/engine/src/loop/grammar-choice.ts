@@ -21,8 +21,8 @@ const LITTLE = 1e-6;
  * Chooses the next token among those that a grammar allows: as if the logits of all others had been taken away first.
  *
  * Most answers follow their grammar by themselves, so few tokens are checked, and the whole vocabulary only where they
- * do not decide. Without `topK`, `topP` and `minP` one token is drawn and checked, then some more among those that were not
- * drawn yet: the first that is allowed has the chances that it would have among the allowed ones alone. With them, the
+ * do not decide. Without `topK`, `topP` and `minP` one token is drawn and checked, then some more among those not drawn
+ * yet: the first that is allowed has the chances that it would have among the allowed ones alone. With them, the
  * likeliest tokens are checked; they decide when they hold `topK` allowed ones, or the whole nucleus whatever the rest
  * may be.
  *

@@ -78,14 +78,15 @@ describe('a token chosen with a grammar', () => {
     );
   });
 
-  it('is the one that top_k and top_p draw from the allowed ones', () => {
+  it('is the one that top_k, top_p and min_p draw from the allowed ones', () => {
     const options = fc
       .record({
         temperature: fc.constantFrom(0.3, 1, 2),
         topP: fc.constantFrom(0.1, 0.5, 0.95, 1),
         topK: fc.option(fc.integer({ min: 1, max: 400 })),
+        minP: fc.constantFrom(0, 0.001, 0.2, 1),
       })
-      .filter(({ topP, topK }) => topP < 1 || topK !== null)
+      .filter(({ topP, topK, minP }) => topP < 1 || topK !== null || minP > 0)
       .map(({ topK, ...rest }): SamplingOptions => ({ ...rest, ...(topK !== null && { topK }) }));
     let masks = 0;
     let runs = 0;
