@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { homedir } from 'node:os';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { freePort } from '../free-port.js';
@@ -21,20 +22,23 @@ export const KEPT_BATCHES = 40;
 
 export interface VllmOptions {
   readonly port: number;
-  /** Whether answers have the number of cached tokens. */
-  readonly reportsCachedTokens?: boolean;
+  /** Whether it neither reports cached tokens nor publishes KV events, as without options. */
+  readonly isSilent?: boolean;
 }
 
 /** vLLM on this machine's CPUs. Weights are random; tokens, caching, KV events and aborts are real. */
 export class VllmProcess {
   readonly url: string;
-  readonly kvEvents: { readonly endpoint: string; readonly replayEndpoint: string };
+  readonly eventsEndpoint: string;
   readonly #child: ChildProcess;
+  /** Its temporary files: it leaves its sockets there. */
+  readonly #temporary: string;
 
-  private constructor(child: ChildProcess, port: number) {
+  private constructor(child: ChildProcess, temporary: string, port: number) {
     this.#child = child;
+    this.#temporary = temporary;
     this.url = `http://127.0.0.1:${port}`;
-    this.kvEvents = { endpoint: `tcp://127.0.0.1:${port + 1}`, replayEndpoint: `tcp://127.0.0.1:${port + 2}` };
+    this.eventsEndpoint = `tcp://127.0.0.1:${port + 1}`;
   }
 
   /** The first of three free ports: for HTTP, KV events and their replay. */
@@ -43,7 +47,7 @@ export class VllmProcess {
   }
 
   /** Takes one or two minutes. */
-  static async start({ port, reportsCachedTokens = true }: VllmOptions): Promise<VllmProcess> {
+  static async start({ port, isSilent = false }: VllmOptions): Promise<VllmProcess> {
     const events = {
       enable_kv_cache_events: true,
       publisher: 'zmq',
@@ -55,14 +59,16 @@ export class VllmProcess {
       ...['-m', 'vllm.entrypoints.openai.api_server', '--model', join(FOLDER, 'model'), '--served-model-name', 'tiny'],
       ...['--load-format', 'dummy', '--dtype', 'float32', '--enforce-eager', '--max-model-len', '4096'],
       ...['--max-num-seqs', '8', '--block-size', `${BLOCK_TOKENS}`, '--num-gpu-blocks-override', `${BLOCKS}`],
-      ...['--host', '127.0.0.1', '--port', `${port}`, '--kv-events-config', JSON.stringify(events)],
-      ...(reportsCachedTokens ? ['--enable-prompt-tokens-details'] : []),
+      ...['--host', '127.0.0.1', '--port', `${port}`],
+      ...(isSilent ? [] : ['--enable-prompt-tokens-details', '--kv-events-config', JSON.stringify(events)]),
     ];
+    const temporary = await mkdtemp(join(tmpdir(), 'vllm-'));
     const child = spawn(join(FOLDER, 'venv', 'bin', 'python'), flags, {
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
       env: {
         ...process.env,
+        TMPDIR: temporary,
         VLLM_CPU_KVCACHE_SPACE: '1',
         VLLM_CPU_OMP_THREADS_BIND: 'nobind',
         OMP_NUM_THREADS: '1',
@@ -79,12 +85,13 @@ export class VllmProcess {
       said.push(line);
       if (!line.includes('Application startup complete')) continue;
       child.stderr!.resume();
-      return new VllmProcess(child, port);
+      return new VllmProcess(child, temporary, port);
     }
     throw new Error(`vLLM has not started:\n${said.slice(-20).join('\n')}`);
   }
 
-  stop(): Promise<void> {
-    return stopGroup(this.#child);
+  async stop(): Promise<void> {
+    await stopGroup(this.#child);
+    await rm(this.#temporary, { recursive: true, force: true });
   }
 }

@@ -19,7 +19,7 @@ const CLI = join(import.meta.dirname, '../../packages/cli/dist/main.js');
 
 /** Reports cached tokens. */
 let vllm: VllmProcess;
-/** Does not. */
+/** Does not, and publishes no KV events. */
 let silent: VllmProcess;
 
 type Source = readonly [topic: string, number: number];
@@ -37,18 +37,14 @@ const question = () => `What was found, in case ${++questions}?`;
 
 async function gatewayBefore(
   engines: readonly VllmProcess[],
-  { withEvents = true, config = {} as object, reports = [] as Report[] } = {},
+  { config = {} as object, reports = [] as Report[] } = {},
 ): Promise<RunningGateway> {
   let isFound: () => void = () => {};
   const found = new Promise<void>((resolve) => {
     isFound = resolve;
   });
   let up = 0;
-  const listed = engines.map(({ url, kvEvents }, place) => ({
-    name: 'ab'[place]!,
-    url,
-    ...(withEvents && { kvEvents }),
-  }));
+  const listed = engines.map(({ url }, place) => ({ name: 'ab'[place]!, url }));
   const gateway = closing(
     await startGateway(
       { server: { port: 0 }, log: { level: 'silent' }, engines: listed, ...config },
@@ -59,8 +55,13 @@ async function gatewayBefore(
     ),
   );
   await found;
+  for (const [place, engine] of engines.entries()) {
+    if (engine !== silent) await expect.poll(() => sample(gateway.url, exact('ab'[place]!))).not.toBeNaN();
+  }
   return gateway;
 }
+
+const exact = (name: string) => new RegExp(`warmpath_kv_events_exact\\{engine="${name}"\\} (\\d)`);
 
 interface Counted {
   readonly predicted: number;
@@ -119,7 +120,7 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
     const other = await VllmProcess.freePorts();
     [vllm, silent] = await Promise.all([
       VllmProcess.start({ port }),
-      VllmProcess.start({ port: other, reportsCachedTokens: false }),
+      VllmProcess.start({ port: other, isSilent: true }),
     ]);
   });
 
@@ -135,13 +136,18 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
     };
     const checks = await examine(vllm.url);
     expect(checks.get('kind of engine')!.finding).toContain('vLLM');
-    expect(checks.get('KV events')!.finding).toContain(`endpoint: ${vllm.kvEvents.endpoint.replace('127.0.0.1', '*')}`);
+    expect(checks.get('KV events')!.finding).toBe(`published at ${vllm.eventsEndpoint}: the gateway follows them`);
     expect(checks.get('block size')!.finding).toContain(`${BLOCK_TOKENS} tokens`);
     for (const name of ['prefix caching', 'cached tokens, unstreamed', 'cached tokens, streamed', '/tokenize']) {
       expect(checks.get(name), name).toMatchObject({ verdict: 'ok' });
     }
-    const missing = (await examine(silent.url)).get('cached tokens, unstreamed')!;
-    expect(missing).toMatchObject({ verdict: 'warning', advice: expect.stringContaining('prompt-tokens-details') });
+    const missing = await examine(silent.url);
+    expect(missing.get('cached tokens, unstreamed')).toMatchObject({
+      verdict: 'warning',
+      advice: expect.stringContaining('prompt-tokens-details'),
+    });
+    expect(missing.get('prefix caching')).toMatchObject({ verdict: 'ok', finding: 'on, as the engine says' });
+    expect(missing.get('KV events')).toMatchObject({ finding: 'off', advice: expect.stringContaining('kv-events') });
   });
 
   it('the gateway learns kind, block size and number of blocks', async () => {
@@ -154,7 +160,7 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
     );
     await expect.poll(() => found.length).toBeGreaterThan(0);
     expect(found[0]).toMatchObject({ state: 'up', models: ['tiny'], dialect: { name: 'vllm' } });
-    expect(found[0]!.cacheSize).toEqual({ blocks: BLOCKS, blockTokens: BLOCK_TOKENS });
+    expect(found[0]!.facts.cacheSize).toEqual({ blocks: BLOCKS, blockTokens: BLOCK_TOKENS });
   });
 
   it('an idle engine is known exactly from the start', async () => {
@@ -180,12 +186,12 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
     expect(last.predicted % BLOCK_TOKENS).toBe(0);
     expect(last.predicted).toBeGreaterThan(2 * BLOCK_TOKENS);
     expect(await sample(gateway.url, /kind="unlearned"\} (\d+)/)).toBe(0);
-    expect(await sample(gateway.url, /warmpath_kv_events_exact\{engine="a"\} (\d)/)).toBe(1);
+    expect(await sample(gateway.url, exact('a'))).toBe(1);
   });
 
   it('streams are counted without a word to the client', async () => {
     const reports: Report[] = [];
-    const gateway = await gatewayBefore([vllm], { withEvents: false, reports });
+    const gateway = await gatewayBefore([vllm], { reports });
     const body = () => ({
       model: 'tiny',
       documents: passages('stream', 0, 1, 2),
@@ -203,7 +209,7 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
 
   it('an engine that reports no cached tokens is believed to hold what it was served', async () => {
     const reports: Report[] = [];
-    const gateway = await gatewayBefore([silent], { withEvents: false, reports });
+    const gateway = await gatewayBefore([silent], { reports });
     for (let i = 0; i < 6; i++) {
       const { predicted, cached } = await ask(gateway, passages('silent', i % 3, (i + 1) % 3, (i + 2) % 3));
       expect(cached).toBeUndefined();
@@ -248,9 +254,9 @@ describe.skipIf(!isVllmSetUp)('before vLLM', () => {
     for (let i = 0; i < KEPT_BATCHES + 5; i++) await ask(before, passages('filler', 3 * i, 3 * i + 1));
     const late = await gatewayBefore([vllm]);
     await expect.poll(() => sample(late.url, /kind="losses"\} (\d+)/)).toBeGreaterThan(0);
-    expect(await sample(late.url, /warmpath_kv_events_exact\{engine="a"\} (\d)/)).toBe(0);
+    expect(await sample(late.url, exact('a'))).toBe(0);
     let prompts = 0;
-    while ((await sample(late.url, /warmpath_kv_events_exact\{engine="a"\} (\d)/)) === 0 && prompts < 120) {
+    while ((await sample(late.url, exact('a'))) === 0 && prompts < 120) {
       await ask(late, passages('fresh', 4 * prompts, 4 * prompts + 1, 4 * prompts + 2, 4 * prompts + 3));
       await settled(late);
       prompts++;

@@ -1,4 +1,4 @@
-import { dialectOf } from '@warmpath/gateway';
+import { type CacheFacts, dialectOf } from '@warmpath/gateway';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EngineFacts } from '../src/doctor/examine.js';
@@ -46,6 +46,7 @@ const HEALTHY: EngineFacts = {
   repeat: { promptTokens: 1_600, cachedTokens: 1_584, streamedCachedTokens: 1_584 },
   half: { promptTokens: 1_600, cachedTokens: 784 },
   blockSize: 16,
+  cache: {},
   ttftMs: { cold: 100, warm: 20 },
 };
 
@@ -69,29 +70,48 @@ describe('judge', () => {
   });
 
   it('goes by the metrics of an engine that reports no counts', () => {
-    const cache = { isOn: true, blocks: 256, blockTokens: 32 };
     const facts = { ...HEALTHY, repeat: SILENT, ttftMs: { cold: 20, warm: 19 }, blockSize: 32 };
-    const caching = (config: typeof cache | undefined) =>
-      judge({ ...facts, cache: config }).find(({ name }) => name === 'prefix caching')!;
-    expect(caching(cache)).toMatchObject({ verdict: 'ok', finding: 'on, by its metrics' });
-    expect(caching({ ...cache, isOn: false }).verdict).toBe('failed');
+    const caching = (isReused: boolean | undefined) =>
+      judge({ ...facts, cache: isReused === undefined ? {} : { isReused } }).find(
+        ({ name }) => name === 'prefix caching',
+      )!;
+    expect(caching(true)).toMatchObject({ verdict: 'ok', finding: 'on, as the engine says' });
+    expect(caching(false).verdict).toBe('failed');
     expect(caching(undefined).verdict).toBe('failed');
     expect(judge(facts)[1]!.finding).toBe('vLLM: shared starts in blocks of 32 tokens');
   });
 
-  it('prints what to write for KV events, or the option that switches them on', () => {
-    const events = (eventSources: EngineFacts['eventSources']) =>
-      judge({ ...HEALTHY, eventSources }).find(({ name }) => name === 'KV events');
+  it('says whether KV events are followed, or what to do for it', () => {
+    const published = (rank: number) => ({
+      endpoint: `tcp://*:${5_557 + rank}`,
+      replayEndpoint: `tcp://*:${6_000 + rank}`,
+    });
+    const source = { endpoint: 'tcp://gpu:5557', replayEndpoint: 'tcp://gpu:6000' };
+    const found = { source, isConnectable: true, isSupported: true };
+    const events = (eventSources: CacheFacts['eventSources'], events?: EngineFacts['events']) =>
+      judge({ ...HEALTHY, cache: { ...(eventSources && { eventSources }) }, events }).find(
+        ({ name }) => name === 'KV events',
+      );
     expect(events(undefined)).toBeUndefined();
     expect(events([])).toMatchObject({ finding: 'off', advice: expect.stringContaining('--kv-events-config') });
-    const source = (rank: number) => ({
-      endpoint: `tcp://*:${5_557 + rank}`,
-      replayEndpoint: `tcp://*:${5_657 + rank}`,
+    expect(events([published(0)], found)).toEqual({
+      name: 'KV events',
+      verdict: 'ok',
+      finding: 'published at tcp://gpu:5557: the gateway follows them',
     });
-    expect(events([source(0), source(1)])!.finding).toBe(
-      'published: upstream.kvEvents: { endpoint: tcp://*:5557, replayEndpoint: tcp://*:5657, ranks: 2 }',
-    );
-    expect(events([{ ...source(0), replayEndpoint: undefined }])!.verdict).toBe('warning');
+    const cases: [RegExp, EngineFacts['events']][] = [
+      [/npm install zeromq/, { ...found, isSupported: false }],
+      [/upstream\.kvEvents/, { ...found, isConnectable: false }],
+      [/upstream\.kvEvents/, { source: undefined, isConnectable: false, isSupported: true }],
+      [/replay_endpoint/, { ...found, source: { ...source, replayEndpoint: undefined } }],
+    ];
+    for (const [advice, each] of cases) {
+      expect(events([published(0)], each)).toMatchObject({ verdict: 'warning', advice: expect.stringMatching(advice) });
+    }
+    expect(events([published(0), published(1)], found)).toMatchObject({
+      verdict: 'warning',
+      advice: 'write upstream.kvEvents: { endpoint: tcp://gpu:5557, replayEndpoint: tcp://gpu:6000, ranks: 2 }',
+    });
   });
 
   it('says what kind of engine it is, and what would tell more of its cache', () => {

@@ -1,7 +1,7 @@
 // How far predicted cached tokens are from those that an engine reports, prompt by prompt, with 1, 4 and 8 at once.
-// `node bench/belief.js URL [--events ENDPOINT --replay ENDPOINT] [--model NAME] [--prompts N] [--json]`
+// `node bench/belief.js URL [--model NAME] [--prompts N] [--json]`
 // Build first. The engine must be idle and report cached tokens. Each run has documents of its own. To see evictions,
-// give the engine a small cache.
+// give the engine a small cache. The gateway follows the engine's KV events if it publishes any.
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { startGateway } from '@warmpath/gateway';
@@ -9,8 +9,6 @@ import { startGateway } from '@warmpath/gateway';
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    events: { type: 'string' },
-    replay: { type: 'string' },
     model: { type: 'string', default: '' },
     prompts: { type: 'string', default: '200' },
     json: { type: 'boolean', default: false },
@@ -50,7 +48,7 @@ function contexts(run) {
   });
 }
 
-async function measure(concurrency, kvEvents) {
+async function measure(concurrency) {
   const run = randomBytes(4).toString('hex');
   const rows = [];
   let found = () => {};
@@ -58,14 +56,16 @@ async function measure(concurrency, kvEvents) {
     found = resolve;
   });
   const gateway = await startGateway(
-    { server: { port: 0 }, upstream: { url, ...(kvEvents && { kvEvents }) }, log: { level: 'silent' } },
+    { server: { port: 0 }, upstream: { url }, log: { level: 'silent' } },
     {
       onEngine: (report) => report.state === 'up' && found(report),
       onRequest: ({ promptTokens, cachedTokens, predictedCachedTokens = 0 }) =>
         rows.push({ promptTokens, cachedTokens, predicted: predictedCachedTokens }),
     },
   );
-  const { cacheSize } = await isFound;
+  const { facts } = await isFound;
+  const events = (facts.eventSources?.length ?? 0) > 0;
+  while (events && !(await (await fetch(`${gateway.url}/metrics`)).text()).includes('warmpath_kv_events_exact{'));
   const waiting = contexts(run);
   const client = async () => {
     for (let documents = waiting.shift(); documents !== undefined; documents = waiting.shift()) {
@@ -84,9 +84,9 @@ async function measure(concurrency, kvEvents) {
   const counted = rows.filter(({ cachedTokens }) => cachedTokens !== undefined);
   const errors = counted.map(({ predicted, cachedTokens }) => Math.abs(predicted - cachedTokens)).sort((a, b) => a - b);
   const sum = (name) => counted.reduce((total, row) => total + row[name], 0);
-  const blockTokens = cacheSize?.blockTokens ?? 16;
+  const blockTokens = facts.cacheSize?.blockTokens ?? 16;
   return {
-    events: kvEvents !== undefined,
+    events,
     concurrency,
     prompts: counted.length,
     mean: errors.reduce((total, error) => total + error, 0) / errors.length,
@@ -97,11 +97,8 @@ async function measure(concurrency, kvEvents) {
   };
 }
 
-const kvEvents = values.events && { endpoint: values.events, ...(values.replay && { replayEndpoint: values.replay }) };
 const results = [];
-for (const events of kvEvents ? [undefined, kvEvents] : [undefined]) {
-  for (const concurrency of CONCURRENCY) results.push(await measure(concurrency, events));
-}
+for (const concurrency of CONCURRENCY) results.push(await measure(concurrency));
 if (values.json) console.log(JSON.stringify(results, undefined, 2));
 else {
   console.log('| events | at once | prompts | mean error | p50 | p95 | within a block | total, points |');

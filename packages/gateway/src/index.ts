@@ -22,6 +22,7 @@ export {
   MemoryConversationStore,
   probeConversationStore,
 } from './conversation/conversation-memory.js';
+export { type CacheFacts, type EventSource, reachableSource, readCacheFacts } from './dialects/cache-facts.js';
 export {
   configuredDialect,
   type Dialect,

@@ -78,15 +78,16 @@ describe('the slots of a llama-server', () => {
     ['none', '{"total_slots":0}', undefined],
     ['more than there can be', '{"total_slots":1000000000}', undefined],
     ['half a slot', '{"total_slots":2.5}', undefined],
-    ['an answer without end', `{"total_slots":2,"chat_template":"${' '.repeat(2_000_000)}"}`, undefined],
+    ['an answer without end', `{"total_slots":2,"chat_template":"${' '.repeat(4_200_000)}"}`, undefined],
   ])('are read where it says them: %s', async (_, bytes, slots) => {
     const engine = closing(await llamaServer(() => ({ bytes })));
-    expect((await found(engine.url)).report).toMatchObject({ state: 'up', slots });
+    const { report } = await found(engine.url);
+    expect([report.state, report.facts.slots]).toEqual(['up', slots]);
   });
 
   it('are not asked of an engine that has none, and need not be said', async () => {
     const refusing = closing(await llamaServer(() => ({ status: 401, bytes: '{"error":{"code":401}}' })));
-    expect((await found(refusing.url)).report).toMatchObject({ state: 'up', slots: undefined });
+    expect((await found(refusing.url)).report).toMatchObject({ state: 'up', facts: {} });
     const engine = closing(await FakeEngine.start());
     await found(engine.url);
     expect(engine.received.map(({ path }) => path)).not.toContain('/props');
@@ -99,7 +100,7 @@ describe('the slots of a llama-server', () => {
         response.writeHead(200, { 'content-type': 'application/json' }).end(path === '/props' ? TWO_SLOTS : models);
       }),
     );
-    expect((await found(engine.url, { dialect: 'llama-server' })).report.slots).toBe(2);
+    expect((await found(engine.url, { dialect: 'llama-server' })).report.facts.slots).toBe(2);
   });
 
   it('decide what is believed', () => {
@@ -150,7 +151,7 @@ if (server !== undefined) {
       closing({ close: async () => void child.kill('SIGKILL') });
       const url = await listening;
       const { gateway, report } = await found(url);
-      expect(report.slots).toBe(slots);
+      expect(report.facts.slots).toBe(slots);
       const order = [0, 1, 2, 3, 0, 1, 4, 0, 0, 2, 1, 2, 3, 0, 4, 4, 2, 1];
       const seen = await ask(gateway.url, order);
       expect(seen.some(({ cached }) => cached > 100)).toBe(true);

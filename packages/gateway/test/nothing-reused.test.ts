@@ -12,7 +12,7 @@ const CHAT = '/v1/chat/completions';
 const NEXT = 1_000;
 
 interface Told {
-  readonly owner: 'vllm' | 'warmpath';
+  readonly owner: 'vllm' | 'sglang' | 'warmpath';
   readonly caching: 'True' | 'False';
 }
 
@@ -23,6 +23,7 @@ function standIn(told: () => Told): Promise<FakeEngine> {
     const answers: Readonly<Record<string, string>> = {
       '/v1/models': JSON.stringify({ object: 'list', data: [{ id: 'm', owned_by: owner }] }),
       '/metrics': `vllm:cache_config_info{block_size="16",enable_prefix_caching="${caching}",num_gpu_blocks="512"} 1.0\n`,
+      '/server_info': JSON.stringify({ disable_radix_cache: caching === 'False' }),
       '/kv?paths=0': JSON.stringify({ reuse: caching === 'True' ? 'prefix' : 'none' }),
     };
     const usage = { prompt_tokens: 500, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 0 } };
@@ -69,6 +70,7 @@ const fieldOf = (ranks: readonly number[], policy?: string) => ({
 
 describe.each([
   ['vLLM without prefix caching', { owner: 'vllm', caching: 'False' }],
+  ['SGLang without its radix cache', { owner: 'sglang', caching: 'False' }],
   ['the embedded engine with a model that allows no reuse', { owner: 'warmpath', caching: 'False' }],
 ] as const)('%s', (_, told) => {
   it('gets the documents of the field in retrieval order, whatever the policy, and without a hint', async () => {
@@ -99,7 +101,7 @@ describe.each([
   });
 });
 
-it.each(['vllm', 'warmpath'] as const)('%s that caches prefixes is sent another order', async (owner) => {
+it.each(['vllm', 'sglang', 'warmpath'] as const)('%s that caches prefixes is sent another order', async (owner) => {
   const { ask } = await standing(() => ({ owner, caching: 'True' }));
   await ask(fieldOf([3, 1, 2]));
   const report = await ask(fieldOf([2, 3, 1]));

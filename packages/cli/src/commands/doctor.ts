@@ -62,8 +62,10 @@ async function diagnose(options: Diagnosis, context: CommandContext, signal: Abo
   const client = new EngineClient(address, { timeoutMs: options.timeout * 1_000 });
   const progress = startProgress(context.terminal, 'requests', MAX_PROBES);
   try {
-    const examined = await examine(client, options.model, { signal, onRequest: () => progress.advance() });
-    const dialect = configuredDialect({ dialect: 'auto', url: address.url });
+    const { url } = address;
+    const hooks = { signal, onRequest: () => progress.advance() };
+    const examined = await examine(client, { url, model: options.model }, hooks);
+    const dialect = configuredDialect({ dialect: 'auto', url });
     const facts = {
       ...examined,
       ...(dialect.name !== 'generic' && { dialect }),
@@ -72,8 +74,8 @@ async function diagnose(options: Diagnosis, context: CommandContext, signal: Abo
     progress.stop();
     const checks = judge(facts);
     const healthy = checks.every(({ verdict }) => verdict !== 'failed');
-    context.terminal.data({ engine: address.url, model: facts.model, healthy, checks, facts });
-    printChecks(context.terminal, address.url, checks);
+    context.terminal.data({ engine: url, model: facts.model, healthy, checks, facts });
+    printChecks(context.terminal, url, checks);
     return healthy;
   } finally {
     progress.stop();

@@ -1,7 +1,19 @@
 import { randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import type { ServedModel as EmbeddedModel } from '@warmpath/engine';
-import { type Dialect, readPromptTokens, TOKENS_WITH_TEXTS } from '@warmpath/gateway';
+import {
+  type CacheFacts,
+  canHearKvEvents,
+  type Dialect,
+  dialectOf,
+  dialectOfOwner,
+  type EventSource,
+  reachableSource,
+  readCacheFacts,
+  readPromptTokens,
+  TOKENS_WITH_TEXTS,
+} from '@warmpath/gateway';
 import { quantile } from '../demo/statistics.js';
 import { cachedTokensOf, type EngineClient, type ServedModel } from '../engine-client.js';
 import { divergingText, estimateBlockSize, probeText } from './probe-prompts.js';
@@ -29,25 +41,21 @@ export interface EngineFacts {
   /** A prompt that shares the first half of its words with the one before. */
   readonly half: { readonly promptTokens: number | undefined; readonly cachedTokens: number | undefined };
   readonly blockSize: number | undefined;
-  /** What its metrics say of its prefix cache. */
-  readonly cache?: CacheConfig | undefined;
-  /** Where it publishes KV events, as it says; empty where it publishes none. */
-  readonly eventSources?: readonly EventSource[] | undefined;
+  /** What the engine says about its cache. */
+  readonly cache: CacheFacts;
+  /** Its KV events as a gateway on this machine finds them; `undefined` where it publishes none. */
+  readonly events?: FoundEvents | undefined;
   /** Medians, in milliseconds, of prompts never seen before and of the same prompts again. */
   readonly ttftMs: { readonly cold: number; readonly warm: number };
 }
 
-/** `vllm:cache_config_info`. */
-interface CacheConfig {
-  readonly isOn: boolean;
-  readonly blocks: number;
-  readonly blockTokens: number;
-}
-
-/** One data-parallel rank of `GET /kv_event_sources`. */
-interface EventSource {
-  readonly endpoint: string;
-  readonly replayEndpoint: string | undefined;
+/** Of the first data-parallel rank. */
+interface FoundEvents {
+  /** `undefined` where no other machine or process can connect. */
+  readonly source: EventSource | undefined;
+  readonly isConnectable: boolean;
+  /** Whether the library for KV events is installed. */
+  readonly isSupported: boolean;
 }
 
 /** Long enough for the minimum that hosted APIs cache (1,024 tokens), short enough for a context of 4,096. */
@@ -57,13 +65,14 @@ const SAMPLE_WORDS = 100;
 /** Where usage is not reported, a word counts as one token. */
 const UNKNOWN_TOKENS_PER_WORD = 1;
 const TTFT_PAIRS = 3;
+const CONNECT_MS = 2_000;
 const BLOCK_PROBES = 16;
 /** Words between two block probes: no divisor of usual block sizes, so that all remainders come up. */
 const BLOCK_PROBE_STEP = 17;
 /** What the engine is asked to tokenize. */
 const TOKENIZED = 'one two three';
 /** Requests of an examination: what an engine has is asked once, and its cache and times by prompts. */
-export const MAX_PROBES = 5 + 1 + 2 + 2 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
+export const MAX_PROBES = 5 + 1 + 2 + 3 + (1 + BLOCK_PROBES) + 2 + 2 * TTFT_PAIRS;
 
 /** What goes with an examination. */
 interface ProbeHooks {
@@ -77,7 +86,7 @@ interface ProbeHooks {
  */
 export async function examine(
   client: EngineClient,
-  model: string | undefined,
+  { url, model }: { readonly url: string; readonly model: string | undefined },
   { signal, onRequest }: ProbeHooks,
 ): Promise<EngineFacts> {
   const models = await client.models(signal);
@@ -92,10 +101,12 @@ export async function examine(
   await probe.ask(text);
   const repeat = await probe.ask(text);
   const streamed = await probe.stream(text);
-  const cache = await probe.cacheConfig();
+  const dialect = dialectOfOwner(models[0]?.owned_by) ?? dialectOf('generic');
+  const cache = await probe.cacheFacts(dialect);
+  const [firstSource] = cache.eventSources ?? [];
   return {
     cache,
-    eventSources: await probe.eventSources(),
+    ...(firstSource !== undefined && { events: await findEvents(firstSource, url) }),
     models,
     model: chosen,
     owner: models[0]?.owned_by,
@@ -103,7 +114,7 @@ export async function examine(
     tokenizes: await probe.tokenizes(),
     repeat: { ...repeat, streamedCachedTokens: streamed.cachedTokens },
     half: await probe.halfShared(words),
-    blockSize: cache?.blockTokens ?? (await probe.blockSize(words)),
+    blockSize: cache.cacheSize?.blockTokens ?? (dialect.reusesTokens ? 1 : await probe.blockSize(words)),
     ttftMs: await probe.ttft(words),
   };
 }
@@ -185,29 +196,10 @@ class Probe {
     return typeof name === 'string' && typeof reason === 'string' ? { name, reason } : undefined;
   }
 
-  /** `undefined` for engines without this metric. */
-  async cacheConfig(): Promise<CacheConfig | undefined> {
-    const { text } = (await this.#optional(
-      this.#client.getText('/metrics', this.#signal).then((text) => ({ text })),
-    )) as { readonly text?: string };
-    const labels = /^vllm:cache_config_info\{(.*)\}/m.exec(text ?? '')?.[1] ?? '';
-    const label = (name: string) => new RegExp(`(?:^|,)${name}="([^"]*)"`).exec(labels)?.[1];
-    const [blocks, blockTokens] = [Number(label('num_gpu_blocks')), Number(label('block_size'))];
-    if (!(blocks > 0 && blockTokens > 0)) return undefined;
-    return { isOn: label('enable_prefix_caching') === 'True', blocks, blockTokens };
-  }
-
-  /** `undefined` for engines without this route. */
-  async eventSources(): Promise<readonly EventSource[] | undefined> {
-    const sources = await this.#optional(
-      this.#client.get('/kv_event_sources', this.#signal).then((found) => ({ found })),
-    );
-    const { found } = sources as { readonly found?: unknown };
-    if (typeof found !== 'object' || found === null) return undefined;
-    return Object.values(found as Record<string, Record<string, unknown> | null>).flatMap((source) => {
-      const { enable_kv_cache_events: isOn, endpoint, replay_endpoint: replay } = source ?? {};
-      if (isOn !== true || typeof endpoint !== 'string') return [];
-      return [{ endpoint, replayEndpoint: typeof replay === 'string' ? replay : undefined }];
+  cacheFacts(dialect: Dialect): Promise<CacheFacts> {
+    return readCacheFacts(dialect, async (path) => {
+      const answer = await this.#optional(this.#client.getText(path, this.#signal).then((text) => ({ text })));
+      return (answer as { readonly text?: string }).text;
     });
   }
 
@@ -241,6 +233,29 @@ class Probe {
   #body(text: string) {
     return { model: this.#model, messages: [{ role: 'user', content: text }], max_tokens: 1, temperature: 0 };
   }
+}
+
+async function findEvents(published: EventSource, url: string): Promise<FoundEvents> {
+  const source = reachableSource(published, url);
+  return {
+    source,
+    isConnectable: source !== undefined && (await isConnectable(source.endpoint)),
+    isSupported: await canHearKvEvents(),
+  };
+}
+
+function isConnectable(endpoint: string): Promise<boolean> {
+  const [, host, port] = /^tcp:\/\/\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
+  return new Promise((resolve) => {
+    const socket = host === undefined ? connect(endpoint.replace('ipc://', '')) : connect({ host, port: Number(port) });
+    const answer = (isReached: boolean) => {
+      socket.destroy();
+      resolve(isReached);
+    };
+    socket.setTimeout(CONNECT_MS, () => answer(false));
+    socket.once('connect', () => answer(true));
+    socket.once('error', () => answer(false));
+  });
 }
 
 function nonce(): string {

@@ -53,7 +53,7 @@ function dialect(facts: EngineFacts): Check {
   }
   const separated = salt === undefined ? '; tenants share what it caches' : '';
   // What the engine says of its KV events comes with the option.
-  const tuning = advice.tuning === undefined || facts.eventSources !== undefined ? {} : { advice: advice.tuning };
+  const tuning = advice.tuning === undefined || facts.cache.eventSources !== undefined ? {} : { advice: advice.tuning };
   return { name, verdict: 'ok', finding: `${title}: ${describeReuse(reuse, facts.blockSize)}${separated}`, ...tuning };
 }
 
@@ -86,7 +86,7 @@ function caching(facts: EngineFacts): Check {
     return { name, verdict: 'ok', finding: `on: ${cached}${of} tokens of a repeated prompt were cached` };
   }
   const advice = dialectOfFacts(facts).advice.caching ?? dialectOf('generic').advice.caching!;
-  if (cached === undefined && facts.cache?.isOn) return { name, verdict: 'ok', finding: 'on, by its metrics' };
+  if (cached === undefined && facts.cache.isReused) return { name, verdict: 'ok', finding: 'on, as the engine says' };
   if (cached === 0) return { name, verdict: 'failed', finding: 'off: nothing of a repeated prompt was cached', advice };
   if (startsSooner(facts))
     return { name, verdict: 'ok', finding: 'on, by its effect: a repeated prompt starts much sooner' };
@@ -150,18 +150,24 @@ function tokenize(facts: EngineFacts): Check {
   return { name, verdict: 'warning', finding, advice };
 }
 
-/** Of engines that tell where they publish KV events: what to write for them, or the option that switches them on. */
-function events({ eventSources }: EngineFacts): Check[] {
+/** Of engines that say whether they publish KV events: whether the gateway follows them, or what to do for it. */
+function events({ cache: { eventSources }, events: found }: EngineFacts): Check[] {
   const name = 'KV events';
   if (eventSources === undefined) return [];
-  const [first] = eventSources;
-  if (first === undefined) return [{ name, verdict: 'ok', finding: 'off', advice: EVENTS_OPTION }];
-  const { endpoint, replayEndpoint } = first;
-  const ranks = eventSources.length > 1 ? `, ranks: ${eventSources.length}` : '';
-  const replay = replayEndpoint === undefined ? '' : `, replayEndpoint: ${replayEndpoint}`;
-  const finding = `published: upstream.kvEvents: { endpoint: ${endpoint}${replay}${ranks} }`;
-  if (replayEndpoint === undefined) return [{ name, verdict: 'warning', finding, advice: EVENTS_OPTION }];
-  return [{ name, verdict: 'ok', finding, advice: "write the engine's host in place of `*`" }];
+  if (found === undefined) return [{ name, verdict: 'ok', finding: 'off', advice: EVENTS_OPTION }];
+  const { source, isConnectable, isSupported } = found;
+  const at = `published at ${source?.endpoint ?? eventSources[0]!.endpoint}`;
+  const warning = (finding: string, advice: string): Check[] => [{ name, verdict: 'warning', finding, advice }];
+  if (!isSupported) return warning(`${at}, not followed`, 'run npm install zeromq@6 where the gateway runs');
+  if (!isConnectable) {
+    const advice = 'let the gateway connect to this address, or write one that it reaches in `upstream.kvEvents`';
+    return warning(`${at}, where nothing answers`, advice);
+  }
+  const replay = source!.replayEndpoint;
+  if (replay === undefined) return warning(`${at}, without replays of lost ones`, EVENTS_OPTION);
+  if (eventSources.length === 1) return [{ name, verdict: 'ok', finding: `${at}: the gateway follows them` }];
+  const config = `{ endpoint: ${source!.endpoint}, replayEndpoint: ${replay}, ranks: ${eventSources.length} }`;
+  return warning(`${at}, by ${eventSources.length} ranks`, `write upstream.kvEvents: ${config}`);
 }
 
 function startsSooner({ ttftMs }: EngineFacts): boolean {

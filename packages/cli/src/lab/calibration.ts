@@ -9,7 +9,7 @@ import {
   ServedHistory,
 } from '@warmpath/core';
 import { fingerprint, PromptSlots, renderDocuments } from '@warmpath/core/internal';
-import type { Dialect } from '@warmpath/gateway';
+import { type Dialect, readCacheFacts } from '@warmpath/gateway';
 import {
   createLabPolicy,
   type EvaluationQuestion,
@@ -188,40 +188,17 @@ export function calibrationOf(policy: LabPolicyName, engine: CalibratedShare, mo
   return { policy, engine, model, agrees: Math.abs(engine.cachedShare - model.cachedShare) <= AGREES_WITHIN };
 }
 
-/** The slots of a llama-server (`GET /props`); `undefined` where it does not say. */
-async function slotsOf(client: EngineClient, signal: AbortSignal): Promise<number | undefined> {
-  const props = (await client.get('/props', signal).catch(() => undefined)) as {
-    readonly total_slots?: unknown;
-  } | null;
-  const slots = props?.total_slots;
-  return Number.isSafeInteger(slots) && (slots as number) > 0 && (slots as number) < 1_000
-    ? (slots as number)
-    : undefined;
-}
-
-/** Blocks of a vLLM's cache as it states them, as `readCache` takes them; `undefined` where it does not. */
-async function blocksOf(client: EngineClient, metric: string, signal: AbortSignal): Promise<string | undefined> {
-  const metrics = await client.getText('/metrics', signal).catch(() => '');
-  const labels = new RegExp(`^${metric}\\{(.*)\\}`, 'm').exec(metrics)?.[1] ?? '';
-  const [blocks, size] = ['num_gpu_blocks', 'block_size'].map((label) => {
-    return Number(new RegExp(`(?:^|,)${label}="(\\d{1,9})"`).exec(labels)?.[1] ?? 0);
-  }) as [number, number];
-  // vLLM keeps one block for itself.
-  return blocks > 1 && size > 0 ? `${blocks - 1}x${size}` : undefined;
-}
-
 /** The lab's model of what such an engine caches, before its sizes are known, by what it says of itself. */
-export async function modelOf(
-  { reuse, cacheSize }: Dialect,
-  client: EngineClient,
-  signal: AbortSignal,
-): Promise<string> {
-  const blocks = cacheSize && (await blocksOf(client, cacheSize, signal));
-  if (blocks !== undefined) return blocks;
-  if (reuse.kind === 'slots') {
-    const slots = await slotsOf(client, signal);
-    return slots === undefined ? 'slots' : `slots:${slots}`;
+export async function modelOf(dialect: Dialect, client: EngineClient, signal: AbortSignal): Promise<string> {
+  const { cacheSize, slots } = await readCacheFacts(dialect, (path) =>
+    client.getText(path, signal).catch(() => undefined),
+  );
+  // vLLM keeps one block for itself.
+  if (dialect.name === 'vllm' && cacheSize !== undefined && cacheSize.blocks > 1) {
+    return `${cacheSize.blocks - 1}x${cacheSize.blockTokens}`;
   }
+  const { reuse } = dialect;
+  if (reuse.kind === 'slots') return slots === undefined ? 'slots' : `slots:${slots}`;
   return reuse.kind === 'prefix' && reuse.unit === 1 ? 'radix' : 'unlimited';
 }
 

@@ -74,7 +74,7 @@ const upstream = z.strictObject({
   kvEvents: kvEvents
     .optional()
     .describe(
-      'KV events of the engine over ZeroMQ (vLLM, SGLang, the embedded engine). The gateway then knows what the engine holds. The engine must answer `POST /tokenize`. Needs `npm install zeromq@6`.',
+      'Where the engine publishes its KV events over ZeroMQ. The gateway then knows what the engine holds. Set it where the engine does not say: vLLM before 0.32, the embedded engine, several data-parallel ranks. The engine must answer `POST /tokenize`. Needs `npm install zeromq@6`.',
     ),
   timeoutMs: milliseconds()
     .max(14_400_000)

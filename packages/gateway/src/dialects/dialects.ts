@@ -1,5 +1,13 @@
 import type { PromptSlotsOptions } from '@warmpath/core/internal';
 import type { ApiName } from '../apis/prompt-view.js';
+import {
+  type FactSource,
+  readReuse,
+  readSglangInfo,
+  readSlots,
+  readVllmEventSources,
+  readVllmMetrics,
+} from './cache-facts.js';
 
 /** What an engine reuses of a prompt, and how long it keeps it. */
 export type ReuseModel =
@@ -61,12 +69,10 @@ export interface Dialect {
   readonly tokenizer?: string;
   /** Name of its metric of requests that wait inside the engine (`GET /metrics`). */
   readonly waiting?: string;
-  /** Name of its metric whose labels `num_gpu_blocks` and `block_size` give the size of its cache (`GET /metrics`). */
-  readonly cacheSize?: string;
-  /** Path whose answer says `reuse: "none"` where its model allows no reuse. */
-  readonly reuseReport?: string;
-  /** Path whose answer has its number of slots as `total_slots`. */
-  readonly slotCount?: string;
+  /** Where it describes its cache. */
+  readonly facts?: readonly FactSource[];
+  /** Whether it reuses single tokens, whatever the blocks of its KV events. */
+  readonly reusesTokens?: true;
   readonly breakpoints?: BreakpointRule;
   /** Whether concurrent requests each compute a shared cold prefix, unless one of them goes first. */
   readonly needsLeader: boolean;
@@ -111,12 +117,15 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'lower',
     tokenizer: '/tokenize',
     waiting: 'vllm:num_requests_waiting',
-    cacheSize: 'vllm:cache_config_info',
+    facts: [
+      { paths: ['/metrics'], read: readVllmMetrics },
+      { paths: ['/kv_event_sources'], read: readVllmEventSources },
+    ],
     needsLeader: false,
     advice: {
       report: 'start vLLM with --enable-prompt-tokens-details',
       caching: 'start vLLM with --enable-prefix-caching (and without --no-enable-prefix-caching)',
-      tuning: 'with --kv-events-config and `upstream.kvEvents`, what it holds is known and not guessed',
+      tuning: 'with --kv-events-config, what it holds is known and not guessed',
     },
   },
   sglang: {
@@ -131,6 +140,8 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'higher',
     tokenizer: '/tokenize',
     waiting: 'sglang:num_queue_reqs',
+    // Versions before 2026 have the second path only.
+    facts: [{ paths: ['/server_info', '/get_server_info'], read: readSglangInfo }],
     // In-batch prefix sharing runs only under cache-aware policies, and fcfs is the default.
     needsLeader: true,
     advice: {
@@ -146,7 +157,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'slots', slots: {} },
     cachedTokens: DETAILS,
     waiting: 'llamacpp:requests_deferred',
-    slotCount: '/props',
+    facts: [{ paths: ['/props'], read: readSlots }],
     // A slot serves one request until its answer ends: waiting for its first token gains nothing.
     needsLeader: false,
     advice: {
@@ -177,7 +188,8 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'lower',
     tokenizer: '/tokenize',
     waiting: 'vllm:num_requests_waiting',
-    reuseReport: '/kv?paths=0',
+    facts: [{ paths: ['/kv?paths=0'], read: readReuse }],
+    reusesTokens: true,
     needsLeader: false,
     advice: {},
   },
@@ -331,8 +343,8 @@ export function withSlots(dialect: Dialect, slots: number): Dialect {
 
 /** The dialect with an engine's block size, if its kind reuses whole blocks. */
 export function withBlocks(dialect: Dialect, unit: number): Dialect {
-  const { reuse } = dialect;
-  return reuse.kind === 'prefix' && reuse.unit > 1 ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
+  const { reuse, reusesTokens } = dialect;
+  return reuse.kind === 'prefix' && !reusesTokens ? { ...dialect, reuse: { kind: 'prefix', unit } } : dialect;
 }
 
 /** Tokens below which a model ignores breakpoints. */

@@ -1,6 +1,6 @@
 import type { WarmpathError } from '@warmpath/core';
+import { type CacheFacts, readCacheFacts } from '../dialects/cache-facts.js';
 import { type Dialect, dialectOfOwner } from '../dialects/dialects.js';
-import { isObject } from '../json/json-scanner.js';
 import type { Upstream, UpstreamRequest } from './upstream.js';
 
 /** What is at an engine's address. */
@@ -25,36 +25,20 @@ export interface EngineReport {
   readonly models: readonly string[];
   /** The kind of engine, as it reports; `undefined` unless `up`, or if it does not report any. */
   readonly dialect: Dialect | undefined;
-  /** Slots, if its kind has slots and it reports them. */
-  readonly slots: number | undefined;
-  /** Blocks of its prefix cache and tokens per block, if its kind has blocks and it reports them. */
-  readonly cacheSize: CacheSize | undefined;
-  /** Whether it reuses anything of earlier prompts; `undefined` if it does not report it. */
-  readonly isReused: boolean | undefined;
+  /** What it says about its cache; empty unless `up`. */
+  readonly facts: CacheFacts;
   /** The problem in one sentence; `undefined` if there is none. */
   readonly problem: string | undefined;
   /** The remedy. */
   readonly remedy: string | undefined;
 }
 
-/** Size of a prefix cache. */
-interface CacheSize {
-  readonly blocks: number;
-  readonly blockTokens: number;
-  readonly isReused: boolean;
-}
-
-/** Bytes of metrics that are read, at most. */
-const METRICS_BYTES = 4_194_304;
+/** Bytes of an answer about an engine's cache that are read, at most. Metrics are the longest. */
+const FACT_BYTES = 4_194_304;
 /** Bytes of a list of models that are read, at most. */
 const LIST_BYTES = 1_048_576;
 /** Models in a report, at most. */
 const NAMED_MODELS = 8;
-
-/** Bytes of an engine's properties that are read, at most. They contain chat templates. */
-const PROPERTY_BYTES = 1_048_576;
-/** Slots that a llama-server may have (`LLAMA_MAX_SEQ`). */
-const MAX_SLOTS = 256;
 
 /** The result of a request for a text. */
 interface TextAnswer {
@@ -73,8 +57,8 @@ export interface EngineQuestion {
 }
 
 /**
- * Requests the models at the engine's address, and reports what is there. Asks an engine with slots for their number.
- * Never rejects.
+ * Requests the models at the engine's address, and reports what is there, and what it says about its cache. Never
+ * rejects.
  */
 export async function probeEngine(upstream: Upstream, question: EngineQuestion): Promise<EngineReport> {
   const { url } = upstream;
@@ -85,9 +69,7 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
     state,
     models: [],
     dialect: undefined,
-    slots: undefined,
-    cacheSize: undefined,
-    isReused: undefined,
+    facts: {},
     problem,
     remedy,
   });
@@ -119,18 +101,11 @@ export async function probeEngine(upstream: Upstream, question: EngineQuestion):
   if (models === undefined) {
     return report('not-an-engine', `Its answer is no list of models (status ${status}).`, BASE_URL);
   }
-  const { slotCount, cacheSize: cacheMetric, reuseReport } = models.dialect ?? question.dialect;
-  const asked = { ...question, headers };
-  const slots = slotCount === undefined ? undefined : await askJson(upstream, slotCount, asked);
-  const cacheSize = cacheMetric === undefined ? undefined : await askCacheSize(upstream, cacheMetric, asked);
-  const reuse = reuseReport === undefined ? undefined : await askJson(upstream, reuseReport, asked);
-  return {
-    ...report('up'),
-    ...models,
-    slots: slotsIn(slots),
-    cacheSize,
-    isReused: reuse === undefined ? cacheSize?.isReused : reuse['reuse'] !== 'none',
-  };
+  const facts = await readCacheFacts(models.dialect ?? question.dialect, async (path) => {
+    const said = await askText(upstream, { path, headers }, { totalMs: question.totalMs, limitBytes: FACT_BYTES });
+    return 'code' in said || said.status !== 200 ? undefined : said.text;
+  });
+  return { ...report('up'), ...models, facts };
 }
 
 const BASE_URL =
@@ -152,41 +127,6 @@ function modelsIn(text: string): Pick<EngineReport, 'models' | 'dialect'> | unde
     models: names.slice(0, NAMED_MODELS),
     dialect: dialectOfOwner(typeof owner === 'string' ? owner : undefined),
   };
-}
-
-/** The reported number of slots; `undefined` if it reports none, or an impossible number. */
-function slotsIn({ total_slots: slots }: Readonly<Record<string, unknown>> = {}): number | undefined {
-  return typeof slots === 'number' && Number.isInteger(slots) && slots > 0 && slots <= MAX_SLOTS ? slots : undefined;
-}
-
-/** The object at a path of the engine; `undefined` if there is none. */
-async function askJson(
-  upstream: Upstream,
-  path: string,
-  { headers, totalMs }: EngineQuestion,
-): Promise<Readonly<Record<string, unknown>> | undefined> {
-  const answer = await askText(upstream, { path, headers }, { totalMs, limitBytes: PROPERTY_BYTES });
-  if ('code' in answer || answer.status !== 200) return undefined;
-  try {
-    const value: unknown = JSON.parse(answer.text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-async function askCacheSize(
-  upstream: Upstream,
-  metric: string,
-  { headers, totalMs }: EngineQuestion,
-): Promise<CacheSize | undefined> {
-  const answer = await askText(upstream, { path: '/metrics', headers }, { totalMs, limitBytes: METRICS_BYTES });
-  if ('code' in answer || answer.status !== 200) return undefined;
-  const labels = new RegExp(`^${metric}\\{(.*)\\}`, 'm').exec(answer.text)?.[1] ?? '';
-  const count = (label: string) => Number(new RegExp(`(?:^|,)${label}="(\\d+)"`).exec(labels)?.[1]);
-  const [blocks, blockTokens] = [count('num_gpu_blocks'), count('block_size')];
-  const isReused = !/(?:^|,)enable_prefix_caching="False"/.test(labels);
-  return blocks > 0 && blockTokens > 0 ? { blocks, blockTokens, isReused } : undefined;
 }
 
 /** The models in an answer of `GET /v1/models`; `undefined` if it is no list of models. */

@@ -1,6 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import type { EngineSettings, GatewayConfig } from '../config/schema.js';
+import type { EngineSettings, GatewayConfig, KvEventSettings } from '../config/schema.js';
+import { type CacheSize, type EventSource, reachableSource } from '../dialects/cache-facts.js';
 import { beliefOf, configuredDialect, type Dialect, withBlocks, withReuse, withSlots } from '../dialects/dialects.js';
 import {
   engineCredentials,
@@ -17,7 +18,7 @@ import { DispatchQueue } from './dispatch-queue.js';
 import { type ApiRoute, EngineApis } from './engine-apis.js';
 import { EngineHealth, EngineWatch, HEALTH_SETTINGS, type HealthSettings } from './engine-health.js';
 import { askModels, askText, type EngineReport, probeEngine } from './engine-probe.js';
-import type { KvResidency, KvResidencyParts } from './kv-residency.js';
+import type { KvResidency } from './kv-residency.js';
 import { Upstream } from './upstream.js';
 
 interface AskedEngine {
@@ -102,7 +103,8 @@ export interface EngineChange {
     | 'up'
     | 'events-exact'
     | 'events-lost'
-    | 'events-unreadable';
+    | 'events-unreadable'
+    | 'events-unavailable';
   readonly reason?: string;
 }
 
@@ -167,10 +169,15 @@ export class Engine {
   #settings: EngineSettings;
   #dialect: Dialect;
   #models: ReadonlySet<string> | undefined;
-  #capacityTokens: number | undefined;
+  #cacheSize: CacheSize | undefined;
   /** Tokens of a block, by its metrics or events. */
   #blockTokens: number | undefined;
   #kvResidency: KvResidency | undefined;
+  /** Where `#kvResidency` is read. */
+  #eventSource: string | undefined;
+  /** Whether its events were ever connected. */
+  #hasEvents = false;
+  #isClosed = false;
   #watch: EngineWatch | undefined;
   readonly #queueReports: QueueReports;
   readonly #parts: EngineParts;
@@ -219,22 +226,63 @@ export class Engine {
     const engine = new Engine(number, settings, parts);
     const { kvEvents } = settings;
     if (kvEvents === undefined) return engine;
-    const changed: KvResidencyParts['changed'] = (state, reason) =>
-      parts.changed(engine, { kind: `events-${state}`, ...(reason !== undefined && { reason }) });
     try {
-      // Loaded on demand: most engines publish no events.
-      const { KvResidency } = await import('./kv-residency.js');
-      engine.#kvResidency = await KvResidency.open(kvEvents, {
-        upstream: engine.upstream,
-        now: parts.now,
-        changed,
-        blockSize: (tokens) => engine.#learnBlockSize(tokens),
-      });
+      engine.#kvResidency = await engine.#openEvents(kvEvents);
     } catch (error) {
       await engine.close();
       throw error;
     }
     return engine;
+  }
+
+  async #openEvents(source: EventSource & Partial<KvEventSettings>): Promise<KvResidency> {
+    const { now, changed } = this.#parts;
+    // Loaded on demand: most engines publish no events.
+    const { KvResidency } = await import('./kv-residency.js');
+    return KvResidency.open(source, {
+      upstream: this.upstream,
+      now,
+      changed: (state, reason) => changed(this, { kind: `events-${state}`, ...(reason !== undefined && { reason }) }),
+      blockSize: (tokens) => this.#learnBlockSize(tokens),
+      connection: (state) => this.#eventConnection(state),
+    });
+  }
+
+  /**
+   * Follows the events that the engine says it publishes, unless the configuration says where they are. They count once
+   * they are connected. Never rejects.
+   */
+  async #followFoundEvents(sources: readonly EventSource[]): Promise<void> {
+    if (this.#settings.kvEvents !== undefined) return;
+    const [first] = sources;
+    const source = first && sources.length === 1 ? reachableSource(first, this.url) : undefined;
+    const found = JSON.stringify([sources.length, source]);
+    if (found === this.#eventSource) return;
+    this.#eventSource = found;
+    this.#hasEvents = false;
+    const earlier = this.#kvResidency;
+    this.#kvResidency = undefined;
+    await earlier?.close();
+    try {
+      if (sources.length > 1) throw new Error('It has several data-parallel ranks: set `upstream.kvEvents`.');
+      const residency = source && (await this.#openEvents(source));
+      if (this.#isClosed || this.#eventSource !== found) await residency?.close();
+      else this.#kvResidency = residency;
+      this.#tellCacheSize();
+    } catch (error) {
+      this.changed({ kind: 'events-unavailable', reason: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  #eventConnection(state: 'up' | 'broken'): void {
+    const isFirst = state === 'up' && !this.#hasEvents;
+    if (!isFirst) {
+      // It may have restarted with other settings.
+      this.watchAgain();
+      return;
+    }
+    this.#hasEvents = true;
+    if (this.#settings.kvEvents === undefined) this.#parts.cachesOtherwise(this);
   }
 
   /** Its address, without credentials. */
@@ -249,7 +297,7 @@ export class Engine {
 
   /** Tokens that its cache holds; `undefined` if the engine does not report it. */
   get capacityTokens(): number | undefined {
-    return this.#capacityTokens;
+    return this.#cacheSize && this.#cacheSize.blocks * this.#cacheSize.blockTokens;
   }
 
   get weight(): number {
@@ -261,9 +309,9 @@ export class Engine {
     return this.#models;
   }
 
-  /** Only for engines that publish KV events. */
+  /** Only for engines whose KV events are configured, or were found and connected. */
   get kvResidency(): KvResidency | undefined {
-    return this.#kvResidency;
+    return this.#hasEvents || this.#settings.kvEvents !== undefined ? this.#kvResidency : undefined;
   }
 
   /** Whether it serves a model. True for a request that names none. */
@@ -322,21 +370,27 @@ export class Engine {
   }
 
   /** Keeps what is configured or known by the address, and what the engine does not report. */
-  #learnDialect({ dialect, slots, cacheSize, isReused }: EngineReport): void {
+  #learnDialect({ dialect, facts }: EngineReport): void {
+    const { slots, cacheSize, isReused, eventSources } = facts;
     const { upstream } = this.#parts.config;
     const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
     let found = isOpen && dialect !== undefined ? dialect : this.#dialect;
     if (isReused !== undefined) found = withReuse(found, isReused);
     if (slots !== undefined) found = withSlots(found, slots);
     if (cacheSize !== undefined) {
+      this.#cacheSize = cacheSize;
       this.#blockTokens = cacheSize.blockTokens;
-      this.#capacityTokens = cacheSize.blocks * cacheSize.blockTokens;
-      this.#kvResidency?.events.setEngineBlocks(cacheSize.blocks);
+      this.#tellCacheSize();
     }
     if (this.#blockTokens !== undefined) found = withBlocks(found, this.#blockTokens);
     const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
     if (now !== before) this.#parts.cachesOtherwise(this);
+    if (eventSources !== undefined) void this.#followFoundEvents(eventSources);
+  }
+
+  #tellCacheSize(): void {
+    if (this.#cacheSize !== undefined) this.#kvResidency?.events.setEngineBlocks(this.#cacheSize.blocks);
   }
 
   #learnBlockSize(tokens: number): void {
@@ -351,6 +405,7 @@ export class Engine {
 
   /** Aborts all exchanges. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     this.#watch?.close();
     this.#queueReports.close();
     await this.#kvResidency?.close();

@@ -1,6 +1,7 @@
 import type { Arrangement, ServedHistory } from '@warmpath/core';
 import { EventResidency } from '@warmpath/core/internal';
 import type { KvEventSettings } from '../config/schema.js';
+import type { EventSource } from '../dialects/cache-facts.js';
 import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
 import type { EventSink, EventStreamCounts } from './kv-events/event-stream.js';
 import { ZmqSubscriber } from './kv-events/zmq-subscriber.js';
@@ -35,6 +36,8 @@ export interface KvResidencyParts {
   readonly changed: (state: 'exact' | 'lost' | 'unreadable', reason?: string) => void;
   /** Called with the tokens of a block, when the events first name them and when they change. */
   readonly blockSize: (tokens: number) => void;
+  /** Called when the engine's events are connected, and when the connection broke. */
+  readonly connection: (state: 'up' | 'broken') => void;
 }
 
 type ServedPrompt = Pick<CompletedPrompt, 'history' | 'arrangements' | 'cachedTokens'>;
@@ -65,7 +68,7 @@ const AGAIN_MS = 60_000;
 export class EngineEvents implements EventSink {
   readonly residency = new EventResidency();
   readonly anomalies = noDecodeAnomalies();
-  readonly #parts: Omit<KvResidencyParts, 'upstream'>;
+  readonly #parts: Omit<KvResidencyParts, 'upstream' | 'connection'>;
   readonly #rank: number | undefined;
   readonly #applied: () => void;
 
@@ -73,7 +76,7 @@ export class EngineEvents implements EventSink {
    * @param rank the data-parallel rank to follow, if the engine has several
    * @param applied called after each batch
    */
-  constructor(parts: Omit<KvResidencyParts, 'upstream'>, rank?: number, applied = () => {}) {
+  constructor(parts: Omit<KvResidencyParts, 'upstream' | 'connection'>, rank?: number, applied = () => {}) {
     this.#parts = parts;
     this.#rank = rank;
     this.#applied = applied;
@@ -105,7 +108,7 @@ export class EngineEvents implements EventSink {
 }
 
 /**
- * The engine's cache by its own KV events (`upstream.kvEvents`). Events name tokens, so the engine is asked once for
+ * The engine's cache by its own KV events. Events name tokens, so the engine is asked once for
  * the tokens of each new order, after its answer, one prompt at a time. Until then, and if the engine cannot be asked,
  * served prompts count as cached (`EventResidency.giveUp`).
  */
@@ -136,7 +139,7 @@ export class KvResidency {
 
   /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
   static async open(
-    { endpoint, replayEndpoint, rank }: KvEventSettings,
+    { endpoint, replayEndpoint, rank }: EventSource & Partial<KvEventSettings>,
     parts: KvResidencyParts,
   ): Promise<KvResidency> {
     const residency = new KvResidency(parts, rank);
@@ -144,6 +147,7 @@ export class KvResidency {
       endpoint,
       replayEndpoint,
       sink: residency.#events,
+      connection: parts.connection,
       unreadable: (frameBytes) => {
         const form = `A message has frames of ${frameBytes.join(', ')} bytes. Expected: a topic, a number of 8 or 24 bytes, a payload.`;
         parts.changed('unreadable', form);

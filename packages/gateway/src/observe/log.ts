@@ -126,6 +126,7 @@ const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
   'events-lost':
     'KV events of the engine were lost: what it holds is estimated until all of its blocks are known again',
   'events-unreadable': 'the socket of KV events has messages that are none',
+  'events-unavailable': 'the engine publishes KV events that the gateway does not follow',
 };
 
 const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost', 'events-unreadable']);

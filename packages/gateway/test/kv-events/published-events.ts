@@ -33,6 +33,7 @@ export async function publisher(port: number) {
   let sequence = 0n;
   return {
     joined: socket.receive(),
+    close: async () => socket.close(),
     publish: async (events: readonly unknown[], rank?: number) => {
       const number = Buffer.alloc(8);
       number.writeBigUInt64BE(sequence++);

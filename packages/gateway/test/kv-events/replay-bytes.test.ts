@@ -57,6 +57,7 @@ test('a replay of many bytes comes in parts, and nothing of it is lost', async (
         lost: () => lost++,
       },
       unreadable: () => {},
+      connection: () => {},
     }),
   );
   await live.receive();

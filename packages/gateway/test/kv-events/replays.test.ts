@@ -54,6 +54,7 @@ async function subscriber(endpoints: { readonly endpoint: string; readonly repla
       ...endpoints,
       sink: { began: () => told.began++, batch: () => told.batches++, lost: () => told.lost++ },
       unreadable: (frameBytes) => unreadable.push(frameBytes),
+      connection: () => {},
     }),
   );
   const until = (count: number) => expect.poll(() => stream.next).toBeGreaterThanOrEqual(count);

@@ -10,10 +10,14 @@ export interface SubscriberOptions {
   readonly sink: EventSink;
   /** Called with the first message that is no batch: the length of each frame. */
   readonly unreadable: (frameBytes: readonly number[]) => void;
+  /** Called when the engine is connected, and when the connection broke. */
+  readonly connection: (state: 'up' | 'broken') => void;
 }
 
 /** Milliseconds between two batches of a replay, at most. */
 const REPLAY_SILENCE_MS = 5_000;
+/** Milliseconds between two attempts to connect, at most. */
+const MAX_RECONNECT_MS = 5_000;
 const SEQUENCE_BYTES = 8;
 /** A number with the publisher's id behind it, as vLLM writes it where it publishes snapshots. */
 const IDENTIFIED_SEQUENCE_BYTES = 24;
@@ -42,15 +46,21 @@ export class ZmqSubscriber {
   #isClosed = false;
 
   private constructor(zmq: typeof import('zeromq'), options: SubscriberOptions) {
-    const { endpoint, replayEndpoint, sink, unreadable } = options;
+    const { endpoint, replayEndpoint, sink, unreadable, connection } = options;
     this.#unreadable = unreadable;
     this.stream = new EventStream({
       sink,
       replay: replayEndpoint === undefined ? undefined : (from) => this.#replay(zmq, replayEndpoint, from),
     });
-    this.#subscriber = new zmq.Subscriber({ linger: 0 });
-    this.#subscriber.events.on('handshake', () => this.stream.connected());
-    this.#subscriber.events.on('disconnect', () => this.stream.disconnected());
+    this.#subscriber = new zmq.Subscriber({ linger: 0, reconnectMaxInterval: MAX_RECONNECT_MS });
+    this.#subscriber.events.on('handshake', () => {
+      connection('up');
+      this.stream.connected();
+    });
+    this.#subscriber.events.on('disconnect', () => {
+      this.stream.disconnected();
+      connection('broken');
+    });
     this.#subscriber.connect(endpoint);
     this.#subscriber.subscribe();
     this.#reading = this.#read();
