@@ -14,7 +14,7 @@ import { baseUrl, cannotListen } from './listen-address.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
-import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
+import { modelFingerprint, modelIdentity } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
@@ -155,7 +155,7 @@ async function serve(
     hotCopies: warm && {
       directory: warm.path,
       capacityBytes: warm.capacityBytes,
-      model: await fileIdentity(resolved.path),
+      model: await modelIdentity(resolved.path),
     },
     ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,

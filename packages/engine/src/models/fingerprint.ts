@@ -1,5 +1,5 @@
 import { createHash, hash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cacheFolder } from './cache-folder.js';
@@ -15,14 +15,41 @@ interface Reading {
 }
 
 /**
- * SHA-256 of a model's file, in hexadecimal: what tells two models, two quantisations and two versions of one apart.
- * Remembered in the cache folder by path, size, time of change and inode, so that a large file is read once and not at
- * every start. Cost: reads the file the first time, 1 to 2 s a GB.
+ * What tells two models, two quantisations and two versions of one apart: the SHA-256 of its file, in hexadecimal, or
+ * of the SHA-256 of all its parts. Remembered in the cache folder by path, size, time of change and inode, so that a
+ * large file is read once and not at every start. Cost: reads each file the first time, 1 to 2 s a GB.
  *
  * @param folder The cache folder.
  * @throws The file system's error when the model cannot be read.
  */
 export async function modelFingerprint(path: string, folder: string = cacheFolder()): Promise<string> {
+  const sums: string[] = [];
+  for (const file of modelFiles(path)) {
+    sums.push(await fileFingerprint(file, folder));
+  }
+  return sums.length === 1 ? sums[0]! : hash('sha256', sums.join());
+}
+
+/**
+ * What tells a model from any other while this machine runs, without reading it: for what is not to outlive a process
+ * by long. No SHA-256 is like it.
+ */
+export async function modelIdentity(path: string): Promise<string> {
+  const identities = await Promise.all(modelFiles(path).map(fileIdentity));
+  return identities.join();
+}
+
+/** The file itself, or all parts of a split model: llama.cpp finds the others by the name of the first. */
+function modelFiles(path: string): string[] {
+  const [, prefix, count] = /^(.*-)\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? [];
+  const parts = Array.from(
+    { length: Number(count ?? 0) },
+    (_, index) => `${prefix}${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
+  ).filter((part) => existsSync(part));
+  return parts.length > 0 ? parts : [path];
+}
+
+async function fileFingerprint(path: string, folder: string): Promise<string> {
   const real = await realpath(path);
   const { size: bytes, mtimeMs: modifiedMs, ino: inode } = await stat(real);
   const note = join(folder, 'fingerprints', `${hash('sha256', real)}.json`);
@@ -40,11 +67,7 @@ export async function modelFingerprint(path: string, folder: string = cacheFolde
   return reading.sha256;
 }
 
-/**
- * What tells a file from any other while this machine runs, without reading it: for what is not to outlive a process by
- * long. No SHA-256 is like it.
- */
-export async function fileIdentity(path: string): Promise<string> {
+async function fileIdentity(path: string): Promise<string> {
   const real = await realpath(path);
   const { size, mtimeMs, dev, ino } = await stat(real);
   return `${real} (${size} bytes, ${mtimeMs} ms, ${dev}:${ino})`;

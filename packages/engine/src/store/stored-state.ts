@@ -33,8 +33,8 @@ const MAX_TOKENS = 16_777_216;
 /** What computed a state: it means nothing to anything else. */
 export interface StateIdentity {
   /**
-   * SHA-256 of the model's file, in hexadecimal, which covers the quantisation of the weights; for what does not
-   * outlive the engine, whatever tells the file from any other on this machine.
+   * The model's fingerprint, which covers the weights of all its files; for what does not outlive the engine, whatever
+   * tells these files from any other on this machine.
    */
   readonly model: string;
   /** The library and its exact version. */

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp, readdir, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { modelFingerprint } from '../../src/models/fingerprint.js';
+import { modelFingerprint, modelIdentity } from '../../src/models/fingerprint.js';
 
 describe('the fingerprint of a model', () => {
   let folder: string;
@@ -44,5 +44,21 @@ describe('the fingerprint of a model', () => {
     await writeFile(join(cache(), 'fingerprints', note!), '{"by');
     expect(await modelFingerprint(model(), cache())).toBe(hash('weights'));
     expect(await modelFingerprint(model(), join(model(), 'none'))).toBe(hash('weights'));
+  });
+
+  it('covers every part of a split model, whichever part is named, and only the parts that are there', async () => {
+    const part = (number: number): string => join(folder, `model-0000${number}-of-00003.gguf`);
+    for (const number of [1, 2, 3]) {
+      await writeFile(part(number), `weights ${number}`);
+    }
+    const whole = await modelFingerprint(part(1), cache());
+    const identity = await modelIdentity(part(1));
+    expect(await modelFingerprint(part(2), cache())).toBe(whole);
+    await writeFile(part(2), 'other weights 2');
+    const replaced = await modelFingerprint(part(1), cache());
+    expect(replaced).not.toBe(whole);
+    expect(await modelIdentity(part(1))).not.toBe(identity);
+    await rename(part(3), part(4));
+    expect(await modelFingerprint(part(1), cache())).not.toBe(replaced);
   });
 });
