@@ -31,7 +31,7 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
   const { canSharePrefixes, isRecurrent } = options.model;
   const hasTiers = (options.hostTierBytes ?? 0) > 0 || options.diskTier !== undefined;
   if (!canSharePrefixes && hasTiers) {
-    const what = isRecurrent ? 'have a recurrent state' : 'attend to a sliding window';
+    const what = isRecurrent ? 'have a recurrent state' : 'keep a window in another form';
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: options.diskTier === undefined ? 'hostTier' : 'diskTier',
       detail: `Some layers of this model ${what}; nothing that one prompt computed serves another.`,

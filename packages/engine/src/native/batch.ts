@@ -90,6 +90,17 @@ export class NativeBatch {
     return { rows: this.#count, attended, span: Math.min(span, cells) };
   }
 
+  /** The positions that each sequence has in it, from the first to behind the last. O(tokens). */
+  ranges(): Map<number, { from: number; to: number }> {
+    const ranges = new Map<number, { from: number; to: number }>();
+    for (let index = 0; index < this.#count; index++) {
+      const position = this.#positions[index]!;
+      const { from = position, to = position } = ranges.get(this.#sequences[index]!) ?? {};
+      ranges.set(this.#sequences[index]!, { from: Math.min(from, position), to: Math.max(to, position + 1) });
+    }
+    return ranges;
+  }
+
   /** The argument for `llama_decode`. */
   struct(): BatchStruct {
     return { ...this.#struct, n_tokens: this.#count };

@@ -6,8 +6,8 @@ import type { LlamaBindings } from './bindings.js';
 import { callBeside, ffi } from './ffi.js';
 import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
-import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS } from './sequence-ids.js';
-import { holdsPositions, sliceState } from './sequence-state.js';
+import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS, TWIN_OFFSET, TWINNED_SEQUENCE_IDS } from './sequence-ids.js';
+import { joinBytes, savedRanges, sliceState, statePieces } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer } from './structs.js';
 import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
 
@@ -47,6 +47,8 @@ export class NativeContext implements SavableMemory {
   readonly #padding: TilePadding;
   readonly #isPadded: boolean;
   readonly #usesGpu: boolean;
+  /** Tokens that some layers attend to at most; 0 when all attend to all. */
+  readonly #window: number;
   readonly #pool: NativePointer | undefined;
   /**
    * Where logits were: a place for each output of a decode. A copy for every token would have the garbage collector run
@@ -78,7 +80,9 @@ export class NativeContext implements SavableMemory {
     this.#usesGpu = model.usesGpu;
     this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
     // States are made for the sequences below n_seq_max alone.
-    this.sequences = model.isRecurrent ? SEQUENCE_IDS.slice(0, outputs) : SEQUENCE_IDS;
+    const sequences = model.slidingWindow > 0 ? TWINNED_SEQUENCE_IDS : SEQUENCE_IDS;
+    this.sequences = model.isRecurrent ? sequences.slice(0, outputs) : sequences;
+    this.#window = model.isRecurrent ? 0 : model.slidingWindow;
     this.#pool = bindings.threadPools.create(threads);
     if (this.#pool !== undefined) {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
@@ -167,9 +171,20 @@ export class NativeContext implements SavableMemory {
         // llama_decode returns before a GPU has computed; whoever asks for the logits first would wait on this thread.
         await callBeside(this.#bindings.synchronize, this.#context);
       }
+      this.#labelTwins();
       return code;
     } finally {
       this.#state = 'idle';
+    }
+  }
+
+  /** Gives the cells of the last batch their second label. */
+  #labelTwins(): void {
+    if (this.#window === 0) {
+      return;
+    }
+    for (const [sequence, { from, to }] of this.#batch.ranges()) {
+      this.#bindings.sequenceCopy(this.#memory, sequence, sequence + TWIN_OFFSET, from, to);
     }
   }
 
@@ -201,23 +216,42 @@ export class NativeContext implements SavableMemory {
   copy(source: number, target: number, from: number, to: number): void {
     this.#requireIdle();
     this.#bindings.sequenceCopy(this.#memory, source, target, from, to);
+    if (this.#window > 0) {
+      this.#bindings.sequenceCopy(this.#memory, source, target + TWIN_OFFSET, from, to);
+    }
   }
 
   remove(sequence: number, from: number, to: number): void {
     this.#requireIdle();
-    if (!this.#bindings.sequenceRemove(this.#memory, sequence, from, to)) {
-      throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'llama.cpp cannot cut this sequence' });
+    const labels = this.#window > 0 ? [sequence, sequence + TWIN_OFFSET] : [sequence];
+    for (const label of labels) {
+      if (!this.#bindings.sequenceRemove(this.#memory, label, from, to)) {
+        throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'llama.cpp cannot cut this sequence' });
+      }
     }
   }
 
   save(sequence: number, from: number, to: number): Uint8Array | undefined {
     this.#requireIdle();
+    const pieces: Uint8Array[] = [];
+    for (const range of savedRanges(from, to, this.#window)) {
+      const piece = this.#savePiece(sequence, range);
+      if (piece === undefined) {
+        return undefined;
+      }
+      pieces.push(piece);
+    }
+    const state = pieces.length === 1 ? pieces[0]! : joinBytes(pieces);
+    return statePieces(state, from, to) === undefined ? undefined : state;
+  }
+
+  #savePiece(sequence: number, { from, to }: { readonly from: number; readonly to: number }): Uint8Array | undefined {
     this.#bindings.sequenceCopy(this.#memory, sequence, SCRATCH_SEQUENCE, from, to);
     const state = allocate(this.#bindings.sequenceStateBytes(this.#context, SCRATCH_SEQUENCE));
     const length =
       state === undefined ? -1 : this.#bindings.sequenceStateRead(this.#context, state, state.length, SCRATCH_SEQUENCE);
     this.remove(SCRATCH_SEQUENCE, 0, -1);
-    return state !== undefined && length === state.length && holdsPositions(state, from, to) ? state : undefined;
+    return length === state?.length ? state : undefined;
   }
 
   restore(sequence: number, state: Uint8Array, from: number, to: number): boolean {
@@ -225,15 +259,19 @@ export class NativeContext implements SavableMemory {
     if (this.lastPosition(sequence) !== from - 1) {
       throw new Error(`Cells from position ${from} on do not continue a sequence`);
     }
-    if (!holdsPositions(state, from, to)) {
-      return false;
+    const isBack = statePieces(state, from, to)?.every((piece) => {
+      const { bytes } = piece;
+      const length = this.#bindings.sequenceStateWrite(this.#context, bytes, bytes.length, SCRATCH_SEQUENCE);
+      if (length === bytes.length) {
+        this.copy(SCRATCH_SEQUENCE, sequence, piece.from, piece.to);
+      }
+      this.remove(SCRATCH_SEQUENCE, 0, -1);
+      return length === bytes.length;
+    });
+    if (isBack === false) {
+      this.remove(sequence, from, -1);
     }
-    const length = this.#bindings.sequenceStateWrite(this.#context, state, state.length, SCRATCH_SEQUENCE);
-    if (length === state.length) {
-      this.#bindings.sequenceCopy(this.#memory, SCRATCH_SEQUENCE, sequence, from, to);
-    }
-    this.remove(SCRATCH_SEQUENCE, 0, -1);
-    return length === state.length;
+    return isBack === true;
   }
 
   slice(state: Uint8Array, from: number, to: number): Uint8Array {

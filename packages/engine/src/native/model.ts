@@ -5,6 +5,9 @@ import type { NativePointer } from './structs.js';
 import type { AttentionShape } from './tile-padding.js';
 import { Vocabulary } from './vocabulary.js';
 
+/** Architectures whose window lies in a memory of another kind, where a cell is not of its own token alone. */
+const COMPRESSED_WINDOWS: ReadonlySet<string> = new Set(['deepseek4', 'dots3note']);
+
 /** A model's weights in memory. Free every context of it first, then the model. */
 export class NativeModel {
   readonly #bindings: LlamaBindings;
@@ -15,11 +18,9 @@ export class NativeModel {
   readonly parameterCount: number;
   /** Whether its memory keeps a state for each sequence, which cannot be cut, in place of some or all cells. */
   readonly isRecurrent: boolean;
-  /**
-   * Whether every layer attends to all tokens before, so that cells are of their own token alone and a prefix can be
-   * shared. Where layers attend to a sliding window, the library gives cells behind it to other tokens; a recurrent
-   * state is of all tokens so far.
-   */
+  /** Tokens that some layers attend to at most; 0 when all attend to all tokens before. */
+  readonly slidingWindow: number;
+  /** Whether cells are of their own token alone, so that a prefix can be shared; a recurrent state is of all so far. */
   readonly canSharePrefixes: boolean;
   /**
    * Tokens of context it was trained for before it was stretched, where the factors of its rotary positions depend on
@@ -43,8 +44,10 @@ export class NativeModel {
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
     this.isRecurrent = bindings.isRecurrent(model) || bindings.isHybrid(model);
-    this.canSharePrefixes = !this.isRecurrent && bindings.slidingWindow(model) <= 0;
+    this.slidingWindow = Math.max(0, bindings.slidingWindow(model));
     const architecture = metadata(bindings, model, 'general.architecture');
+    const hasOwnMemory = this.slidingWindow > 0 && COMPRESSED_WINDOWS.has(architecture);
+    this.canSharePrefixes = !this.isRecurrent && !hasOwnMemory;
     const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
     const original = Number(metadata(bindings, model, `${architecture}.rope.scaling.original_context_length`));
     this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;

@@ -15,3 +15,13 @@ export const SEQUENCE_IDS: readonly number[] = Array.from(
   { length: NATIVE_SEQUENCES - FIRST_SEQUENCE },
   (_, index) => FIRST_SEQUENCE + index,
 );
+
+/**
+ * Where layers attend to a sliding window, llama.cpp gives a cell that carries one label alone to another token once
+ * it has left the window of that label (`find_slot` in src/llama-kv-cache.cpp). So every cell carries a second label
+ * there: that of its sequence and half of all ids more.
+ */
+export const TWIN_OFFSET = NATIVE_SEQUENCES / 2;
+
+/** The ids that may be used where each has a twin. */
+export const TWINNED_SEQUENCE_IDS: readonly number[] = SEQUENCE_IDS.slice(0, TWIN_OFFSET - FIRST_SEQUENCE);

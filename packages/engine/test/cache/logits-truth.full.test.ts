@@ -16,9 +16,15 @@ const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.met
 
 /**
  * Schedules for each kind of model that shares prefixes: full attention, rope factors that depend on the size of the
- * context, positions in several dimensions, and cells that hold no keys of heads.
+ * context, positions in several dimensions, cells that hold no keys of heads, and layers that attend to a window.
  */
-const RUNS = { demo: 10, 'random:1m-longrope512': 6, 'random:1m-mrope': 6, 'random:1m-mla': 6 };
+const RUNS = {
+  demo: 10,
+  'random:1m-longrope512': 6,
+  'random:1m-mrope': 6,
+  'random:1m-mla': 6,
+  'random:4m-window32': 4,
+};
 
 /** Most tokens in one batch. */
 const WHOLE = 512;
