@@ -39,6 +39,7 @@ export interface FakeEngineOptions {
 export interface ReceivedBody {
   readonly model: string;
   readonly max_tokens: number;
+  readonly cache_salt?: string;
   readonly messages: readonly { readonly role: string; readonly content: string }[];
 }
 

@@ -5,7 +5,12 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { spawnEngine } from '@warmpath/engine';
-import type { EvaluationReport } from '@warmpath/lab';
+import {
+  type AnsweredQuestion,
+  EVALUATION_STRATEGIES,
+  type EvaluationReport,
+  type EvaluationStrategy,
+} from '@warmpath/lab';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { isFull } from '../../../test/suite.js';
 import { readAlmanac } from '../src/demo/almanac.js';
@@ -99,27 +104,76 @@ describe('warmpath lab eval on a fake engine', () => {
     }
   });
 
-  it('sends the three strategies the same but for mark, order and hint', async () => {
+  it('sends the strategies the same but for mark, order and hint', async () => {
     const { received, stdout } = await evaluate({});
     const report = JSON.parse(stdout) as EvaluationReport;
-    const marks = [...new Set(received.map(mark))];
-    expect(marks).toHaveLength(3);
-    const [retrieval, arranged, hinted] = marks.map((each) => received.filter((body) => mark(body) === each));
-    const hints = (bodies: readonly ReceivedBody[]) =>
-      bodies.filter(({ messages }) => messages[1]!.content.includes('order of relevance')).length;
-    expect([retrieval, arranged, hinted].map((bodies) => bodies!.length)).toEqual([4, 4, 4]);
-    expect(hints(retrieval!) + hints(arranged!)).toBe(0);
-    const moved = (bodies: readonly ReceivedBody[]) =>
-      bodies.filter((body, i) => String(documents(body)) !== String(documents(retrieval![i]!))).length;
-    expect(report.strategies.map((figures) => figures.moved)).toEqual([0, moved(arranged!), moved(hinted!)]);
-    expect(hints(hinted!)).toBe(moved(hinted!));
-    expect(moved(arranged!)).toBeGreaterThan(0);
-    // Everything but mark, order and hint is the same.
-    for (const [i, body] of retrieval!.entries()) {
-      expect(question(arranged![i]!)).toBe(question(body));
-      expect(documents(arranged![i]!).sort()).toEqual(documents(body).sort());
-      expect(arranged![i]!.messages[0]!.content.slice(12)).toBe(body.messages[0]!.content.slice(12));
+    expect(report.strategies.map(({ strategy }) => strategy)).toEqual([...EVALUATION_STRATEGIES]);
+    const lanes = [...new Set(received.map(mark))].map((each) => received.filter((body) => mark(body) === each));
+    expect(lanes.map((bodies) => bodies.length)).toEqual(Array(6).fill(4));
+    const bodiesOf = (strategy: EvaluationStrategy, i: number) => {
+      const number = report.strategies.findIndex((figures) => figures.strategy === strategy);
+      return lanes[number]!.find((body) => question(body) === QUESTIONS[i]!.text)!;
+    };
+    const isHinted = ({ messages }: ReceivedBody) => messages[1]!.content.includes('order of relevance');
+    const isMoved = (strategy: EvaluationStrategy, i: number) =>
+      String(documents(bodiesOf(strategy, i))) !== String(documents(bodiesOf('retrieval', i)));
+    for (const { strategy, moved } of report.strategies) {
+      expect(QUESTIONS.filter((_, i) => isMoved(strategy, i))).toHaveLength(moved);
+      for (const [i] of QUESTIONS.entries()) {
+        const [body, base] = [bodiesOf(strategy, i), bodiesOf('retrieval', i)];
+        expect(isHinted(body)).toBe(strategy.endsWith('-hints') && isMoved(strategy, i));
+        expect(documents(body).sort()).toEqual(documents(base).sort());
+        expect(body.messages[0]!.content.slice(12)).toBe(base.messages[0]!.content.slice(12));
+      }
     }
+    const [, repeated, shuffled, shuffledHints, arranged] = report.strategies.map(({ moved }) => moved);
+    expect(repeated).toBe(0);
+    expect(Math.min(shuffled!, shuffledHints!, arranged!)).toBeGreaterThan(0);
+    for (const [i] of QUESTIONS.entries()) {
+      expect(documents(bodiesOf('shuffled-hints', i))).toEqual(documents(bodiesOf('shuffled', i)));
+    }
+  });
+
+  it('parts the strategies by a cache salt on an engine that has them: equal documents are equal prompts', async () => {
+    const { received } = await evaluate({ owner: 'vllm' });
+    const salts = new Set(received.map(({ cache_salt: salt }) => salt));
+    expect(salts.size).toBe(6);
+    expect(salts).not.toContain(undefined);
+    const first = received.filter((body) => question(body) === 'which red clock' && documents(body)[0] === 'p0');
+    const prompts = new Set(first.map(({ messages }) => JSON.stringify(messages)));
+    expect(first.length).toBeGreaterThan(prompts.size);
+    expect(received[0]!.messages[0]!.content).toMatch(/^Answer the question/);
+    expect((await evaluate({})).received.every(({ cache_salt: salt }) => salt === undefined)).toBe(true);
+  });
+
+  it('asks in random retrieval order, in rounds, and with the right passage at a place', async () => {
+    const data = await dataset('ranked', PASSAGES, QUESTIONS);
+    await mkdir(join(data, 'qrels'), { recursive: true });
+    const judged = QUESTIONS.map(({ _id }, i) => `${_id}\tp${i}\t1\n`).join('');
+    await writeFile(join(data, 'qrels', 'test.tsv'), judged);
+    engine = await startFakeEngine({ owner: 'vllm', answers: () => 'alpha' });
+    const run = async (...args: string[]) =>
+      runCli(['lab', 'eval', '--engine', engine!.url, '--data', data, '--json', ...args]);
+    const report = JSON.parse((await run('--ranks', '2', '--rounds', '2')).stdout) as EvaluationReport;
+    expect(report.questions).toMatchObject({ asked: 8, scored: 8 });
+    expect(report.passages).toBe('the right ones from place 2 on');
+    expect(report.differences[0]!.exact.degreesOfFreedom).toBe(3);
+    const [salt] = engine.received.map(({ cache_salt: each }) => each);
+    const places = engine.received.flatMap((body) => {
+      const right = `p${QUESTIONS.findIndex(({ text }) => text === question(body))}`;
+      return body.cache_salt === salt ? documents(body).indexOf(right) : [];
+    });
+    expect(places).toEqual(Array(8).fill(1));
+    const random = JSON.parse((await run('--ranks', 'random', '--seed', '5')).stdout) as EvaluationReport;
+    expect(random.passages).toBe('in random order (seed 5)');
+    expect((await run('--ranks', '0')).code).toBe(2);
+    expect((await run('--ranks', 'best')).code).toBe(2);
+    const refused = await run('--turns', '2', '--rounds', '2');
+    expect(refused.code).toBe(2);
+    expect(JSON.parse(refused.stdout).error.message).toContain('--rounds');
+    const turns = JSON.parse((await run('--turns', '2')).stdout) as EvaluationReport;
+    expect(turns.strategies.map(({ strategy }) => strategy)).toContain('deduplicated-hints');
+    expect(turns.questions.conversations).toBe(1);
   });
 
   it('tries prices of moving documents, and suggests the lowest that is shown to keep the answers', async () => {
@@ -253,7 +307,9 @@ describe('warmpath lab eval on a fake engine', () => {
         .split(/\s+/).length;
     const total = received.reduce((sum, body) => sum + words(body), 0);
     expect(report.strategies.reduce((sum, { promptTokens }) => sum + promptTokens!, 0)).toBe(total);
-    const [retrieval, arranged] = report.strategies;
+    const [retrieval, arranged] = ['retrieval', 'arranged'].map((name) =>
+      report.strategies.find(({ strategy }) => strategy === name),
+    );
     expect(arranged!.cachedTokens).toBeGreaterThan(retrieval!.cachedTokens!);
     expect(JSON.parse((await evaluate({ reports: false })).stdout).strategies[0]).toMatchObject({
       cachedTokens: null,
@@ -269,7 +325,10 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(code).toBe(0);
     const report = JSON.parse(stdout) as EvaluationReport;
     expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 1, tooLong: 0, conversations: 0 });
-    expect(report.strategies.map((figures) => figures.failures)).toEqual([{ WARMPATH_UPSTREAM_ERROR: 1 }, {}, {}]);
+    expect(report.strategies.map((figures) => figures.failures)).toEqual([
+      { WARMPATH_UPSTREAM_ERROR: 1 },
+      ...Array(5).fill({}),
+    ]);
   });
 
   it('gives up where nothing but failures comes, with the reason', async () => {
@@ -290,7 +349,7 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(scores(JSON.parse(parallel.stdout))).toEqual(scores(sequential));
   });
 
-  it('writes a page, and names neither the key nor any question in what it keeps', async () => {
+  it('writes a page without any text of the data, and keeps the answers in a file without key or questions', async () => {
     const page = join(folder, 'eval.html');
     const state = join(folder, 'kept.jsonl');
     engine = await startFakeEngine({ apiKey: 'secret-key', answers: () => 'private answer' });
@@ -314,9 +373,12 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(stdout).toContain('questions answered by all strategies of 4 asked');
     const html = await readFile(page, 'utf8');
     expect(html).toContain('Against retrieval order');
-    for (const text of [html, await readFile(state, 'utf8'), stdout]) {
-      expect(text).not.toMatch(/secret-key|private answer|which red clock/);
-    }
+    for (const text of [html, stdout]) expect(text).not.toMatch(/secret-key|private answer|which red clock/);
+    const kept = (await readFile(state, 'utf8')).trim().split('\n');
+    expect(kept.join()).not.toMatch(/secret-key|which red clock/);
+    const answers = kept.slice(1).map((line) => JSON.parse(line) as AnsweredQuestion);
+    expect(answers).toHaveLength(24);
+    expect(answers[0]).toMatchObject({ question: 'q0', strategy: 'retrieval', answer: 'private answer' });
   });
 
   it('goes on where it was interrupted: nothing is asked twice, and orders are those of one go', async () => {
@@ -327,10 +389,10 @@ describe('warmpath lab eval on a fake engine', () => {
     const inOneGo = await runCli(['lab', 'eval', '--engine', engine.url, '--data', data, '--json']);
     const wanted = engine.received.map((body) => [mark(body), question(body), documents(body)]);
     await engine.close();
-    // One that does not answer the seventh request.
+    // One that does not answer the thirteenth request.
     engine = await startFakeEngine();
     const port = new URL(engine.url).port;
-    const gate = await startGate(Number(port), 7);
+    const gate = await startGate(Number(port), 13);
     const command = ['lab', 'eval', '--engine', gate.url, '--data', data, '--json', '--resume', state];
     const running = startCli(command);
     await gate.held;
@@ -369,7 +431,7 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(code).toBe(0);
     const report = JSON.parse(stdout) as EvaluationReport;
     expect(report.questions).toMatchObject({ asked: 4, scored: 3, tooLong: 1 });
-    expect(report.strategies[2]!.failures).toEqual({ WARMPATH_CONTEXT_TOO_LONG: 1 });
+    expect(report.strategies[5]!.failures).toEqual({ WARMPATH_CONTEXT_TOO_LONG: 1 });
     await engine?.close();
     engine = await startFakeEngine({ answers: (body) => (question(body) === 'which red clock' ? TOO_LONG : 'alpha') });
     const data = await dataset('small', PASSAGES, QUESTIONS);
@@ -386,7 +448,8 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([1, 1, 1, 1, 1]);
     expect(report.kinds.reduce((sum, { questions }) => sum + questions, 0)).toBe(10);
     expect(report.kinds.at(-1)).toMatchObject({ kind: 'first turn', questions: 3 });
-    expect(report.differences.map(({ answers }) => answers)).toEqual(Array(4).fill({ lost: 0, gained: 0, p: 1 }));
+    const same = { changed: 0, lost: 0, gained: 0, p: 1 };
+    expect(report.differences.map(({ answers }) => answers)).toEqual(Array(5).fill(same));
     const asked = engine.received.map(({ messages }) => messages);
     await engine.close();
     engine = await startFakeEngine();
@@ -430,10 +493,11 @@ describe('warmpath lab eval on the embedded engine', () => {
       expect(code).toBe(0);
       const report = JSON.parse(stdout) as EvaluationReport;
       expect(report.questions).toEqual({ asked: 8, scored: 8, unanswerable: 0, tooLong: 0, conversations: 0 });
-      expect(relay.exchanges).toHaveLength(24);
-      const marks = [...new Set(relay.exchanges.map(({ body }) => mark(body)))];
+      expect(relay.exchanges).toHaveLength(48);
+      const salt = (body: ReceivedBody) => body.cache_salt!;
+      const marks = [...new Set(relay.exchanges.map(({ body }) => salt(body)))];
       for (const [i, figures] of report.strategies.entries()) {
-        const own = relay.exchanges.filter(({ body }) => mark(body) === marks[i]);
+        const own = relay.exchanges.filter(({ body }) => salt(body) === marks[i]);
         const right = own.filter(({ body, text }) => {
           const { answer } = asked.find((each) => each.text === question(body))!;
           return text.trim().replace(/\.$/, '').toLowerCase() === answer.toLowerCase();
@@ -445,7 +509,7 @@ describe('warmpath lab eval on the embedded engine', () => {
       }
       // Nothing of one strategy is served from what another left: every first prompt begins cold.
       for (const each of marks) {
-        const first = relay.exchanges.find(({ body }) => mark(body) === each)!;
+        const first = relay.exchanges.find(({ body }) => salt(body) === each)!;
         expect(first.cachedTokens).toBeLessThan(16);
       }
     } finally {

@@ -32,6 +32,7 @@ export type { AnswerScore } from './evaluation/answer-score.js';
 export { normalisedWords, REFUSAL, SCORE_NAMES, scoreAnswer } from './evaluation/answer-score.js';
 export type { DrawOptions, SourcedQuestion } from './evaluation/drawn-conversations.js';
 export { drawConversations } from './evaluation/drawn-conversations.js';
+export type { AnsweredTurn, EvaluationQuestion } from './evaluation/evaluation-question.js';
 export type {
   AnsweredQuestion,
   ChangedAnswers,
@@ -48,8 +49,8 @@ export type {
 export { CONVERSATION_STRATEGIES, EVALUATION_STRATEGIES, evaluationReport } from './evaluation/evaluation-report.js';
 export type { BootstrapMean, BootstrapOptions, PairedTest } from './evaluation/paired-statistics.js';
 export { bootstrapMeans, pairedTTest, signFlipTest } from './evaluation/paired-statistics.js';
-export type { AnsweredTurn, EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
-export { readConversationQuestions, readQuestions } from './evaluation/questions.js';
+export type { EvaluationQuestions, PassageRanks, ReadQuestionsOptions } from './evaluation/questions.js';
+export { DEFAULT_TOP_K, readConversationQuestions, readQuestions } from './evaluation/questions.js';
 export type { PricedAnswers, PricedStrategy, ShiftPriceFit } from './evaluation/shift-price.js';
 export { fitShiftPrice, pricedStrategy, priceLadder, shiftPriceOf } from './evaluation/shift-price.js';
 export { studentTPValue } from './evaluation/student-t.js';
@@ -91,6 +92,7 @@ export type {
 } from './report/chart.js';
 export { describeChart, formatNumber } from './report/chart.js';
 export {
+  differenceTitle,
   evaluationFinding,
   evaluationPage,
   SCORE_TITLES,

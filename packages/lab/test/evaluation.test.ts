@@ -7,7 +7,7 @@ import {
   type AnsweredQuestion,
   bootstrapMeans,
   drawConversations,
-  EVALUATION_STRATEGIES,
+  type EvaluationQuestions,
   type EvaluationStrategy,
   evaluationFinding,
   evaluationPage,
@@ -17,6 +17,7 @@ import {
   pairedTTest,
   pricedStrategy,
   priceLadder,
+  type ReadQuestionsOptions,
   readQuestions,
   renderReport,
   scoreAnswer,
@@ -220,16 +221,19 @@ describe('bootstrapMeans', () => {
   });
 });
 
+const THREE = ['retrieval', 'arranged', 'arranged-hints'] as const satisfies readonly EvaluationStrategy[];
+
 const SETTINGS = {
   data: 'beir',
   engine: 'http://127.0.0.1:8000',
   model: 'm',
   policy: 'exact',
   topK: 5,
+  passages: 'found by BM25',
   concurrency: 1,
   seed: 42,
   contextTokens: 4_096,
-  strategies: EVALUATION_STRATEGIES,
+  strategies: THREE,
 };
 
 function answer(
@@ -239,7 +243,17 @@ function answer(
   more: Partial<AnsweredQuestion> = {},
 ): AnsweredQuestion {
   const score = { exact, contains: exact, f1: exact };
-  return { question, strategy, score, ttftMs: 10, promptTokens: 100, cachedTokens: 0, placesMoved: 0, ...more };
+  return {
+    question,
+    strategy,
+    answer: `${exact}`,
+    score,
+    ttftMs: 10,
+    promptTokens: 100,
+    cachedTokens: 0,
+    placesMoved: 0,
+    ...more,
+  };
 }
 
 /** Questions that were asked: those in `unanswerable` have no answer. */
@@ -248,17 +262,13 @@ function asked(count: number, ...unanswerable: readonly string[]) {
   return ids.map((id) => ({ id, gold: { answers: unanswerable.includes(id) ? [] : ['yes'] } }));
 }
 
-function answers(
-  byStrategy: Readonly<Record<(typeof EVALUATION_STRATEGIES)[number], readonly number[]>>,
-): AnsweredQuestion[] {
-  return EVALUATION_STRATEGIES.flatMap((strategy) =>
-    byStrategy[strategy].map((exact, i) => answer(`q${i}`, strategy, exact)),
-  );
+function answers(byStrategy: Readonly<Record<(typeof THREE)[number], readonly number[]>>): AnsweredQuestion[] {
+  return THREE.flatMap((strategy) => byStrategy[strategy].map((exact, i) => answer(`q${i}`, strategy, exact)));
 }
 
 /** Two questions of a kind, with the means of each strategy. */
 function kind(name: string, means: readonly number[]) {
-  const strategies = EVALUATION_STRATEGIES.map((strategy, s) => ({ strategy, exact: means[s], f1: means[s] }));
+  const strategies = THREE.map((strategy, s) => ({ strategy, exact: means[s], f1: means[s] }));
   return { kind: name, questions: 2, strategies };
 }
 
@@ -352,6 +362,33 @@ describe('evaluationReport', () => {
     expect(hints!.f1.p).toBeCloseTo(0.1817, 4);
   });
 
+  it('compares hints with the same strategy without them, and counts answers with another text', () => {
+    const { differences } = evaluationReport(SETTINGS, { answered, failed: [], questions: asked(4) })!;
+    expect(differences.map(({ strategy, baseline }) => [strategy, baseline])).toEqual([
+      ['arranged', 'retrieval'],
+      ['arranged-hints', 'retrieval'],
+      ['arranged-hints', 'arranged'],
+    ]);
+    expect(differences.map(({ exact }) => exact.mean)).toEqual([0.25, 0.5, 0.25]);
+    expect(differences.map(({ answers: { changed, lost, gained } }) => [changed, lost, gained])).toEqual([
+      [1, 0, 1],
+      [2, 0, 2],
+      [1, 0, 1],
+    ]);
+    // A wrong answer may become another wrong one.
+    const reworded = answered.map((each) =>
+      each.question === 'q3' && each.strategy === 'arranged' ? { ...each, answer: 'other' } : each,
+    );
+    const [arranged] = evaluationReport(SETTINGS, { answered: reworded, failed: [], questions: asked(4) })!.differences;
+    expect(arranged!.answers).toMatchObject({ changed: 2, lost: 0, gained: 1 });
+  });
+
+  it('counts the rounds of a question as one', () => {
+    const rounds = asked(4).map((question, i) => ({ ...question, unit: i < 2 ? 'a' : 'b' }));
+    const { differences } = evaluationReport(SETTINGS, { answered, failed: [], questions: rounds })!;
+    expect(differences[0]!.exact.degreesOfFreedom).toBe(1);
+  });
+
   it('is over the questions that all strategies answered, and names what failed', () => {
     const some = answered.filter(({ question, strategy }) => question !== 'q0' || strategy !== 'arranged');
     const failed = [{ question: 'q0', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' } as const];
@@ -363,7 +400,7 @@ describe('evaluationReport', () => {
 
   it('sums up tokens, does not invent what the engine does not say, and sees a cache that was warm', () => {
     const tokens = (cachedTokens: number | null) =>
-      EVALUATION_STRATEGIES.flatMap((strategy) => [
+      THREE.flatMap((strategy) => [
         answer('q0', strategy, 1, { cachedTokens, placesMoved: strategy === 'retrieval' ? 0 : 4, ttftMs: 10 }),
         answer('q1', strategy, 1, { cachedTokens: cachedTokens === null ? null : 80, ttftMs: 30 }),
       ]);
@@ -410,8 +447,8 @@ describe('evaluationReport', () => {
     // Sums over conversations: -1 and 2 for arranged, of four patterns of signs two are as far from 0; both gained for
     // the hints.
     const [arranged, hints] = report.differences;
-    expect(arranged!.answers).toEqual({ lost: 1, gained: 2, p: 1 });
-    expect(hints!.answers).toEqual({ lost: 0, gained: 2, p: 1 });
+    expect(arranged!.answers).toEqual({ changed: 3, lost: 1, gained: 2, p: 1 });
+    expect(hints!.answers).toEqual({ changed: 2, lost: 0, gained: 2, p: 1 });
     expect(arranged!.exact).toMatchObject({ mean: 0.25, degreesOfFreedom: 1 });
     expect(report.kinds).toEqual([kind('document new', [0.5, 0.5, 1]), kind('first turn', [0.5, 1, 1])]);
   });
@@ -456,8 +493,8 @@ describe('drawConversations', () => {
     content: `The weight of ${entity} is ${i} kg. The colour of ${entity} is shade${i % 6}.`,
   }));
   const questions = entities.flatMap((entity, i) => [
-    { text: `What is the weight of ${entity}?`, answer: `${i} kg`, source: `p${i}` },
-    { text: `What is the colour of ${entity}?`, answer: `shade${i % 6}`, source: `p${i}` },
+    { text: `What is the weight of ${entity}?`, gold: { answers: [`${i} kg`, `${i}`] }, sources: [`p${i}`] },
+    { text: `What is the colour of ${entity}?`, gold: { answers: [`shade${i % 6}`] }, sources: [`p${i}`] },
   ]);
   const draw = (seed: number) => drawConversations(questions, passages, { seed, conversations: 12, turns: 4, topK: 4 });
 
@@ -471,7 +508,7 @@ describe('drawConversations', () => {
   it('never gives an answer away, always has the document at hand, and says where it stood', () => {
     for (let seed = 1; seed <= 10; seed++) {
       for (const { text, gold, passages: context, conversation, kind: named } of draw(seed)) {
-        const { source } = questions.find((one) => one.text === text)!;
+        const [source] = questions.find((one) => one.text === text)!.sources;
         const before = conversation!.before;
         expect(context.map(({ id }) => id)).toContain(source);
         expect(before.map(({ answer: earlier }) => earlier)).not.toContain(gold.answers[0]);
@@ -492,9 +529,31 @@ describe('drawConversations', () => {
 
   it('refuses what cannot be drawn', () => {
     const few = questions.slice(0, 2);
-    expect(() => drawConversations(few, passages, { seed: 1, conversations: 1, turns: 4, topK: 4 })).toThrow(
-      /turn 2|turn 3/,
+    // Both are about one passage: the second turn is, whatever the seed would have it be.
+    for (let seed = 1; seed <= 6; seed++) {
+      const drawn = drawConversations(few, passages, { seed, conversations: 1, turns: 2, topK: 4 });
+      expect(drawn.map((one) => one.kind)).toEqual(['first turn', 'document shown 1 turn before']);
+    }
+    expect(() => drawConversations(few, passages, { seed: 1, conversations: 1, turns: 4, topK: 4 })).toThrow(/turn 3/);
+  });
+
+  it('wants all passages that an answer takes: found together, and shown together or not at all', () => {
+    const both = entities.slice(1).flatMap((entity, i) =>
+      ['weight', 'colour'].map((property) => ({
+        text: `Do ${entities[i]} and ${entity} have one ${property}?`,
+        gold: { answers: [`${property} ${i}`] },
+        sources: [`p${i}`, `p${i + 1}`],
+      })),
     );
+    const drawn = drawConversations(both, passages, { seed: 2, conversations: 10, turns: 2, topK: 4 });
+    for (const { text, passages: context, conversation, kind: named } of drawn) {
+      const { sources } = both.find((one) => one.text === text)!;
+      expect(context.map(({ id }) => id)).toEqual(expect.arrayContaining(sources));
+      const shown = conversation!.before.flatMap((turn) => turn.passages.map(({ id }) => id));
+      const count = sources.filter((source) => shown.includes(source)).length;
+      if (named !== 'first turn') expect(count).toBe(named === 'document new' ? 0 : 2);
+    }
+    expect(new Set(drawn.map((one) => one.kind)).size).toBe(3);
   });
 });
 
@@ -520,9 +579,9 @@ describe('readQuestions', () => {
     text: 'What does the clock do?',
     ...(metadata && { metadata }),
   });
-  const read = async (queries: readonly object[], limit?: number) => {
+  const read = async (queries: readonly object[], options: Partial<ReadQuestionsOptions> = {}) => {
     await writeFile(join(folder, 'queries.jsonl'), lines(...queries));
-    return readQuestions(folder, { topK: 2, ...(limit !== undefined && { limit }) });
+    return readQuestions(folder, { topK: 2, seed: 1, ...options });
   };
 
   it('reads answers in each of the layouts, with the passages that BM25 finds', async () => {
@@ -548,7 +607,9 @@ describe('readQuestions', () => {
   });
 
   it('takes the first so many', async () => {
-    const { questions } = await read([query('x'), query('a', { answer: 'y' }), query('b', { answer: 'z' })], 1);
+    const { questions } = await read([query('x'), query('a', { answer: 'y' }), query('b', { answer: 'z' })], {
+      limit: 1,
+    });
     expect(questions.map(({ id }) => id)).toEqual(['a']);
   });
 
@@ -559,5 +620,69 @@ describe('readQuestions', () => {
     ['an id twice', [query('a', { answer: 'x' }), query('a', { answer: 'y' })], /"a" is taken/],
   ])('refuses %s', async (_, queries, message) => {
     await expect(read(queries)).rejects.toThrow(message);
+  });
+
+  describe('with passages of its own', () => {
+    const NAMES = ['clock', 'tower', 'bridge', 'well', 'gate', 'wall'];
+    const own = (id: string, context: readonly string[]) => ({
+      ...query(id, { answer: 'x', context }),
+      text: 'clock tower',
+    });
+    beforeEach(async () => {
+      await writeFile(
+        join(folder, 'corpus.jsonl'),
+        lines(...NAMES.map((name) => ({ _id: name, title: name, text: `The ${name} stands.` }))),
+      );
+      await writeFile(join(folder, 'qrels', 'test.tsv'), 'query-id\tcorpus-id\tscore\na\tgate\t1\na\twall\t0\n');
+    });
+    const ids = ({ questions }: EvaluationQuestions) => questions.map(({ passages }) => passages.map(({ id }) => id));
+
+    it('takes those that a query lists, all of them, best first', async () => {
+      const context = ['well', 'clock', 'gate', 'wall'];
+      expect(ids(await read([own('a', context)], { topK: undefined }))).toEqual([['clock', 'well', 'gate', 'wall']]);
+      expect(ids(await read([own('a', context)]))).toEqual([['clock', 'well']]);
+      await expect(read([own('a', ['clock', 'moon'])])).rejects.toThrow(/metadata\.context\[1\].*"moon"/);
+      await expect(read([own('a', ['clock', 'clock'])])).rejects.toThrow(/stands twice/);
+    });
+
+    it('puts the right passage at a place, and in the place of the last one where it was not found', async () => {
+      const plain = { ...query('a', { answer: 'x' }), text: 'clock tower bridge' };
+      const at = async (ranks: number) => ids(await read([plain], { ranks, topK: 3 }))[0]!;
+      const found = ids(await read([plain], { topK: 3 }))[0]!;
+      expect([...found].sort()).toEqual(['bridge', 'clock', 'tower']);
+      expect(await at(1)).toEqual(['gate', ...found.slice(0, 2)]);
+      expect(await at(2)).toEqual([found[0], 'gate', found[1]]);
+      expect(await at(9)).toEqual([...found.slice(0, 2), 'gate']);
+      const other = { ...plain, _id: 'b' };
+      await expect(read([other], { ranks: 1 })).rejects.toThrow(/qrels\/test\.tsv.*"b"/);
+    });
+
+    it('draws random orders from the seed: others for every round, all about the same question', async () => {
+      const queries = ['a', 'b', 'c'].map((id) => own(id, NAMES));
+      const options = { topK: undefined, ranks: 'random', rounds: 4 } as const;
+      const { questions } = await read(queries, options);
+      expect(questions.map(({ id }) => id).slice(0, 4)).toEqual(['a', 'b', 'c', 'a, round 2']);
+      expect(questions.map(({ unit }) => unit)).toEqual(Array(4).fill(['a', 'b', 'c']).flat());
+      const orders = ids({ questions, withoutAnswer: 0 });
+      for (const order of orders) expect([...order].sort()).toEqual([...NAMES].sort());
+      expect(new Set(orders.map(String)).size).toBeGreaterThan(6);
+      for (const { shuffled } of questions) expect([...shuffled!].sort()).toEqual([0, 1, 2, 3, 4, 5]);
+      expect((await read(queries, options)).questions).toEqual(questions);
+      expect((await read(queries, { ...options, seed: 2 })).questions).not.toEqual(questions);
+      // A retriever's own order is the same in every round; only what is shuffled changes.
+      const retrieved = (await read(queries, { ...options, ranks: 'retrieved' })).questions;
+      expect(new Set(ids({ questions: retrieved, withoutAnswer: 0 }).map(String)).size).toBe(1);
+      expect(new Set(retrieved.map(({ shuffled }) => String(shuffled))).size).toBeGreaterThan(6);
+    });
+
+    it('draws conversations from the questions that have an answer and a right passage', async () => {
+      const judged = NAMES.map((name) => `about ${name}\t${name}\t1\n`).join('');
+      await writeFile(join(folder, 'qrels', 'test.tsv'), judged);
+      const queries = NAMES.map((name) => ({ ...query(`about ${name}`, { answer: `of ${name}` }), text: name }));
+      const none = { ...query('none', { answers: [] }), text: 'clock' };
+      const { questions } = await read([none, ...queries, query('unjudged', { answer: 'x' })], { turns: 2 });
+      expect(questions).toHaveLength(6);
+      expect(questions.map(({ conversation }) => conversation!.before.length)).toEqual([0, 1, 0, 1, 0, 1]);
+    });
   });
 });

@@ -1,14 +1,16 @@
 import { WarmpathError } from '@warmpath/core';
 import { type Passage, Retriever } from '../data/passages.js';
+import type { GoldAnswers } from '../data/requests.js';
 import { MersenneTwister } from '../workloads/mersenne-twister.js';
-import type { AnsweredTurn, EvaluationQuestion } from './questions.js';
+import type { AnsweredTurn, EvaluationQuestion } from './evaluation-question.js';
 
-/** A question that stands alone, its one right answer, and the passage that holds it. */
+/** A question that stands alone, with its answers and the passages that hold them. */
 export interface SourcedQuestion {
   readonly text: string;
-  readonly answer: string;
-  /** Id of the passage. */
-  readonly source: string;
+  /** One at least; the first is what the next turn shows as said. */
+  readonly gold: GoldAnswers;
+  /** Ids of the passages that the answer takes. */
+  readonly sources: readonly string[];
 }
 
 /** How conversations are drawn. */
@@ -26,10 +28,10 @@ const ABOUT_SHOWN = 2 / 3;
 
 /**
  * Conversations out of questions that stand alone. Retrieval is that of a chat: BM25 by the question before and this
- * one, so it brings again what it brought before. Two of three questions behind the first are about a passage that an
- * earlier turn showed, the others about one that is new; retrieval finds it anew in either case, and nothing that was
- * said gives an answer away. All questions are used equally often. Error: `WARMPATH_INVALID_REQUEST` if there are too
- * few. Deterministic. O(conversations × turns × a search).
+ * one, so it brings again what it brought before. Two of three questions behind the first are about passages that
+ * earlier turns showed, the others about new ones, where the questions allow it; retrieval finds them anew in either
+ * case, and nothing that was said gives an answer away. All questions are used equally often. Error:
+ * `WARMPATH_INVALID_REQUEST` if there are too few. Deterministic. O(conversations × turns × questions × a search).
  */
 export function drawConversations(
   questions: readonly SourcedQuestion[],
@@ -47,26 +49,33 @@ export function drawConversations(
     const shownAt = new Map<string, number>();
     for (let turn = 0; turn < options.turns; turn++) {
       const aboutShown = turn > 0 && random.random() < ABOUT_SHOWN;
-      const candidates = byUses(questions, used, random).filter(
-        ({ source, answer, text }) =>
-          shownAt.has(source) === aboutShown &&
-          before.every((earlier) => earlier.answer !== answer && earlier.question !== text),
+      const candidates = byUses(questions, used, random).filter(({ gold, text }) =>
+        before.every((earlier) => earlier.answer !== gold.answers[0] && earlier.question !== text),
       );
+      const isShown = (source: string) => shownAt.has(source);
+      const shown = candidates.filter(({ sources }) => sources.every(isShown));
+      const fresh = candidates.filter(({ sources }) => !sources.some(isShown));
       const last = before.at(-1)?.question ?? '';
-      const found = firstFound(candidates, (text) => retriever.search(`${last} ${text}`.trim(), options.topK));
+      const search = (text: string) => retriever.search(`${last} ${text}`.trim(), options.topK);
+      const [wanted, other] = aboutShown ? [shown, fresh] : [fresh, shown];
+      const found = firstFound(wanted, search) ?? firstFound(other, search);
       if (found === undefined) throw tooFew(id, turn);
       const { question, passages: context } = found;
+      const answer = question.gold.answers[0]!;
       used.set(question, (used.get(question) ?? 0) + 1);
       drawn.push({
         id: `${id}, turn ${turn + 1}`,
         text: question.text,
-        gold: { answers: [question.answer] },
+        gold: question.gold,
         passages: context,
         conversation: { id, before: [...before] },
-        kind: kindOf(turn, shownAt.get(question.source)),
+        kind: kindOf(
+          turn,
+          question.sources.map((source) => shownAt.get(source)),
+        ),
       });
       for (const { id: passage } of context) if (!shownAt.has(passage)) shownAt.set(passage, turn);
-      before.push({ question: question.text, answer: question.answer, passages: context });
+      before.push({ question: question.text, answer, passages: context });
     }
   }
   return drawn;
@@ -83,22 +92,23 @@ function byUses(
   return shuffled.sort((a, b) => (used.get(a) ?? 0) - (used.get(b) ?? 0));
 }
 
-/** The first question whose own passage is among those that retrieval finds. */
+/** The first question whose own passages are all among those that retrieval finds. */
 function firstFound(
   candidates: readonly SourcedQuestion[],
   search: (question: string) => readonly Passage[],
 ): { readonly question: SourcedQuestion; readonly passages: readonly Passage[] } | undefined {
   for (const question of candidates) {
     const passages = search(question.text);
-    if (passages.some(({ id }) => id === question.source)) return { question, passages };
+    if (question.sources.every((source) => passages.some(({ id }) => id === source))) return { question, passages };
   }
   return undefined;
 }
 
-function kindOf(turn: number, shownAt: number | undefined): string {
+function kindOf(turn: number, shownAt: readonly (number | undefined)[]): string {
   if (turn === 0) return 'first turn';
-  if (shownAt === undefined) return 'document new';
-  const back = turn - shownAt;
+  const turns = shownAt.filter((shown) => shown !== undefined);
+  if (turns.length === 0) return 'document new';
+  const back = turn - Math.min(...turns);
   return `document shown ${back} ${back === 1 ? 'turn' : 'turns'} before`;
 }
 

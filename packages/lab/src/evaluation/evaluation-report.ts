@@ -1,5 +1,6 @@
 import { mean } from '../statistics.js';
 import { type AnswerScore, SCORE_NAMES } from './answer-score.js';
+import type { EvaluationQuestion } from './evaluation-question.js';
 import {
   type BootstrapMean,
   bootstrapMeans,
@@ -8,7 +9,6 @@ import {
   signFlipTest,
   unitSums,
 } from './paired-statistics.js';
-import type { EvaluationQuestion } from './questions.js';
 import {
   fitShiftPrice,
   type PricedAnswers,
@@ -18,7 +18,14 @@ import {
 } from './shift-price.js';
 
 /** Strategies for questions outside of conversations; the others are compared with the first. */
-export const EVALUATION_STRATEGIES = ['retrieval', 'arranged', 'arranged-hints'] as const;
+export const EVALUATION_STRATEGIES = [
+  'retrieval',
+  'repeated',
+  'shuffled',
+  'shuffled-hints',
+  'arranged',
+  'arranged-hints',
+] as const;
 /**
  * The same for the turns of conversations. Arranging alone is none: behind a history of its own, no order is in the
  * cache.
@@ -32,22 +39,25 @@ export const CONVERSATION_STRATEGIES = [
 ] as const;
 /**
  * How documents are put into the prompt. `retrieval`: in retrieval order, and in a conversation all of them again,
- * behind earlier turns with theirs. `arranged`: in the order of the policy; `arranged-hints`: with a hint that states
- * the retrieval order. `deduplicated`: arranged, and what the conversation still shows left out; `deduplicated-hints`:
- * with the hints that say where it stands and in which order all were retrieved. `forwarded`: in retrieval order,
- * behind earlier turns without documents. `price-4`: arranged with hints, where a place moved costs four tokens.
- * `in-place`: the prompt of `retrieval`, in which a gateway recognises the
- * documents, and writes where they stand in the place of those that it shows already.
+ * behind earlier turns with theirs. `repeated`: the same once more, which tells how much an answer changes by itself.
+ * `shuffled`: in random order, the most that an order can change. `arranged`: in the order of the policy. `-hints`:
+ * with a hint that states the retrieval order. `deduplicated`: arranged, and what the conversation still shows left
+ * out; with hints, which also say where that stands. `forwarded`: in retrieval order, behind earlier turns without
+ * documents. `price-4`: arranged with hints, where a place moved costs four tokens. `in-place`: the prompt of
+ * `retrieval`, in which a gateway recognises the documents, and writes where they stand in the place of those that it
+ * shows already.
  */
 export type EvaluationStrategy =
   | (typeof EVALUATION_STRATEGIES)[number]
   | (typeof CONVERSATION_STRATEGIES)[number]
   | PricedStrategy;
 
-/** One answered question. Plain data, without any text of question or answer. */
+/** One answered question. Plain data. */
 export interface AnsweredQuestion {
   readonly question: string;
   readonly strategy: EvaluationStrategy;
+  /** The answer's text. */
+  readonly answer: string;
   readonly score: AnswerScore;
   /** Milliseconds from sending the request to the first chunk with content. */
   readonly ttftMs: number;
@@ -79,11 +89,13 @@ export interface EvaluationSettings {
   readonly policy: string;
   /** Documents a question. */
   readonly topK: number;
+  /** Where they come from, and in which order. */
+  readonly passages: string;
   /** Requests under way at a time. */
   readonly concurrency: number;
   /**
-   * Of the bootstrap, of the numbers that keep the strategies' cached prompts apart, and of conversations that are
-   * drawn.
+   * Of the bootstrap, of what keeps the strategies' cached prompts apart, of random orders, and of conversations that
+   * are drawn.
    */
   readonly seed: number;
   /** What prompt and answer must fit in; `null` where the engine does not say. */
@@ -111,23 +123,26 @@ export interface StrategyFigures {
   readonly failures: Readonly<Record<string, number>>;
 }
 
-/** One figure of a strategy against retrieval order, question by question. */
+/** One figure of a strategy against another, question by question. */
 export type ScoreDifference = BootstrapMean & PairedTest;
 
-/** A strategy against retrieval order on the same questions. */
+/** A strategy against another on the same questions: retrieval order, or the same strategy without hints. */
 export interface StrategyDifference {
   readonly strategy: EvaluationStrategy;
+  readonly baseline: EvaluationStrategy;
   readonly exact: ScoreDifference;
   readonly contains: ScoreDifference;
   readonly f1: ScoreDifference;
   readonly answers: ChangedAnswers;
 }
 
-/** Exact answers that a strategy lost and gained against retrieval order. */
+/** Answers that a strategy changed against its baseline. */
 export interface ChangedAnswers {
-  /** Right in retrieval order, and wrong here. */
+  /** Answers with another text. */
+  readonly changed: number;
+  /** Exact answers of the baseline that are wrong here. */
   readonly lost: number;
-  /** Wrong in retrieval order, and right here. */
+  /** Exact answers here that are wrong in the baseline. */
   readonly gained: number;
   /** Of `signFlipTest` over conversations; over questions that stand alone, it is McNemar's exact test. */
   readonly p: number;
@@ -177,14 +192,18 @@ export interface EvaluationOutcomes {
   readonly answered: readonly AnsweredQuestion[];
   readonly failed: readonly FailedQuestion[];
   /** All that were to be asked. */
-  readonly questions: readonly Pick<EvaluationQuestion, 'id' | 'gold' | 'kind' | 'conversation'>[];
+  readonly questions: readonly Pick<EvaluationQuestion, 'id' | 'gold' | 'kind' | 'conversation' | 'unit'>[];
 }
 
 const TOO_LONG = 'WARMPATH_CONTEXT_TOO_LONG';
 
+/** How the name of a strategy with hints ends. */
+const HINTS = /-hints$/;
+
 /**
- * Sums an evaluation up; `undefined` while no question is answered by all strategies. Questions of one conversation
- * count as one in intervals and tests, for they share most of their prompts. Cost: that of `bootstrapMeans`.
+ * Sums an evaluation up; `undefined` while no question is answered by all strategies. The turns of a conversation, and
+ * the rounds of a question, count as one in intervals and tests: they share most of their prompts. Cost: that of
+ * `bootstrapMeans`.
  */
 export function evaluationReport(
   { tolerance, ...settings }: EvaluationSettings,
@@ -197,29 +216,50 @@ export function evaluationReport(
   const answersOf = strategies.map((strategy) =>
     scored.map(([, answers]) => answers.find((answer) => answer.strategy === strategy)!),
   );
-  const units = unitsOf(scored.map(([question]) => known.get(question)?.conversation?.id ?? question));
+  const units = unitsOf(
+    scored.map(([question]) => {
+      const { conversation, unit = question } = known.get(question) ?? {};
+      return conversation?.id ?? unit;
+    }),
+  );
   const samples = answersOf.flatMap((answers) => SCORE_NAMES.map((name) => answers.map(({ score }) => score[name])));
   const bootstrap = bootstrapMeans(samples, { seed: settings.seed, units });
   const sampleOf = (strategy: number, name: number) => strategy * SCORE_NAMES.length + name;
   const asked = new Set([...answered, ...failed].map(({ question }) => question));
-  const difference = (s: number, name: number): ScoreDifference => ({
-    ...bootstrap.difference(sampleOf(s, name), sampleOf(0, name)),
-    ...pairedTTest(unitSums(samples[sampleOf(s, name)]!, units), unitSums(samples[sampleOf(0, name)]!, units)),
+  const scoreDifference = (s: number, baseline: number, name: number): ScoreDifference => ({
+    ...bootstrap.difference(sampleOf(s, name), sampleOf(baseline, name)),
+    ...pairedTTest(unitSums(samples[sampleOf(s, name)]!, units), unitSums(samples[sampleOf(baseline, name)]!, units)),
   });
+  const difference = (s: number, baseline: number): StrategyDifference => {
+    const changes = differencesOf(samples[sampleOf(s, 0)]!, samples[sampleOf(baseline, 0)]!);
+    return {
+      strategy: strategies[s]!,
+      baseline: strategies[baseline]!,
+      ...byScore((name) => scoreDifference(s, baseline, name)),
+      answers: {
+        changed: answersOf[s]!.filter(({ answer }, i) => answer !== answersOf[baseline]![i]!.answer).length,
+        lost: changes.filter((change) => change < 0).length,
+        gained: changes.filter((change) => change > 0).length,
+        p: signFlipTest(unitSums(changes, units)),
+      },
+    };
+  };
   const figures = strategies.map((strategy, s) => ({
     strategy,
     ...byScore((name) => bootstrap.mean(sampleOf(s, name))),
     ...costFigures(answersOf[s]!),
     failures: countCodes(failed.filter((failure) => failure.strategy === strategy)),
   }));
+  const withoutHints = strategies.map((strategy) =>
+    strategies.indexOf(strategy.replace(HINTS, '') as EvaluationStrategy),
+  );
   const differences =
     units.length < 2
       ? []
-      : strategies.slice(1).map((strategy, i) => ({
-          strategy,
-          ...byScore((name) => difference(i + 1, name)),
-          answers: changedAnswers(samples[sampleOf(i + 1, 0)]!, samples[sampleOf(0, 0)]!, units),
-        }));
+      : [
+          ...strategies.slice(1).map((_, i) => difference(i + 1, 0)),
+          ...withoutHints.flatMap((plain, s) => (plain >= 0 && plain !== s ? difference(s, plain) : [])),
+        ];
   const priced = differences.flatMap((each) => pricedAnswers(each, figures, scored.length));
   return {
     ...settings,
@@ -272,17 +312,8 @@ function unitsOf(names: readonly string[]): readonly (readonly number[])[] {
   return [...units.values()];
 }
 
-function changedAnswers(
-  exact: readonly number[],
-  baseline: readonly number[],
-  units: readonly (readonly number[])[],
-): ChangedAnswers {
-  const changes = exact.map((value, place) => value - baseline[place]!);
-  return {
-    lost: changes.filter((change) => change < 0).length,
-    gained: changes.filter((change) => change > 0).length,
-    p: signFlipTest(unitSums(changes, units)),
-  };
+function differencesOf(sample: readonly number[], baseline: readonly number[]): readonly number[] {
+  return sample.map((value, place) => value - baseline[place]!);
 }
 
 function kindFigures(

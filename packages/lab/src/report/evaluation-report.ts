@@ -20,6 +20,9 @@ export const SCORE_TITLES: Readonly<Record<keyof AnswerScore, string>> = {
 /** What the prompts of a strategy hold, for a reader who knows none of the names. */
 const MEANINGS: Readonly<Record<Exclude<EvaluationStrategy, PricedStrategy>, string>> = {
   retrieval: 'documents in retrieval order; in a conversation, all of every turn again.',
+  repeated: 'the same once more: how much answers change by themselves.',
+  shuffled: 'documents in random order.',
+  'shuffled-hints': 'the same, with a hint that states the retrieval order.',
   arranged: 'documents in the order of the policy.',
   'arranged-hints': 'the same, with a hint that states the retrieval order.',
   forwarded: 'the documents of this turn alone, in retrieval order; of earlier turns question and answer.',
@@ -41,7 +44,7 @@ function inTokens(count: number): string {
 
 /** The page of an evaluation. */
 export function evaluationPage(report: EvaluationReport): Report {
-  const { data, engine, model, policy, topK, concurrency, seed, questions } = report;
+  const { data, engine, model, policy, topK, passages, concurrency, seed, questions } = report;
   return {
     title: `warmpath lab eval: ${data}`,
     finding: evaluationFinding(report),
@@ -54,7 +57,7 @@ export function evaluationPage(report: EvaluationReport): Report {
         value: `${questions.scored} answered by all strategies of ${questions.asked} asked, ${questions.unanswerable} of them without an answer in the documents`,
       },
       ...tooLongFacts(report),
-      { name: 'Documents', value: `${topK} a question, found by BM25` },
+      { name: 'Documents', value: `${topK} a question, ${passages}` },
       { name: 'Policy', value: policy },
       { name: 'At a time', value: `${concurrency} ${concurrency === 1 ? 'request' : 'requests'}` },
       { name: 'Seed', value: String(seed) },
@@ -285,7 +288,9 @@ function differenceSection({ differences, questions }: EvaluationReport): Report
   return [
     {
       heading: 'Against retrieval order',
-      text: ['Differences question by question: right of zero, a strategy answers better than retrieval order.'],
+      text: [
+        'Differences question by question: right of zero, a strategy answers better. Strategies with hints are also compared with the same without.',
+      ],
       figures: [
         {
           charts: SCORE_NAMES.map(
@@ -295,7 +300,7 @@ function differenceSection({ differences, questions }: EvaluationReport): Report
               axis: { title: 'difference in percentage points', format: 'points' },
               rows: differences.map((difference) => {
                 const { mean, low, high } = difference[name];
-                return { label: difference.strategy, value: mean, low, high };
+                return { label: differenceTitle(difference), value: mean, low, high };
               }),
               areDifferences: true,
             }),
@@ -308,14 +313,12 @@ function differenceSection({ differences, questions }: EvaluationReport): Report
         },
         {
           table: {
-            caption: 'Exact answers lost and gained against retrieval order, with the exact randomisation test',
-            columns: ['strategy', 'lost', 'gained', 'p'],
-            rows: differences.map(({ strategy, answers: { lost, gained, p } }) => [
-              strategy,
-              String(lost),
-              String(gained),
-              writeP(p),
-            ]),
+            caption: 'Answers with another text; exact answers lost and gained, with the exact randomisation test',
+            columns: ['strategy', 'other text', 'lost', 'gained', 'p'],
+            rows: differences.map((difference) => {
+              const { changed, lost, gained, p } = difference.answers;
+              return [differenceTitle(difference), String(changed), String(lost), String(gained), writeP(p)];
+            }),
           },
         },
       ],
@@ -324,16 +327,21 @@ function differenceSection({ differences, questions }: EvaluationReport): Report
         ...(questions.conversations === 0
           ? []
           : ['The questions of a conversation count as one in intervals and tests: they share most of their prompts.']),
-        'Each strategy has a number of its own before the system prompt, so that no strategy is served from what another left in the cache. Models may take notice of it.',
+        'Each strategy has a cache salt of its own, so that none is served from what another left in the cache. Where the engine knows no salts, a number stands before the system prompt instead, and models may take notice of it.',
       ],
     },
   ];
 }
 
+/** What is compared with what; retrieval order goes without saying. */
+export function differenceTitle({ strategy, baseline }: StrategyDifference): string {
+  return baseline === 'retrieval' ? strategy : `${strategy} against ${baseline}`;
+}
+
 function differenceRow(difference: StrategyDifference, name: keyof AnswerScore): string[] {
   const { mean, low, high, t, p } = difference[name];
   const cells = [mean, low, high].map((value) => signed(100 * value, 1));
-  return [`${difference.strategy}, ${SCORE_TITLES[name]}`, ...cells, t === null ? '' : t.toFixed(2), writeP(p)];
+  return [`${differenceTitle(difference)}, ${SCORE_TITLES[name]}`, ...cells, t === null ? '' : t.toFixed(2), writeP(p)];
 }
 
 function costSection({ strategies }: EvaluationReport): ReportSection {

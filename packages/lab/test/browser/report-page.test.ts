@@ -82,6 +82,7 @@ function evaluation() {
       return {
         question: `q${i}`,
         strategy,
+        answer: String(exact),
         score,
         ttftMs: 50 - s,
         promptTokens: 900,
@@ -94,7 +95,14 @@ function evaluation() {
     { question: 'q99', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' },
     { question: 'q98', strategy: 'retrieval', code: 'WARMPATH_CONTEXT_TOO_LONG' },
   ] as const;
-  const settings = { data: 'beir', engine: 'http://127.0.0.1:8000', model: 'm', policy: 'exact', topK: 5 };
+  const settings = {
+    data: 'beir',
+    engine: 'http://127.0.0.1:8000',
+    model: 'm',
+    policy: 'exact',
+    topK: 5,
+    passages: 'found by BM25',
+  };
   const run = { ...settings, strategies: EVALUATION_STRATEGIES, concurrency: 1, seed: 1, contextTokens: null };
   const questions = Array.from({ length: 40 }, (_, i) => ({
     id: `q${i}`,

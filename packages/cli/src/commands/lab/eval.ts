@@ -1,6 +1,7 @@
 import { type PolicyName, WarmpathError } from '@warmpath/core';
 import { DEFAULT_POLICY, readPolicyName } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
+import { dialectOfOwner } from '@warmpath/gateway';
 import {
   type AnsweredQuestion,
   type EvaluationSettings,
@@ -8,6 +9,7 @@ import {
   evaluationPage,
   evaluationReport,
   MersenneTwister,
+  type PassageRanks,
   shiftPriceOf,
 } from '@warmpath/lab';
 import { type Command, InvalidArgumentError } from 'commander';
@@ -29,6 +31,9 @@ interface EvalOptions extends EngineUrlOptions, ReportOption {
   readonly data: string;
   readonly topK?: number;
   readonly limit?: number;
+  readonly ranks?: PassageRanks;
+  readonly rounds?: number;
+  readonly turns?: number;
   readonly policy: PolicyName;
   readonly concurrency: number;
   readonly maxTokens: number;
@@ -43,7 +48,7 @@ interface EvalOptions extends EngineUrlOptions, ReportOption {
 const FORMAT_HELP = `
 The data set is a BEIR folder: corpus.jsonl and queries.jsonl. Right answers stand in a query's metadata, as "answer": "text",
 as "answers": ["text", …], or as "ground_truth": {"answers": ["text", …]}; "is_impossible": true beside a list says that the
-documents hold none. Instead of a folder, a file of MTRAG's tasks is read as conversations: every turn with an answer is a question,
+documents hold none. A query's "context": [id, …] brings its own passages; qrels/test.tsv says which are right. Instead of a folder, a file of MTRAG's tasks is read as conversations: every turn with an answer is a question,
 behind the turns before it as the data answer them, with all documents again in retrieval order, or with those left out that the
 conversation still shows, without and with a hint that says where they stand. ${ALMANAC} names conversations that come along:
 200 questions about a fictional almanac, which the demo model can answer; \`warmpath lab eval --data ${ALMANAC}\` is all it takes.
@@ -64,8 +69,19 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     `questions with their answers, and the passages to retrieve from; a file of conversations; or ${ALMANAC}`,
   );
   addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one; an embedded one is started if left out')
-    .option('--top-k <number>', `passages a question, found by BM25 (default: 5; ${ALMANAC}: 3)`, wholeNumber(1, 1_000))
+    .option(
+      '--top-k <number>',
+      `passages a question, found by BM25 (default: 5, or all that a query brings along; ${ALMANAC}: 3)`,
+      wholeNumber(1, 1_000),
+    )
     .option('--limit <number>', 'number of questions, from the first (default: all)', wholeNumber(1))
+    .option(
+      '--ranks <order>',
+      'retrieval order: `retrieved` (best first), `random`, or the place of the right passages (default: retrieved)',
+      readRanks,
+    )
+    .option('--rounds <number>', 'ask so many times, each with other random orders (default: 1)', wholeNumber(1, 100))
+    .option('--turns <number>', 'draw conversations of so many turns from the questions', wholeNumber(2, 16))
     .option(
       '--policy <name>',
       'ordering policy of the strategies but the first',
@@ -82,7 +98,7 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     .option('--system <text>', 'the system prompt, in place of the built-in one')
     .option(
       '--seed <number>',
-      'of the bootstrap, of the marks that part the strategies, and of the conversations about the almanac',
+      'of the bootstrap, of random orders, of what parts the strategies in the cache, and of drawn conversations',
       wholeNumber(0, MAX_SEED),
       42,
     )
@@ -97,10 +113,7 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
       readTolerance,
       2,
     )
-    .option(
-      '--resume <file>',
-      'write every answered question to this file, without any text, and go on from those that it holds',
-    );
+    .option('--resume <file>', 'write every answer to this file, and go on from those that it holds');
   addReportOption(command)
     .addHelpText('after', FORMAT_HELP)
     .action((options: EvalOptions) => withInterruption((signal) => evaluateOn(options, { ...context, signal })));
@@ -141,7 +154,8 @@ async function evaluate(options: EvalOptions, context: EvalContext, embedded?: E
     const settings = evaluationSettings(options, { name: embedded?.name, model, source: data });
     const systemPrompt = options.system ?? data.systemPrompt;
     const { policy, maxTokens, concurrency } = options;
-    const lanes = createLanes(settings, { client, model: model.id, policy, systemPrompt, maxTokens });
+    const isSalted = dialectOfOwner(model.owned_by)?.salt !== undefined;
+    const lanes = createLanes(settings, { client, model: model.id, policy, systemPrompt, isSalted, maxTokens });
     const journal = await openJournal(options, settings, { systemPrompt, prints: data.prints });
     const outcomes = await runEvaluation({
       questions: data.questions,
@@ -171,7 +185,7 @@ function evaluationSettings(
   {
     name,
     model,
-    source: { strategies, topK },
+    source: { strategies, topK, passages },
   }: { readonly name: string | undefined; readonly model: ServedModel; readonly source: QuestionSource },
 ): EvaluationSettings {
   const { origin, pathname } = new URL(engine!);
@@ -184,6 +198,7 @@ function evaluationSettings(
     strategies,
     policy,
     topK,
+    passages,
     concurrency,
     seed,
     contextTokens: typeof contextTokens === 'number' ? contextTokens : null,
@@ -251,6 +266,13 @@ function readShiftPrices(text: string): readonly number[] {
   const prices = [...new Set(text.split(',').map((each) => (each.trim() === '' ? Number.NaN : Number(each))))];
   if (prices.length <= MAX_PRICES && prices.every((price) => Number.isFinite(price) && price >= 0)) return prices;
   throw new InvalidArgumentError(`At most ${MAX_PRICES} numbers of 0 or more were expected, parted by commas.`);
+}
+
+function readRanks(text: string): PassageRanks {
+  if (text === 'retrieved' || text === 'random') return text;
+  const place = Number(text);
+  if (Number.isInteger(place) && place >= 1) return place;
+  throw new InvalidArgumentError('`retrieved`, `random` or a place from 1 on was expected.');
 }
 
 function readTolerance(text: string): number {

@@ -1,5 +1,5 @@
-import type { PolicyName, RenderOptions } from '@warmpath/core';
-import { arrange, observe, prepareDocuments, ServedHistory, WarmpathError } from '@warmpath/core';
+import type { OrderingPolicy, PolicyName, RenderOptions } from '@warmpath/core';
+import { arrange, observe, prepareDocuments, ServedHistory, WarmpathError, withCachedPrefix } from '@warmpath/core';
 import {
   ConversationLog,
   placesMoved,
@@ -13,7 +13,8 @@ import { type PromptSettings, type PromptSource, plainMessages, type SentPrompt 
 
 /** What becomes of the documents. */
 export interface ArrangedSettings extends PromptSettings {
-  readonly policy: PolicyName;
+  /** `shuffled`: in the question's random order. */
+  readonly policy: PolicyName | 'shuffled';
   /** Tokens that a place costs by which a document moves. */
   readonly shiftPrice: number;
   /** Whether hints are written: the retrieval order, and where documents stand that are left out. */
@@ -49,7 +50,7 @@ export class ArrangedPrompts implements PromptSource {
     const request = {
       ...prepareDocuments(documentsOf(question)),
       preamble: turnPreamble(history, messages, model, RENDER),
-      policy,
+      policy: policy === 'shuffled' ? shuffledPolicy(question) : policy,
       shiftPrice,
       hints,
       ...(deduplicates && { visible: history.visible }),
@@ -71,6 +72,10 @@ export class ArrangedPrompts implements PromptSource {
       failed: () => observe({ kind: 'failed', arrangement, now: this.#now }, this.#history),
     };
   }
+}
+
+function shuffledPolicy({ shuffled = [] }: EvaluationQuestion): OrderingPolicy {
+  return { name: 'shuffled', arrange: (context, view) => withCachedPrefix(shuffled, context, view) };
 }
 
 /** The passages of a question as documents that are yet to be prepared. */

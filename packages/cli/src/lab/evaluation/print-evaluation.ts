@@ -1,5 +1,6 @@
 import {
   type BootstrapMean,
+  differenceTitle,
   type EvaluationReport,
   evaluationFinding,
   SCORE_NAMES,
@@ -36,14 +37,23 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
   ]);
   if (differences.length > 0) {
     printTable(terminal, [
-      ['against retrieval order', 'lost', 'gained', 'exact test', ...SCORE_NAMES.map((name) => SCORE_TITLES[name])],
-      ...differences.map((difference) => [
-        difference.strategy,
-        String(difference.answers.lost),
-        String(difference.answers.gained),
-        `p ${writeP(difference.answers.p)}`,
-        ...SCORE_NAMES.map((name) => writeDifference(difference[name])),
-      ]),
+      [
+        'against retrieval order',
+        'other text',
+        'lost',
+        'gained',
+        'exact test',
+        ...SCORE_NAMES.map((name) => SCORE_TITLES[name]),
+      ],
+      ...differences.map((difference) => {
+        const { changed, lost, gained, p } = difference.answers;
+        return [
+          differenceTitle(difference),
+          ...[changed, lost, gained].map(String),
+          `p ${writeP(p)}`,
+          ...SCORE_NAMES.map((name) => writeDifference(difference[name])),
+        ];
+      }),
     ]);
   }
   if (kinds.length > 0) {

@@ -6,10 +6,12 @@ import { pipeline } from 'node:stream/promises';
 import { estimateTokens, WarmpathError } from '@warmpath/core';
 import {
   CONVERSATION_STRATEGIES,
+  DEFAULT_TOP_K,
   drawConversations,
   EVALUATION_STRATEGIES,
   type EvaluationQuestions,
   type EvaluationStrategy,
+  type PassageRanks,
   pricedStrategy,
   priceLadder,
   REFUSAL,
@@ -21,14 +23,13 @@ import { readAlmanac } from '../../demo/almanac.js';
 
 /** The data set that comes along: conversations about the fictional almanac. */
 export const ALMANAC = 'almanac';
-const ALMANAC_CONVERSATIONS = 50;
+const ALMANAC_QUESTIONS = 200;
 /**
  * With all documents again in every turn, prompts have at most some 1,700 tokens: the demo model was trained with up to
  * 2,048, and what it answers wrongly beyond them would hide what is asked here.
  */
 const ALMANAC_TURNS = 4;
 const ALMANAC_TOP_K = 3;
-const TOP_K = 5;
 
 /** Words that the demo model was trained with; other models understand them as well. */
 const ALMANAC_PROMPT = 'Answer from the documents.';
@@ -42,6 +43,8 @@ export interface QuestionSource extends EvaluationQuestions {
   readonly systemPrompt: string;
   /** Passages of each. */
   readonly topK: number;
+  /** Where they come from, and in which order. */
+  readonly passages: string;
   /** Fingerprints of all that the questions were read from, for a run that goes on later. */
   readonly prints: Readonly<Record<string, string>>;
 }
@@ -50,6 +53,9 @@ export interface QuestionOptions {
   /** Left out: what suits the data set. */
   readonly topK?: number;
   readonly limit?: number;
+  readonly ranks?: PassageRanks;
+  readonly rounds?: number;
+  readonly turns?: number;
   readonly seed: number;
   /** Prices of moving documents to try, or `true` for those that suit the documents: questions then stand alone. */
   readonly shiftPrices?: readonly number[] | true;
@@ -61,27 +67,57 @@ export interface QuestionOptions {
  */
 export async function readQuestionSource(data: string, options: QuestionOptions): Promise<QuestionSource> {
   const found = await kindOf(data);
-  if (found === undefined && data === ALMANAC) {
+  const isAlmanac = found === undefined && data === ALMANAC;
+  requireQuestions(options, { isFile: found === 'file', isAlmanac });
+  if (isAlmanac) {
     return options.shiftPrices === undefined ? almanacConversations(options) : almanacQuestions(options);
   }
-  if (found === 'file' && options.shiftPrices !== undefined) {
-    throw new WarmpathError('WARMPATH_USAGE', {
-      path: '--shift-prices',
-      detail: 'questions outside of conversations were expected: behind its own conversation, no order is in the cache',
-    });
-  }
-  const topK = options.topK ?? TOP_K;
   if (found === 'file') {
+    const topK = options.topK ?? DEFAULT_TOP_K;
     const read = await readConversationQuestions(data, { ...options, topK });
     const prints = { tasks: await hashOf(data) };
-    return { ...read, strategies: CONVERSATION_STRATEGIES, systemPrompt: systemPromptOf(read), topK, prints };
+    const systemPrompt = systemPromptOf(read);
+    return { ...read, strategies: CONVERSATION_STRATEGIES, systemPrompt, topK, passages: FOUND_BY_BM25, prints };
   }
-  const read = await readQuestions(data, { ...options, topK });
+  const read = await readQuestions(data, options);
   const prints = {
     corpus: await hashOf(join(data, 'corpus.jsonl')),
     queries: await hashOf(join(data, 'queries.jsonl')),
   };
-  return { ...read, strategies: strategiesFor(read, options), systemPrompt: systemPromptOf(read), topK, prints };
+  const longest = read.questions.reduce((most, { passages }) => Math.max(most, passages.length), DEFAULT_TOP_K);
+  const topK = options.topK ?? longest;
+  const strategies = (options.turns ?? 1) > 1 ? CONVERSATION_STRATEGIES : strategiesFor(read, options);
+  return { ...read, strategies, systemPrompt: systemPromptOf(read), topK, passages: passagesOf(options), prints };
+}
+
+const FOUND_BY_BM25 = 'found by BM25, best first';
+
+function passagesOf({ ranks = 'retrieved', turns = 1, seed }: QuestionOptions): string {
+  if (turns > 1) return `${FOUND_BY_BM25}, in drawn conversations of ${turns} turns`;
+  if (ranks === 'retrieved') return FOUND_BY_BM25;
+  return ranks === 'random' ? `in random order (seed ${seed})` : `the right ones from place ${ranks} on`;
+}
+
+/** Error: `WARMPATH_USAGE` for an option that these data, or other options, leave without effect. */
+function requireQuestions(
+  { shiftPrices, ranks, rounds, turns }: QuestionOptions,
+  { isFile, isAlmanac }: { readonly isFile: boolean; readonly isAlmanac: boolean },
+): void {
+  const areConversations = isFile || turns !== undefined;
+  const options = [
+    ['--shift-prices', shiftPrices, areConversations],
+    ['--ranks', ranks, areConversations || isAlmanac],
+    ['--rounds', rounds, areConversations || isAlmanac],
+    ['--turns', turns, isFile],
+  ] as const;
+  const refused = options.find(([, value, isRefused]) => value !== undefined && isRefused);
+  if (refused === undefined) return;
+  throw new WarmpathError('WARMPATH_USAGE', {
+    path: refused[0],
+    detail: isFile
+      ? 'a BEIR folder was expected in --data: the turns of a file of conversations stay as they are'
+      : 'questions of a BEIR folder outside of conversations were expected',
+  });
 }
 
 /** Those of questions outside of conversations. */
@@ -98,7 +134,7 @@ function strategiesFor(
 
 /** The questions of the almanac one by one, each with the entries that BM25 finds for it. */
 async function almanacQuestions(options: QuestionOptions): Promise<QuestionSource> {
-  const { topK = TOP_K, limit } = options;
+  const { topK = DEFAULT_TOP_K, limit } = options;
   const { entries, questions: all } = await readAlmanac();
   const retriever = new Retriever(entries);
   const questions = all.slice(0, limit).map(({ id, text, answer }) => ({
@@ -113,6 +149,7 @@ async function almanacQuestions(options: QuestionOptions): Promise<QuestionSourc
     strategies: strategiesFor({ questions }, options),
     systemPrompt: ALMANAC_PROMPT,
     topK,
+    passages: FOUND_BY_BM25,
     prints: { almanac: hashOfQuestions(questions) },
   };
 }
@@ -121,13 +158,14 @@ function hashOfQuestions(questions: EvaluationQuestions['questions']): string {
   return `sha256:${createHash('sha256').update(JSON.stringify(questions)).digest('hex')}`;
 }
 
-async function almanacConversations({ topK = ALMANAC_TOP_K, limit, seed }: QuestionOptions): Promise<QuestionSource> {
+async function almanacConversations(options: QuestionOptions): Promise<QuestionSource> {
+  const { topK = ALMANAC_TOP_K, turns = ALMANAC_TURNS, limit, seed } = options;
   const { entries, questions } = await readAlmanac();
-  const sourced = questions.map(({ text, answer, entry }) => ({ text, answer, source: entry }));
+  const sourced = questions.map(({ text, answer, entry }) => ({ text, gold: { answers: [answer] }, sources: [entry] }));
   const drawn = drawConversations(sourced, entries, {
     seed,
-    conversations: ALMANAC_CONVERSATIONS,
-    turns: ALMANAC_TURNS,
+    conversations: Math.ceil(ALMANAC_QUESTIONS / turns),
+    turns,
     topK,
   });
   return {
@@ -136,6 +174,7 @@ async function almanacConversations({ topK = ALMANAC_TOP_K, limit, seed }: Quest
     strategies: CONVERSATION_STRATEGIES,
     systemPrompt: ALMANAC_PROMPT,
     topK,
+    passages: FOUND_BY_BM25,
     prints: { almanac: hashOfQuestions(drawn) },
   };
 }

@@ -17,24 +17,29 @@ export interface LaneSettings {
   readonly model: string;
   readonly policy: PolicyName;
   readonly systemPrompt: string;
+  /** Whether the engine takes `cache_salt`. */
+  readonly isSalted: boolean;
   /** Tokens of an answer, at most. */
   readonly maxTokens: number;
 }
 
 /**
- * One strategy on one engine. Its system prompt begins with a mark of its own, so that nothing it is served from the
- * cache was left there by another strategy; its history knows of its own requests only.
+ * One strategy on one engine. Its requests have a mark of their own, as cache salt or else before the system prompt, so
+ * that nothing they are served from the cache was left there by another strategy; its history knows of its own requests
+ * only.
  */
 export class StrategyLane {
   readonly #strategy: EvaluationStrategy;
   readonly #prompts: PromptSource;
   readonly #settings: LaneSettings;
+  readonly #salt: { readonly cache_salt?: string };
 
   constructor(strategy: EvaluationStrategy, mark: string, settings: LaneSettings) {
     this.#strategy = strategy;
     this.#settings = settings;
-    const { model, policy, systemPrompt } = settings;
-    this.#prompts = promptsOf(strategy, { model, system: `${mark} ${systemPrompt}` }, policy);
+    const { model, policy, systemPrompt, isSalted } = settings;
+    this.#salt = isSalted ? { cache_salt: mark } : {};
+    this.#prompts = promptsOf(strategy, { model, system: isSalted ? systemPrompt : `${mark} ${systemPrompt}` }, policy);
   }
 
   /**
@@ -46,12 +51,21 @@ export class StrategyLane {
     const prompt = this.#prompts.send(question);
     const { messages, placesMoved } = prompt;
     try {
-      const answer = await client.measureChat({ model, max_tokens: maxTokens, temperature: 0, messages }, signal);
+      const body = { model, max_tokens: maxTokens, temperature: 0, messages, ...this.#salt };
+      const answer = await client.measureChat(body, signal);
       const { promptTokens = null, cachedTokens = null, ttftMs } = answer;
       prompt.answered({ promptTokens, cachedTokens });
       const score = scoreAnswer(answer.text, question.gold);
-      const strategy = this.#strategy;
-      return { question: question.id, strategy, score, ttftMs, promptTokens, cachedTokens, placesMoved };
+      return {
+        question: question.id,
+        strategy: this.#strategy,
+        answer: answer.text,
+        score,
+        ttftMs,
+        promptTokens,
+        cachedTokens,
+        placesMoved,
+      };
     } catch (error) {
       prompt.failed();
       throw error;
@@ -73,7 +87,16 @@ function promptsOf(strategy: EvaluationStrategy, settings: PromptSettings, polic
     case 'in-place':
       return new ClientPrompts({ ...settings, keepsDocuments: true, recognisedBy: policy });
     case 'retrieval':
+    case 'repeated':
       return new ArrangedPrompts({ ...arranged, policy: 'retrieval', hints: false, deduplicates: false });
+    case 'shuffled':
+    case 'shuffled-hints':
+      return new ArrangedPrompts({
+        ...arranged,
+        policy: 'shuffled',
+        hints: strategy === 'shuffled-hints',
+        deduplicates: false,
+      });
     case 'deduplicated':
     case 'deduplicated-hints':
       return new ArrangedPrompts({ ...arranged, hints: strategy === 'deduplicated-hints', deduplicates: true });
