@@ -108,6 +108,8 @@ export type Outcome =
       /** The engine's own count, when it reports one. */
       readonly promptTokens?: number | undefined;
       readonly cachedTokens?: number | undefined;
+      /** Tokens of a block, where the engine reuses whole blocks. */
+      readonly blockTokens?: number | undefined;
       readonly answerTokens?: number | undefined;
     }
   /** Another gateway sent it to the same engine. */

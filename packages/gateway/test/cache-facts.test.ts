@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { reachableSource, readCacheFacts } from '../src/dialects/cache-facts.js';
 import { type DialectName, dialectOf, withBlocks } from '../src/dialects/dialects.js';
+import { FakeEngine } from './fake-engine.js';
+import { closing, gatewayAt, send, told } from './harness.js';
 
 // What engines say about their caches.
 
@@ -87,3 +89,37 @@ it.each([
   const source = reachableSource({ endpoint, replayEndpoint: endpoint }, url);
   expect(source).toEqual(reached && { endpoint: reached, replayEndpoint: reached });
 });
+
+it.each([
+  [1, 'generic'],
+  [128, 'generic'],
+  [128, 'vllm'],
+  [64, 'sglang'],
+] as const)(
+  'blocks of %i tokens are seen by the counts of an engine that does not state them: %s',
+  async (blockTokens, dialect) => {
+    let prompts = 0;
+    const engine = closing(
+      await FakeEngine.start((response) => {
+        // 900, 1_013, 1_126 … tokens were cached, in whole blocks.
+        const held = 900 + 113 * prompts++;
+        const usage = {
+          prompt_tokens: 3_001,
+          completion_tokens: 1,
+          prompt_tokens_details: { cached_tokens: held - (held % blockTokens) },
+        };
+        response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ choices: [], usage }));
+      }),
+    );
+    const gateway = closing(await gatewayAt(engine.url, { upstream: { dialect } }));
+    const documents = ['a', 'b', 'c'].map((id) => ({ id, content: `Document ${id} says much. `.repeat(29) }));
+    const ask = async (count: number) => {
+      const body = { model: 'm', messages: [{ role: 'user', content: 'What?' }], documents: documents.slice(0, count) };
+      return Number(told(await send(`${gateway.url}/v1/chat/completions`, body))['predicted']);
+    };
+    for (let prompt = 0; prompt < 12; prompt++) await ask(3);
+    const predicted = [await ask(1), await ask(2), await ask(3)];
+    expect(predicted.every((tokens) => tokens % blockTokens === 0)).toBe(true);
+    expect(predicted.some((tokens) => tokens % Math.max(16, 2 * blockTokens) > 0)).toBe(true);
+  },
+);

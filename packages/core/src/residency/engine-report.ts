@@ -6,7 +6,7 @@ const MAX_PREDICTIONS = 16;
 const MIN_PREDICTIONS = 4;
 /** A prediction is wrong when less than this share of it was cached. */
 const MISSED_SHARE = 0.5;
-/** Tokens that an engine may leave out of a full hit: it counts whole blocks and recomputes the last token. */
+/** Tokens that an engine may leave out of a full hit, or a block: it counts whole ones, and computes the last token. */
 export const BLOCK_SLACK_TOKENS = 64;
 /** A document counts as missing only beyond this multiple of the cached tokens, because counts may be estimates. */
 const ESTIMATE_SLACK = 1.25;
@@ -15,15 +15,14 @@ const ESTIMATE_SLACK = 1.25;
 export interface EngineReport {
   readonly promptTokens?: number | undefined;
   readonly cachedTokens?: number | undefined;
+  /** Tokens of a block, where the engine reuses whole blocks. */
+  readonly blockTokens?: number | undefined;
   /** Tokens of the answer. They follow the prompt in the engine's cache. */
   readonly answerTokens?: number | undefined;
 }
 
 /** Tokens that the engine counted. */
-interface EngineCount {
-  readonly cachedTokens: number;
-  readonly promptTokens: number | undefined;
-}
+type EngineCount = Pick<EngineReport, 'promptTokens' | 'blockTokens'> & { readonly cachedTokens: number };
 
 /** Result of comparing a report with the prediction. */
 interface Judgement {
@@ -79,7 +78,8 @@ export class PredictionRecord {
    */
   judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);
-    const reach = engine.cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK_TOKENS;
+    const slack = Math.max(BLOCK_SLACK_TOKENS, engine.blockTokens ?? 0);
+    const reach = engine.cachedTokens * ESTIMATE_SLACK + slack;
     let predicted = 0;
     let missing = 0;
     let missingStep = 0;
@@ -92,10 +92,9 @@ export class PredictionRecord {
         missingStep = depth;
       }
     }
-    if (predicted > BLOCK_SLACK_TOKENS)
-      this.#missed.add(engine.cachedTokens + BLOCK_SLACK_TOKENS < predicted * MISSED_SHARE);
+    if (predicted > slack) this.#missed.add(engine.cachedTokens + slack < predicted * MISSED_SHARE);
     const known = tokens.slice(0, dispatch.known).reduce((sum, count) => sum + count, 0);
-    return { missing, missingStep, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK_TOKENS };
+    return { missing, missingStep, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + slack };
   }
 
   clear(): void {

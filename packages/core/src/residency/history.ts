@@ -204,20 +204,22 @@ export class ServedHistory implements ResidencyView {
     this.#capacity.clear();
   }
 
-  #learnFrom({ promptTokens, cachedTokens }: EngineReport, { tokens }: ServedPath, dispatch: Insertion): void {
+  #learnFrom(report: EngineReport, { tokens }: ServedPath, dispatch: Insertion): void {
+    const { cachedTokens } = report;
     if (cachedTokens === undefined) return;
-    const { missing, exceeded } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
+    const { missing, exceeded } = this.#predictions.judge(tokens, dispatch, { ...report, cachedTokens });
     if (exceeded) this.#capacity.exceeded();
     if (this.#evictsLeastRecent) this.#learnCapacity(missing, sum(tokens) - cachedTokens);
   }
 
   /** Compares steps that KV events do not cover. Missing steps leave the tree; other paths are not affected. */
-  #judgeUnfollowed(request: ServedRequest, { promptTokens, cachedTokens }: EngineReport, dispatch: Insertion): void {
+  #judgeUnfollowed(request: ServedRequest, report: EngineReport, dispatch: Insertion): void {
+    const { cachedTokens } = report;
     if (cachedTokens === undefined) return;
     const followed = this.#events!.followedSteps(this, request);
     if (followed >= dispatch.depth || dispatch.confirmedAt[followed] === 0) return;
     const { keys, tokens } = pathOf(request);
-    const { missing, missingStep } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
+    const { missing, missingStep } = this.#predictions.judge(tokens, dispatch, { ...report, cachedTokens });
     if (missing > 0 && missingStep >= followed) this.#tree.removePath(keys.slice(0, missingStep + 1));
   }
 

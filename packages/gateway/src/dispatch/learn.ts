@@ -170,6 +170,7 @@ export class Learning {
     report.price = prices.find(({ models }) => models === undefined || models.includes(model));
     const expected = Math.max(report.baselineTokens ?? 0, report.decision.predictedCachedTokens ?? 0);
     report.cachedTokens = this.#parts.histories.reportedCounts(engine, model).cachedTokens(usage, expected);
+    if (usage.cachedTokens !== undefined) engine.counted(usage.cachedTokens);
   }
 
   /** Looks for a reason where nothing was gained, and the order alone does not tell it. */
@@ -202,11 +203,8 @@ export class Learning {
     const { usage, completionTokens } = result.sniffer;
     if (usage !== undefined) counts.observe(prompt.estimatedTokens, usage);
     // The counts are of the whole prompt: they belong to the path that goes farthest into it.
-    const counted = counts.outcome({
-      promptTokens: report.promptTokens,
-      cachedTokens: report.cachedTokens,
-      answerTokens: completionTokens,
-    });
+    const { promptTokens, cachedTokens } = report;
+    const counted = counts.outcome({ promptTokens, cachedTokens, answerTokens: completionTokens }, engine.dialect);
     for (const [place, arrangement] of arrangements.entries()) {
       const isLast = place === arrangements.length - 1;
       observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);

@@ -129,6 +129,13 @@ export interface EngineParts {
   readonly cachesOtherwise: (engine: Engine) => void;
 }
 
+/** Different counts of cached tokens that show the size of a block, where the engine does not state it. */
+const COUNTS_FOR_BLOCK_SIZE = 8;
+
+function greatestCommonDivisor(one: number, other: number): number {
+  return other === 0 ? one : greatestCommonDivisor(other, one % other);
+}
+
 /** Requests that an engine got, by outcome. */
 export interface EngineRequests {
   served: number;
@@ -172,6 +179,9 @@ export class Engine {
   #cacheSize: CacheSize | undefined;
   /** Tokens of a block, by its metrics or events. */
   #blockTokens: number | undefined;
+  /** The first different counts of cached tokens, and the greatest common divisor of all. */
+  readonly #counts = new Set<number>();
+  #divisor = 0;
   #kvResidency: KvResidency | undefined;
   /** Where `#kvResidency` is read. */
   #eventSource: string | undefined;
@@ -391,6 +401,14 @@ export class Engine {
 
   #tellCacheSize(): void {
     if (this.#cacheSize !== undefined) this.#kvResidency?.events.setEngineBlocks(this.#cacheSize.blocks);
+  }
+
+  /** The engine has reported cached tokens of a prompt: a multiple of its block size. */
+  counted(cachedTokens: number): void {
+    if (this.#blockTokens !== undefined || cachedTokens === 0) return;
+    this.#divisor = greatestCommonDivisor(this.#divisor, cachedTokens);
+    if (this.#counts.size < COUNTS_FOR_BLOCK_SIZE) this.#counts.add(cachedTokens);
+    else this.#dialect = withBlocks(this.#dialect, this.#divisor);
   }
 
   #learnBlockSize(tokens: number): void {

@@ -255,12 +255,13 @@ export class EngineCounts {
     return Math.round(counted / this.#factor);
   }
 
-  /** Converts an engine's counts of a prompt into estimated tokens. */
-  outcome({ promptTokens, cachedTokens, answerTokens }: EngineTokens): EngineTokens {
+  /** Converts an engine's counts of a prompt, and the tokens of its blocks, into estimated tokens. */
+  outcome({ promptTokens, cachedTokens, answerTokens }: EngineTokens, { reuse }: Dialect) {
     return {
       promptTokens: promptTokens && this.toEstimatedTokens(promptTokens),
       cachedTokens: cachedTokens && this.toEstimatedTokens(cachedTokens),
       answerTokens: answerTokens && this.toEstimatedTokens(answerTokens),
+      blockTokens: 'unit' in reuse ? this.toEstimatedTokens(reuse.unit) : undefined,
     };
   }
 

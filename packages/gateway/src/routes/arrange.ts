@@ -243,12 +243,12 @@ export function observeRoute(app: FastifyInstance, { arrangements, now }: Observ
 }
 
 function learn({ arrangement, state }: OpenArrangement, report: Observation, now: number): void {
-  const { counts, history } = state;
+  const { counts, history, engine } = state;
   if (report.outcome === 'failed') {
     observe({ kind: 'failed', arrangement, now }, history);
     return;
   }
-  observe({ kind: 'completed', arrangement, now, ...counts.outcome(report) }, history);
+  observe({ kind: 'completed', arrangement, now, ...counts.outcome(report, engine.dialect) }, history);
 }
 
 /** The engine's counts enter the metrics, as for prompts that pass the gateway. */
