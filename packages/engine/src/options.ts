@@ -2,6 +2,7 @@ import { availableParallelism, totalmem } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
 import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
+import { TEMPLATE_DATE } from './chat/default-templates.js';
 import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
 import { KV_TYPES, type KvType } from './native/structs.js';
@@ -92,6 +93,16 @@ export const engineOptionsSchema = z.strictObject({
     .enum(REPLACEMENT_POLICY_NAMES)
     .default('pgdsf')
     .describe(`What leaves each tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
+  chatTemplate: z
+    .string()
+    .regex(/^chatml$|[{]/, { error: 'Expected chatml, or a template in Jinja; --chat-template-file reads one' })
+    .optional()
+    .describe("Chat template in place of the model's: chatml, or a text in Jinja"),
+  chatTemplateFile: z.string().min(1).optional().describe('File of such a template'),
+  templateDate: z.iso
+    .date()
+    .default(TEMPLATE_DATE)
+    .describe('The day that chat templates take for today; constant, so that prompts stay cached'),
   kvEvents: zmqEndpoint().describe(
     'Publish what the cache holds, in the format of vLLM: tcp://*:5557 listens, an address without * is connected to',
   ),
@@ -216,6 +227,12 @@ export function parseEngineOptions(options: EngineOptions): ResolvedEngineOption
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: issue.path.join('.') || 'options',
       detail: issue.message,
+    });
+  }
+  if (result.data.chatTemplate !== undefined && result.data.chatTemplateFile !== undefined) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'chatTemplateFile',
+      detail: 'Only one of chatTemplate and chatTemplateFile can be used.',
     });
   }
   if (result.data.kvEventsReplay !== undefined && result.data.kvEvents === undefined) {

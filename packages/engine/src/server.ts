@@ -1,8 +1,9 @@
-import { stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Writable } from 'node:stream';
-import type { WarmpathError } from '@warmpath/core';
-import { ChatTemplate } from './chat/chat-template.js';
+import { WarmpathError } from '@warmpath/core';
+import { ChatTemplate, type TemplateSources } from './chat/chat-template.js';
+import { CHATML } from './chat/default-templates.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-log.js';
 import { openKvEvents } from './events/open-publisher.js';
@@ -138,7 +139,7 @@ async function serve(
   resolved: ResolvedModel,
   { model, publisher, front, warm }: Opened,
 ): Promise<EngineServer> {
-  const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
+  const template = new ChatTemplate(await templateSources(settings, model), model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
   const profile = await storedProfile(resolved.path, settings, settings.cacheDir);
   const buildingPays = settings.gpuLayers === 0 && (await paysToBuild(resolved.path, settings.cacheDir));
@@ -217,6 +218,24 @@ async function serve(
       return closing;
     },
   };
+}
+
+/** @throws WARMPATH_CONFIG_INVALID when the template's file cannot be read. */
+async function templateSources(
+  { chatTemplate, chatTemplateFile, templateDate: date }: ResolvedEngineOptions,
+  model: NativeModel,
+): Promise<TemplateSources> {
+  if (chatTemplateFile !== undefined) {
+    try {
+      return { source: await readFile(chatTemplateFile, 'utf8'), date };
+    } catch (cause) {
+      const detail = `The file cannot be read: ${(cause as Error).message}`;
+      throw new WarmpathError('WARMPATH_CONFIG_INVALID', { path: 'chatTemplateFile', detail, cause });
+    }
+  }
+  return chatTemplate === undefined
+    ? { source: model.chatTemplate, toolUseSource: model.toolUseTemplate, date }
+    : { source: chatTemplate === 'chatml' ? CHATML : chatTemplate, date };
 }
 
 async function diskTierOf(

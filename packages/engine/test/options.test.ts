@@ -2,12 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { engineOptionsSchema, parseEngineOptions } from '../src/options.js';
 
 describe('the options of an engine', () => {
-  it('all have a default but the model, the folders, the addresses of events and what depends on the model', () => {
+  it('all have a default but the model, its template, the folders, the addresses of events and what depends on the model', () => {
     const options = parseEngineOptions({});
     const unset = Object.keys(engineOptionsSchema.shape).filter((name) => !(name in options));
     expect(unset.sort()).toEqual([
       'cacheDir',
       'cachedDocuments',
+      'chatTemplate',
+      'chatTemplateFile',
       'diskTier',
       'hostTier',
       'kvEvents',
@@ -29,6 +31,9 @@ describe('the options of an engine', () => {
     [{ contextTokens: 10 }, 'contextTokens'],
     [{ maxRunning: 129 }, 'maxRunning'],
     [{ model: '' }, 'model'],
+    [{ chatTemplate: 'llama3' }, 'chatTemplate'],
+    [{ chatTemplate: 'chatml', chatTemplateFile: 'a.jinja' }, 'chatTemplateFile'],
+    [{ templateDate: 'today' }, 'templateDate'],
     [{ batchTokens: 32, maxRunning: 33 }, 'batchTokens'],
     [{ batchTokens: 63, batchInvariant: true }, 'batchTokens'],
   ])('are refused with the path of what is wrong: %j', (options, path) => {

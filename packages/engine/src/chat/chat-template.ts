@@ -1,95 +1,117 @@
-import { Template } from '@huggingface/jinja';
+import { createHash } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import type { TextStretch, TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
+import { type AnswerSyntax, answerSyntax } from './answer-syntax.js';
+import { CHATML, TEMPLATE_DATE } from './default-templates.js';
+import { JinjaTemplate } from './jinja.js';
+import { type ChatMessage, joinMessages, parseObject, type ToolCall, type ToolDefinition } from './messages.js';
 import { type SegmentedPrompt, tokenBoundaries } from './segmented-prompt.js';
 import { SpecialTextGuard } from './special-text.js';
+import { NO_TOKENS, type TemplateTraits, templateTraits } from './template-traits.js';
 
-/** One message of a conversation, its content flattened to text. */
-export interface ChatMessage {
-  readonly role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
-  readonly content: string;
-  /**
-   * Places in the content at which its parts end, in UTF-16 code units, ascending; the end of the content is known
-   * anyway.
-   */
-  readonly partEnds?: readonly number[];
-  readonly name?: string | undefined;
-  /** Calls that an assistant has made. */
-  readonly toolCalls?: readonly ToolCall[];
-  /** Which call a tool's message answers. */
-  readonly toolCallId?: string;
-}
-
-interface ToolCall {
-  readonly id?: string | null | undefined;
-  readonly name: string;
-  /** A text that should be JSON; a model may have written another. */
-  readonly arguments: string;
-}
-
-/** A function that the model may call, as requests define it. */
-export interface ToolDefinition {
-  readonly type: 'function';
-  readonly function: {
-    readonly name: string;
-    readonly description?: string | null | undefined;
-    /** A JSON schema. */
-    readonly parameters?: Readonly<Record<string, unknown>> | null | undefined;
-  };
+/** Where the templates of a model come from. */
+export interface TemplateSources {
+  /** ChatML when left out. */
+  readonly source?: string | undefined;
+  /** The one for requests with tools, of the few models that have two. */
+  readonly toolUseSource?: string | undefined;
+  /** As `2026-01-31`. */
+  readonly date?: string | undefined;
 }
 
 /** How a conversation becomes a prompt. */
 export interface ChatPromptOptions extends TokenizeOptions {
-  /**
-   * Functions of which the answer calls one. A template that knows no tools gets their description at the end of the
-   * last message, behind every document, so that what was cached stays of use.
-   */
-  readonly tools?: readonly ToolDefinition[];
+  /** Functions that the answer may call. A template that knows no tools gets their description as a system message. */
+  readonly tools?: readonly ToolDefinition[] | undefined;
+  /** Whether the answer must be a call; only the description of tools depends on it. */
+  readonly isCallForced?: boolean;
+  /** Whether a grammar holds the answer from its first token on: then no reasoning stands before it. */
+  readonly isConstrained?: boolean;
+  /** Variables of the template, as `chat_template_kwargs`. */
+  readonly variables?: Readonly<Record<string, unknown>> | undefined;
+  /** Whether the answer goes on with the last message, the assistant's, and opens no other. */
+  readonly isContinued?: boolean;
+}
+
+/** A prompt and what the answer to it begins with. */
+export interface ChatPrompt extends SegmentedPrompt {
+  /** Whether the prompt has opened the answer's reasoning. */
+  readonly isReasoningOpen: boolean;
+}
+
+/** One parsed template and what it can show. */
+interface ParsedTemplate {
+  readonly template: JinjaTemplate;
+  readonly traits: TemplateTraits;
+  readonly syntax: AnswerSyntax;
 }
 
 /**
- * A model's own chat template: the Jinja template of its metadata, run by `@huggingface/jinja`.
+ * A model's chat template: the Jinja template of its metadata, or another in its place.
  *
- * The prompt depends on the messages alone. Templates that print today's date get no clock (`strftime_now` is
- * undefined, for which such templates have a fixed fallback): a date in front of the documents would empty the prefix
- * cache at midnight.
+ * The prompt depends on the messages alone. Templates that print today's date get a constant one: another date in front
+ * of the documents would empty the prefix cache at midnight.
  */
 export class ChatTemplate {
-  readonly #template: Template | undefined;
-  /** Whether it describes tools to the model. */
-  readonly #knowsTools: boolean;
-  /** How it wants the arguments of calls; `undefined` when it prints no calls. */
-  readonly #callArguments: 'object' | 'text' | undefined;
+  readonly #plain: ParsedTemplate | WarmpathError;
+  readonly #toolUse: ParsedTemplate | undefined;
+  readonly #dates: Readonly<Record<string, string>>;
   readonly #vocabulary: Vocabulary;
 
-  /** @param source The template, or `undefined` for a model without one; then every {@link tokenize} is refused. */
-  constructor(source: string | undefined, vocabulary: Vocabulary) {
+  /** A source that cannot be parsed is no error here: every {@link tokenize} is refused with the reason. */
+  constructor({ source, toolUseSource, date = TEMPLATE_DATE }: TemplateSources, vocabulary: Vocabulary) {
     this.#vocabulary = vocabulary;
-    this.#template = source === undefined ? undefined : parseTemplate(source);
-    this.#knowsTools = source !== undefined && /\btools\b/.test(source);
-    this.#callArguments = this.#template === undefined ? undefined : callArguments(this.#template);
+    const today = new Date(`${date}T00:00:00Z`);
+    this.#plain = parseTemplate(source ?? toolUseSource ?? CHATML, today);
+    const toolUse = toolUseSource === undefined ? undefined : parseTemplate(toolUseSource, today);
+    this.#toolUse = toolUse instanceof WarmpathError ? undefined : toolUse;
+    const day = new JinjaTemplate('{{ strftime_now("%d") }} {{ strftime_now("%b") }} {{ strftime_now("%Y") }}', today);
+    const [number, month, year] = day.render({}).split(' ');
+    this.#dates = { date_string: `${number} ${month} ${year}`, datetime: `${month} ${number} ${year}` };
+  }
+
+  /** Why this template cannot be used, if it cannot. */
+  get problem(): string | undefined {
+    return this.#plain instanceof WarmpathError ? this.#plain.message : undefined;
+  }
+
+  /** How the model writes its reasoning and its calls, with tools in the request or without. */
+  syntax(hasTools: boolean): AnswerSyntax {
+    return this.#parsed(hasTools).syntax;
   }
 
   /**
-   * @param addGenerationPrompt End with the opening of the assistant's answer.
+   * @param opensAnswer End with the opening of the assistant's answer.
    * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end.
    *   How a content is cut into parts changes no token.
-   * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages; what
+   * @throws WARMPATH_CHAT_TEMPLATE when the template cannot be parsed, or when it refuses the messages; what
    *   `Vocabulary.tokenize` throws, also for contents that the template would have left out.
    */
   async tokenize(
     given: readonly ChatMessage[],
-    addGenerationPrompt: boolean,
-    { tools, ...options }: ChatPromptOptions = {},
-  ): Promise<SegmentedPrompt> {
-    const known = this.#callArguments === undefined ? given.map(withCallsAsText) : given;
-    const messages = tools === undefined || this.#knowsTools ? known : withDescription(known, tools);
+    opensAnswer: boolean,
+    { tools, isCallForced = false, isConstrained = false, variables, isContinued, ...limits }: ChatPromptOptions = {},
+  ): Promise<ChatPrompt> {
+    const parsed = this.#parsed(tools !== undefined);
+    const { traits } = parsed;
+    const continued = isContinued === true ? given.at(-1) : undefined;
+    const described =
+      tools === undefined || traits.describesTools ? given : withDescription(given, tools, isCallForced);
+    const messages = shownMessages(continued === undefined ? described : described.slice(0, -1), traits);
     // Before anything is done with contents that are far too long.
-    const texts = messages.map(({ content, toolCalls }) => content + (toolCalls ? JSON.stringify(toolCalls) : ''));
+    const texts = [...messages, ...(continued === undefined ? [] : [continued])].map(
+      ({ content, reasoning = '', toolCalls }) => content + reasoning + (toolCalls ? JSON.stringify(toolCalls) : ''),
+    );
     const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-    this.#vocabulary.checkLength(bytes, options.most ?? Number.POSITIVE_INFINITY);
-    const rendering = this.#render(messages, addGenerationPrompt, this.#knowsTools ? tools : undefined);
-    const tokenized = await this.#vocabulary.tokenize(rendering, options);
+    this.#vocabulary.checkLength(bytes, limits.most ?? Number.POSITIVE_INFINITY);
+    const { rendering, isReasoningOpen } = this.#render(parsed, messages, {
+      opensAnswer,
+      isConstrained,
+      continued,
+      variables,
+      tools: traits.describesTools ? tools : undefined,
+    });
+    const tokenized = await this.#vocabulary.tokenize(rendering, limits);
     const stretches = rendering.map(({ text }, index) => ({ text, tokens: tokenized[index]! }));
     const tokens = stretches.flatMap((stretch) => stretch.tokens);
     const rendered = stretches.map(({ text }) => text).join('');
@@ -97,73 +119,188 @@ export class ChatTemplate {
     const bos = this.#vocabulary.leadingBos;
     // Some templates write the BOS themselves.
     return bos === undefined || tokens[0] === bos
-      ? { tokens, boundaries }
-      : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1) };
+      ? { tokens, boundaries, isReasoningOpen }
+      : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1), isReasoningOpen };
+  }
+
+  #parsed(hasTools: boolean): ParsedTemplate {
+    const parsed = (hasTools ? this.#toolUse : undefined) ?? this.#plain;
+    if (parsed instanceof WarmpathError) {
+      throw parsed;
+    }
+    return parsed;
   }
 
   #render(
+    { template, traits, syntax }: ParsedTemplate,
     messages: readonly ChatMessage[],
-    addGenerationPrompt: boolean,
-    tools: readonly ToolDefinition[] | undefined,
-  ): TextStretch[] {
-    if (this.#template === undefined) {
-      throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
-        detail: 'This model has no chat template; use /v1/completions.',
-      });
-    }
-    const texts = messages.flatMap(({ content, name = '', toolCalls, toolCallId = '' }) => [
-      content,
-      name,
-      toolCallId,
-      toolCalls === undefined ? '' : JSON.stringify(toolCalls),
-    ]);
-    if (tools !== undefined) {
-      texts.push(JSON.stringify(tools));
-    }
+    { opensAnswer, isConstrained, continued, variables = {}, tools }: RenderOptions,
+  ): { readonly rendering: TextStretch[]; readonly isReasoningOpen: boolean } {
+    const texts = [...messages, ...(continued === undefined ? [] : [continued])].flatMap(
+      ({ content, name = '', reasoning = '', toolCalls, toolCallId = '' }) => [
+        content,
+        name,
+        reasoning,
+        toolCallId,
+        toolCalls === undefined ? '' : JSON.stringify(toolCalls),
+      ],
+    );
+    texts.push(JSON.stringify([tools, variables]));
     this.#vocabulary.checkSpecialTexts(texts);
-    const guard = SpecialTextGuard.create(this.#vocabulary.specialTexts, texts);
-    if (guard === undefined) {
+    const marks = SpecialTextGuard.create(this.#vocabulary.specialTexts, texts);
+    if (marks === undefined) {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
         path: 'messages',
         detail: 'The messages hold all of the Unicode noncharacters U+FDD0 to U+FDEF.',
       });
     }
-    const guarded = messages.map(({ role, content, name, toolCalls, toolCallId }) => ({
-      role,
-      content: guard.guard(content),
-      ...(name !== undefined && { name: guard.guard(name) }),
-      ...(toolCallId !== undefined && { tool_call_id: guard.guard(toolCallId) }),
-      ...(toolCalls !== undefined && {
-        tool_calls: toolCalls.map((call) => asTemplatesRead(call, this.#callArguments, (text) => guard.guard(text))),
-      }),
-    }));
-    return guard.split(
-      render(this.#template, {
-        messages: guarded,
-        ...(tools !== undefined && { tools: withEachText(tools, (text) => guard.guard(text)) }),
-        add_generation_prompt: addGenerationPrompt,
-        bos_token: this.#vocabulary.bosText,
-        eos_token: this.#vocabulary.eosText,
-      }),
-    );
+    const guard = (text: string): string => marks.guard(text);
+    const given = withEachText(variables, guard) as Record<string, unknown>;
+    const rendered = render(template, {
+      ...this.#dates,
+      ...(isConstrained ? { ...NO_TOKENS, enable_thinking: false } : NO_TOKENS),
+      // Some templates name the switch so.
+      ...(typeof given['enable_thinking'] === 'boolean' && { thinking: given['enable_thinking'] }),
+      ...given,
+      messages: messages.map((message) => asTemplatesRead(message, traits, guard)),
+      ...(tools !== undefined && { tools: withEachText(tools, guard) }),
+      add_generation_prompt: opensAnswer || continued !== undefined,
+      bos_token: this.#vocabulary.bosText,
+      eos_token: this.#vocabulary.eosText,
+    });
+    const isOpen = syntax.reasoning !== undefined && rendered.trimEnd().endsWith(syntax.reasoning.open.trim());
+    if (continued !== undefined) {
+      const { content, reasoning = '' } = continued;
+      const isReasoning = content === '' && reasoning !== '';
+      const text = syntax.continue(rendered, { content: guard(content), reasoning: guard(reasoning), isReasoning });
+      return { rendering: marks.split(text), isReasoningOpen: isReasoning };
+    }
+    // Templates without the switch open the reasoning all the same.
+    return isConstrained || given['enable_thinking'] === false
+      ? { rendering: marks.split(rendered + syntax.contentOpening(isOpen)), isReasoningOpen: false }
+      : { rendering: marks.split(rendered), isReasoningOpen: isOpen };
   }
 }
 
-/** A call as templates read it: the arguments as an object where they are one and the template prints objects. */
+interface RenderOptions extends Pick<ChatPromptOptions, 'tools' | 'variables'> {
+  readonly opensAnswer: boolean;
+  readonly isConstrained: boolean;
+  readonly continued: ChatMessage | undefined;
+}
+
+function parseTemplate(source: string, date: Date): ParsedTemplate | WarmpathError {
+  try {
+    const template = new JinjaTemplate(source, date);
+    const traits = templateTraits(template, source);
+    return { template, traits, syntax: answerSyntax(source, traits) };
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const detail = `The model's chat template cannot be parsed: ${reason}. Use /v1/completions, or give another template with --chat-template-file.`;
+    return new WarmpathError('WARMPATH_CHAT_TEMPLATE', { detail, cause });
+  }
+}
+
+function render(template: JinjaTemplate, variables: Record<string, unknown>): string {
+  try {
+    return template.render(variables);
+  } catch (cause) {
+    // What `raise_exception` says comes from the template and not from the messages.
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
+      path: 'messages',
+      detail: `The model's chat template refused these messages: ${reason}`,
+      cause,
+    });
+  }
+}
+
+function isSystem({ role }: ChatMessage): boolean {
+  return role === 'system' || role === 'developer';
+}
+
+/** The messages in roles and an order that the template shows, so that none of them vanishes. */
+function shownMessages(given: readonly ChatMessage[], traits: TemplateTraits): readonly ChatMessage[] {
+  const shown: ChatMessage[] = [];
+  // System messages that the template shows at no such place; they go into the user's message behind them.
+  let waiting: ChatMessage | undefined;
+  for (const each of given) {
+    let message = each.role === 'developer' && !traits.hasDeveloperRole ? { ...each, role: 'system' as const } : each;
+    if (message.role === 'tool' && !traits.showsToolResults) {
+      const { toolCallId: _, ...rest } = message;
+      message = { ...rest, role: 'user' };
+    }
+    message = traits.callArguments === undefined ? withCallsAsText(message) : message;
+    const last = shown.at(-1);
+    if (isSystem(message) && traits.systemMessages !== 'anywhere') {
+      if (traits.systemMessages === 'first' && last === undefined) {
+        shown.push(message);
+      } else if (traits.systemMessages === 'first' && shown.every(isSystem)) {
+        shown[shown.length - 1] = { ...joinMessages(last!, message, '\n\n'), role: last!.role };
+      } else {
+        waiting = waiting === undefined ? message : joinMessages(waiting, message, '\n\n');
+      }
+      continue;
+    }
+    if (waiting !== undefined && message.role === 'user') {
+      message = joinMessages(waiting, message, '\n');
+      waiting = undefined;
+    }
+    if (traits.alternatesRoles && last?.role === message.role && message.role !== 'tool') {
+      shown[shown.length - 1] = { ...last, ...joinMessages(last, message, '\n\n') };
+    } else {
+      shown.push(message);
+    }
+  }
+  if (waiting !== undefined) {
+    const last = shown.at(-1);
+    if (last?.role === 'user') {
+      shown[shown.length - 1] = joinMessages(last, { ...waiting, role: 'user' }, '\n\n');
+    } else {
+      shown.push({ ...waiting, role: 'user' });
+    }
+  }
+  return shown;
+}
+
+/** A message with the names that templates give its parts. */
 function asTemplatesRead(
-  { id, name, arguments: text }: ToolCall,
-  wanted: 'object' | 'text' | undefined,
+  { role, content, name, reasoning, toolCalls, toolCallId }: ChatMessage,
+  traits: TemplateTraits,
   guard: (text: string) => string,
 ): object {
-  const object = wanted === 'object' ? parseObject(text) : undefined;
+  const id = (text: string): string => guard(traits.wantsShortIds ? shortId(text) : text);
+  const calls = toolCalls?.map(({ id: callId, name: called, arguments: text }: ToolCall) => {
+    const object = traits.callArguments === 'object' ? (parseObject(text) ?? emptyArguments(text)) : undefined;
+    return {
+      ...(typeof callId === 'string' && { id: id(callId) }),
+      type: 'function',
+      function: { name: guard(called), arguments: object === undefined ? guard(text) : withEachText(object, guard) },
+    };
+  });
+  const thoughts = traits.isHarmony && calls !== undefined ? [reasoning ?? '', content] : [reasoning ?? ''];
+  const thinking = guard(thoughts.filter((text) => text !== '').join('\n'));
+  const guarded = guard(content);
   return {
-    ...(typeof id === 'string' && { id: guard(id) }),
-    type: 'function',
-    function: { name: guard(name), arguments: object === undefined ? guard(text) : withEachText(object, guard) },
+    role,
+    content:
+      traits.isHarmony && calls !== undefined ? '' : traits.wantsParts ? [{ type: 'text', text: guarded }] : guarded,
+    ...(name !== undefined && { name: guard(name) }),
+    ...(thinking !== '' && (traits.isHarmony ? { thinking } : { reasoning_content: thinking })),
+    ...(toolCallId !== undefined && { tool_call_id: id(toolCallId) }),
+    ...(calls !== undefined && { tool_calls: calls }),
   };
 }
 
-/** For templates that print no calls: each stands behind the content, in the form of {@link withDescription}. */
+function emptyArguments(text: string): Record<string, unknown> | undefined {
+  return text.trim() === '' ? {} : undefined;
+}
+
+/** Nine letters and digits for an id that is anything else, the same at every time. */
+function shortId(id: string): string {
+  return /^[A-Za-z0-9]{9}$/.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9);
+}
+
+/** For templates that show no calls: each stands behind the content, in the form of {@link withDescription}. */
 function withCallsAsText({ toolCalls, ...message }: ChatMessage): ChatMessage {
   if (toolCalls === undefined) {
     return message;
@@ -175,52 +312,20 @@ function withCallsAsText({ toolCalls, ...message }: ChatMessage): ChatMessage {
   return { ...message, content };
 }
 
-function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/**
- * How a template wants the arguments of calls, found out by giving it one: most print an object as JSON, some join a
- * text to others.
- */
-function callArguments(template: Template): 'object' | 'text' | undefined {
-  const prints = (given: unknown, expected: RegExp): boolean => {
-    const call = { id: 'call12345', type: 'function', function: { name: 'probe', arguments: given } };
-    try {
-      const text = template.render({
-        messages: [
-          { role: 'user', content: 'a' },
-          { role: 'assistant', content: '', tool_calls: [call] },
-          { role: 'tool', content: 'b', name: 'probe', tool_call_id: 'call12345' },
-        ],
-        add_generation_prompt: false,
-        bos_token: '',
-        eos_token: '',
-      });
-      return expected.test(text);
-    } catch {
-      return false;
-    }
-  };
-  if (prints({ needle: 'hay' }, /"needle":\s*"hay"/)) {
-    return 'object';
-  }
-  return prints('{"needle": "hay"}', /needle/) ? 'text' : prints({ needle: 'hay' }, /needle/) ? 'object' : undefined;
-}
-
-function withDescription(messages: readonly ChatMessage[], tools: readonly ToolDefinition[]): readonly ChatMessage[] {
-  const last = messages.at(-1)!;
-  const form = 'Answer with a call of one of these functions, as JSON of the form {"name": …, "arguments": {…}}:';
-  const functions = tools.map((tool) => JSON.stringify(tool.function));
-  const content = [`${last.content}\n\n${form}`, ...functions].join('\n');
-  return [...messages.slice(0, -1), { ...last, content, partEnds: [...(last.partEnds ?? []), last.content.length] }];
+/** For templates that know no tools: the functions stand behind the first system message, or in one. */
+function withDescription(
+  messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[],
+  isCallForced: boolean,
+): readonly ChatMessage[] {
+  const form = isCallForced
+    ? 'Answer with a call of one of these functions, as JSON of the form {"name": …, "arguments": {…}}:'
+    : 'You may call these functions. To call one, answer only with JSON of the form {"name": …, "arguments": {…}}. Otherwise answer in plain text. The functions:';
+  const content = [form, ...tools.map((tool) => JSON.stringify(tool.function))].join('\n');
+  const [first, ...rest] = messages;
+  return first !== undefined && isSystem(first)
+    ? [joinMessages(first, { role: first.role, content }, '\n\n'), ...rest]
+    : [{ role: 'system', content }, ...messages];
 }
 
 /** A copy of JSON in which every text, keys included, is changed. */
@@ -235,38 +340,6 @@ function withEachText(value: unknown, change: (text: string) => string): unknown
     return value;
   }
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), withEachText(item, change)]));
-}
-
-/**
- * Takes the clock away: the library declares `strftime_now` itself and refuses a second declaration from outside.
- * The newline is the one that Jinja's `trim_blocks` drops after a block.
- */
-const WITHOUT_CLOCK = '{% set strftime_now = undefined %}\n';
-
-function parseTemplate(source: string): Template {
-  try {
-    return new Template(WITHOUT_CLOCK + source);
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_MODEL_FILE', {
-      path: 'model',
-      detail: 'The chat template in this model file cannot be parsed.',
-      cause,
-    });
-  }
-}
-
-function render(template: Template, variables: Record<string, unknown>): string {
-  try {
-    return template.render(variables);
-  } catch (cause) {
-    // What `raise_exception` says comes from the template and not from the messages.
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
-      path: 'messages',
-      detail: `The model's chat template refused these messages: ${reason}`,
-      cause,
-    });
-  }
 }
 
 /**

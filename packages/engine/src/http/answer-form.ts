@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { ToolDefinition } from '../chat/chat-template.js';
+import type { ToolDefinition } from '../chat/messages.js';
 import { writeGrammar } from '../structured/gbnf.js';
 import { readJsonSchema } from '../structured/json-schema.js';
 import { ANY_OBJECT, checkNodes, refuse, type SchemaNode } from '../structured/schema-node.js';

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { z } from 'zod';
-import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
+import type { ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationRequest } from '../loop/generation.js';
@@ -19,6 +19,7 @@ import {
   type RecordWriter,
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
+import { readConversation } from './chat-request.js';
 import { answer, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
@@ -27,12 +28,11 @@ import { addKvRoutes, type PromptFields } from './kv-routes.js';
 import type { EngineMetrics } from './metrics.js';
 import { refuseFields } from './request-fields.js';
 import {
+  type ChatPromptFields,
   chatCompletionSchema,
   completionSchema,
-  contentTexts,
   detokenizeSchema,
   type GenerationFields,
-  type MessageInput,
   parseBody,
   tokenizeSchema,
 } from './schemas.js';
@@ -99,9 +99,13 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const form = chatForm(body);
     const hasLogprobs = body.logprobs ?? false;
     checkLogprobs(body, form);
-    const messages = toMessages(body.messages);
-    const reading = { ...tokenizeOptions(app, reply), ...(form.tools !== undefined && { tools: form.tools }) };
-    const prompt = await app.template.tokenize(messages, true, reading);
+    const { messages, opensAnswer, ...conversation } = readConversation(body);
+    const prompt = await app.template.tokenize(messages, opensAnswer, {
+      ...tokenizeOptions(app, reply),
+      ...conversation,
+      isConstrained: form.grammar !== undefined,
+      ...(form.tools !== undefined && { tools: form.tools, isCallForced: true }),
+    });
     const id = begun?.id ?? `chatcmpl-${randomUUID()}`;
     const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
     const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
@@ -173,8 +177,7 @@ function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
     const text = body.content ?? body.prompt;
     let tokens: readonly number[];
     if (body.messages !== undefined) {
-      const messages = toMessages(body.messages);
-      ({ tokens } = await app.template.tokenize(messages, body.add_generation_prompt ?? true, options));
+      ({ tokens } = await chatPrompt(app, { ...body, messages: body.messages }, options));
     } else if (text !== undefined) {
       const [plain] = await app.vocabulary.tokenize([{ text, parseSpecial: body.parse_special ?? true }], options);
       // `content` is llama-server's field and adds nothing by default; `prompt` is vLLM's and adds the BOS.
@@ -256,26 +259,14 @@ function checkModel(asked: string | null | undefined, served: string): void {
   }
 }
 
-function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
-  return messages.map(({ role, content, name, tool_calls: calls, tool_call_id: callId }, index) => {
-    if (content === undefined && !calls) {
-      throw refuse(`messages[${index}].content`, 'Expected a string or an array of text parts');
-    }
-    const parts = contentTexts(content, `messages[${index}].content`);
-    let end = 0;
-    const partEnds = parts.map((part) => {
-      end += part.length;
-      return end;
-    });
-    return {
-      role,
-      content: parts.join(''),
-      partEnds,
-      ...(typeof name === 'string' && { name }),
-      ...(calls && calls.length > 0 && { toolCalls: calls.map((call) => ({ id: call.id, ...call.function })) }),
-      ...(typeof callId === 'string' && { toolCallId: callId }),
-    };
-  });
+/** A conversation as the chat route would compute it. */
+function chatPrompt(
+  { template }: EngineApp,
+  fields: ChatPromptFields,
+  options: Required<TokenizeOptions>,
+): Promise<SegmentedPrompt> {
+  const { messages, opensAnswer, ...conversation } = readConversation(fields);
+  return template.tokenize(messages, opensAnswer, { ...options, ...conversation });
 }
 
 type PlainPrompt = Partial<Pick<z.output<typeof completionSchema>, 'prompt' | 'segments' | 'add_special_tokens'>>;
@@ -313,14 +304,14 @@ async function segmentedPrompt(
 /** A prompt as one of the two completions routes would compute it. */
 async function promptOf(
   app: EngineApp,
-  { model, messages, prompt, segments }: PromptFields,
+  { messages, prompt, segments, ...fields }: PromptFields,
   reply: FastifyReply,
 ): Promise<SegmentedPrompt> {
-  checkModel(model, app.model);
+  checkModel(fields.model, app.model);
   const options = tokenizeOptions(app, reply);
   return messages === undefined
     ? segmentedPrompt({ prompt, segments }, app, options)
-    : app.template.tokenize(toMessages(messages), true, options);
+    : chatPrompt(app, { ...fields, messages }, options);
 }
 
 /** @throws WARMPATH_INVALID_REQUEST with the place of what is no token id; WARMPATH_CONTEXT_TOO_LONG. */

@@ -7,7 +7,7 @@ import type { EngineLoop } from '../loop/engine-loop.js';
 import { generateWhole } from './exchange.js';
 import { toGenerationRequest } from './generation-request.js';
 import type { EngineMetrics } from './metrics.js';
-import { cacheSalt, messages, parseBody, segments } from './schemas.js';
+import { cacheSalt, chatPromptFields, parseBody, segments } from './schemas.js';
 
 const upTo = (most: number, fallback: number, least = 1) =>
   z.coerce.number().int().min(least).max(most).default(fallback);
@@ -29,7 +29,8 @@ const flushSchema = z.strictObject({
 /** A prompt as the two completions routes take it. */
 const promptFields = {
   model: z.string().nullish(),
-  messages: messages.optional(),
+  ...chatPromptFields,
+  messages: chatPromptFields.messages.optional(),
   prompt: z.unknown().optional(),
   segments,
   cache_salt: cacheSalt,

@@ -144,18 +144,41 @@ const message = z.object({
   content: z.unknown().optional(),
   tool_calls: arrayOf(toolCall, MAX_CALLS).nullish(),
   tool_call_id: z.string().nullish(),
+  reasoning_content: z.string().nullish(),
+  // As newer versions of vLLM name it.
+  reasoning: z.string().nullish(),
 });
 
-export const messages = arrayOf(message, MAX_MESSAGES, 1);
+const messages = arrayOf(message, MAX_MESSAGES, 1);
+
+/** Most variables of a template that one request sets. */
+const MAX_TEMPLATE_VARIABLES = 64;
+
+/** What a request says of how its conversation becomes a prompt. */
+export const chatPromptFields = {
+  messages,
+  // Read by `chatForm`, which names the path of what is wrong.
+  tools: z.unknown().optional(),
+  chat_template_kwargs: z
+    .record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, { error: 'Expected the name of a variable' }), z.unknown())
+    .refine((variables) => Object.keys(variables).length <= MAX_TEMPLATE_VARIABLES, {
+      error: `Expected at most ${MAX_TEMPLATE_VARIABLES} variables`,
+    })
+    .nullish(),
+  add_generation_prompt: z.boolean().nullish(),
+  // The texts are llama-server's; what is continued follows from the message.
+  continue_final_message: z.union([z.boolean(), z.enum(['content', 'reasoning_content'])]).nullish(),
+  reasoning_effort: z.string().max(64).nullish(),
+};
+
+export type ChatPromptFields = z.output<z.ZodObject<typeof chatPromptFields>>;
 
 export const chatCompletionSchema = z.object({
   ...generationFields,
-  messages,
+  ...chatPromptFields,
   max_completion_tokens: tokenLimit,
   logprobs: z.boolean().nullish(),
   top_logprobs: topLogprobs,
-  // Read by `chatForm`, and only where a call is forced.
-  tools: z.unknown().optional(),
   tool_choice: toolChoice,
 });
 
@@ -173,11 +196,11 @@ export const tokenizeSchema = z.object({
   model: z.string().nullish(),
   content: z.string().optional(),
   prompt: z.string().optional(),
+  ...chatPromptFields,
   messages: messages.optional(),
   add_special: z.boolean().optional(),
   add_special_tokens: z.boolean().optional(),
   parse_special: z.boolean().optional(),
-  add_generation_prompt: z.boolean().optional(),
   with_pieces: z.boolean().optional(),
 });
 

@@ -31,6 +31,8 @@ export class NativeModel {
   readonly attentionShape: Omit<AttentionShape, 'threads'>;
   /** The Jinja chat template of the file's metadata. */
   readonly chatTemplate: string | undefined;
+  /** Its second one, for requests with tools, of the few models that have two. */
+  readonly toolUseTemplate: string | undefined;
 
   private constructor(
     bindings: LlamaBindings,
@@ -53,6 +55,7 @@ export class NativeModel {
     this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;
     this.attentionShape = attentionShape(bindings, model, this);
     this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
+    this.toolUseTemplate = bindings.chatTemplate(model, 'tool_use') ?? undefined;
   }
 
   /**

@@ -1,7 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ChatMessage, ChatTemplate } from '../../src/chat/chat-template.js';
+import { ChatTemplate } from '../../src/chat/chat-template.js';
+import type { ChatMessage } from '../../src/chat/messages.js';
 import { tokenBoundaries } from '../../src/chat/segmented-prompt.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeModel } from '../../src/native/model.js';
@@ -70,7 +71,7 @@ describe('places where documents end', () => {
   });
 
   it('are the ends of messages and of their parts, and change no token', async () => {
-    const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
+    const template = new ChatTemplate({ source: model.chatTemplate }, model.vocabulary);
     const documents = ['One.\n', 'Two <|im_end|> more.\n', 'Three.\n'];
     const content = `${documents.join('')}Which?`;
     const whole: ChatMessage[] = [
@@ -88,7 +89,10 @@ describe('places where documents end', () => {
   });
 
   it('are left out where a template changes what it is given', async () => {
-    const template = new ChatTemplate('{{ messages[0].content | upper }}|{{ messages[1].content }}|', model.vocabulary);
+    const template = new ChatTemplate(
+      { source: '{{ messages[0].content | upper }}|{{ messages[1].content }}|' },
+      model.vocabulary,
+    );
     const messages: ChatMessage[] = [
       { role: 'system', content: 'Loud' },
       { role: 'user', content: 'Quiet' },
