@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { freePort } from '../free-port.js';
 import { stopGroup } from '../own-process.js';
 
@@ -56,29 +57,14 @@ export class VllmProcess {
       buffer_steps: KEPT_BATCHES,
     };
     const flags = [
-      ...['-m', 'vllm.entrypoints.openai.api_server', '--model', join(FOLDER, 'model'), '--served-model-name', 'tiny'],
-      ...['--load-format', 'dummy', '--dtype', 'float32', '--enforce-eager', '--max-model-len', '4096'],
-      ...['--max-num-seqs', '8', '--block-size', `${BLOCK_TOKENS}`, '--num-gpu-blocks-override', `${BLOCKS}`],
-      ...['--host', '127.0.0.1', '--port', `${port}`],
+      ...[`${port}`, '--block-size', `${BLOCK_TOKENS}`, '--num-gpu-blocks-override', `${BLOCKS}`],
       ...(isSilent ? [] : ['--enable-prompt-tokens-details', '--kv-events-config', JSON.stringify(events)]),
     ];
     const temporary = await mkdtemp(join(tmpdir(), 'vllm-'));
-    const child = spawn(join(FOLDER, 'venv', 'bin', 'python'), flags, {
+    const child = spawn(fileURLToPath(new URL('start.sh', import.meta.url)), flags, {
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: {
-        ...process.env,
-        TMPDIR: temporary,
-        VLLM_CPU_KVCACHE_SPACE: '1',
-        VLLM_CPU_OMP_THREADS_BIND: 'nobind',
-        OMP_NUM_THREADS: '1',
-        VLLM_CPU_CI_ENV: '1',
-        // `/reset_prefix_cache`.
-        VLLM_SERVER_DEV_MODE: '1',
-        HF_HUB_OFFLINE: '1',
-        VLLM_NO_USAGE_STATS: '1',
-        DO_NOT_TRACK: '1',
-      },
+      env: { ...process.env, TMPDIR: temporary, WARMPATH_VLLM: FOLDER },
     });
     const said: string[] = [];
     for await (const line of createInterface(child.stderr!)) {
