@@ -150,7 +150,7 @@ async function serve(
     name: resolved.name,
     cells: settings.contextTokens,
     // Who asks for a host tier where nothing can be shared is warned, nobody else.
-    hostTierBytes: settings.hostTier ?? (model.canSharePrefixes ? defaultHostTierBytes() : 0),
+    hostTierBytes: settings.hostTier ?? (model.canSharePrefixes || model.isRecurrent ? defaultHostTierBytes() : 0),
     diskTier: await diskTierOf(resolved.path, settings),
     kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
     hotCopies: warm && {
@@ -161,7 +161,7 @@ async function serve(
     ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,
   });
-  metrics.watch(() => loop.stats, model.vocabulary.grammars.counts, loop.isReused);
+  metrics.watch(() => loop.stats, model.vocabulary.grammars.counts, loop.reuse !== 'none');
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),

@@ -89,6 +89,7 @@ interface NodeState {
   readonly tiers: Tier[];
   owner: NodeOwner;
   size: number;
+  tokens: number;
 }
 
 /** Default window. */
@@ -158,11 +159,15 @@ export class Replacement {
     return { canWait, usedAt: this.#statistics.requests };
   }
 
-  /** Sets the owner and size of a node. Default: a common owner, and size 1. All sizes have one unit. */
-  assign(node: number, owner: NodeOwner, size: number): void {
+  /**
+   * Sets the owner, size and tokens of a node. Default: a common owner, and size 1. All sizes have one unit. The larger
+   * a node is for its tokens, the lower is its priority.
+   */
+  assign(node: number, owner: NodeOwner, size: number, tokens: number = size): void {
     const state = this.#stateOf(node);
     state.owner = owner;
     state.size = size;
+    state.tokens = tokens;
     for (const tier of state.tiers) this.#queue(tier).hold(node, owner, size);
   }
 
@@ -233,10 +238,11 @@ export class Replacement {
 
   #prioritise(node: number, tier: Tier): void {
     const queue = this.#queue(tier);
+    const { size, tokens } = this.#stateOf(node);
     const use = {
       request: this.#statistics.requests,
       frequency: this.#statistics.frequency(node),
-      costPerToken: this.#statistics.costPerToken(node),
+      costPerToken: (this.#statistics.costPerToken(node) * tokens) / size,
     };
     queue.setPriority(node, this.#policy.priority(use, queue.clockOf(node)));
   }
@@ -251,7 +257,7 @@ export class Replacement {
   #stateOf(node: number): NodeState {
     let state = this.#nodes.get(node);
     if (state === undefined) {
-      state = { tiers: [], owner: this.#common, size: 1 };
+      state = { tiers: [], owner: this.#common, size: 1, tokens: 1 };
       this.#nodes.set(node, state);
     }
     return state;

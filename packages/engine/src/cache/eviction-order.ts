@@ -38,6 +38,7 @@ export class EvictionOrder {
   readonly #tiers: readonly Tier[];
   readonly #remembersEvicted: boolean;
   readonly #cost: CostModel;
+  readonly #sizeOf: (node: RadixNode) => number;
   /** The node of each handle; `undefined` when it lies nowhere. */
   readonly #nodes: (RadixNode | undefined)[] = [];
   readonly #freeHandles: number[] = [];
@@ -49,10 +50,18 @@ export class EvictionOrder {
   /** Nodes in host memory that lie on the device too. */
   readonly #spare = new Set<RadixNode>();
 
-  /** `cost` says what computing a node would take that nobody computed here: one from the disk, or a part of one. */
-  constructor(policy: ReplacementPolicy, tiers: readonly Tier[], cost: CostModel) {
+  /**
+   * `cost` says what computing a node would take that nobody computed here: one from the disk, or a part of one.
+   * `sizeOf` says what it takes in a tier.
+   */
+  constructor(
+    policy: ReplacementPolicy,
+    tiers: readonly Tier[],
+    { cost, sizeOf }: { readonly cost: CostModel; sizeOf(node: RadixNode): number },
+  ) {
     this.#remembersEvicted = policy.remembersEvicted;
     this.#cost = cost;
+    this.#sizeOf = sizeOf;
     this.#tiers = tiers;
     this.#replacement = new Replacement({ policy, tiers, onForgotten: (handle) => this.#forget(handle) });
   }
@@ -89,7 +98,7 @@ export class EvictionOrder {
   /** A node has more tokens than before, or fewer, or is of other work. */
   resized(node: RadixNode): void {
     if (node.handle !== undefined) {
-      this.#replacement.assign(node.handle, this.#ownerOf(node), node.tokenCount);
+      this.#replacement.assign(node.handle, this.#ownerOf(node), this.#sizeOf(node), node.tokenCount);
     }
   }
 

@@ -9,6 +9,8 @@ export interface HostCopy {
   readonly state: Uint8Array;
   /** CRC-32 of the state, taken when it was saved. */
   readonly checksum: number;
+  /** Whether a sequence can go on behind its last cell. */
+  readonly isResumable: boolean;
   /** Whether it was read from the disk and nobody has used it since. */
   isFresh?: boolean;
 }
@@ -94,7 +96,7 @@ export class HostTier {
       return undefined;
     }
     this.#counts.savedTokens += to - from;
-    return seal(state, from, to);
+    return this.#seal(state, from, to);
   }
 
   /**
@@ -106,7 +108,7 @@ export class HostTier {
   fromState(state: Uint8Array, { from, to }: Range, whole: Range): HostCopy | undefined {
     const isWhole = from === whole.from && to === whole.to;
     const part = isWhole ? state : this.#memory.slice(state, from, to);
-    return part.length > this.#capacityBytes ? undefined : { ...seal(part, from, to), isFresh: true };
+    return part.length > this.#capacityBytes ? undefined : { ...this.#seal(part, from, to), isFresh: true };
   }
 
   /** Counts a copy. There must be room for it. */
@@ -155,7 +157,7 @@ export class HostTier {
       this.#counts.failures++;
       return undefined;
     }
-    const part = (from: number, to: number): HostCopy => seal(this.#memory.slice(copy.state, from, to), from, to);
+    const part = (from: number, to: number): HostCopy => this.#seal(this.#memory.slice(copy.state, from, to), from, to);
     const parts: [HostCopy, HostCopy] = [part(copy.from, position), part(position, copy.to)];
     for (const each of parts) {
       this.add(each);
@@ -166,8 +168,8 @@ export class HostTier {
   #isSound({ state, checksum }: HostCopy): boolean {
     return crc32(state) === checksum;
   }
-}
 
-function seal(state: Uint8Array, from: number, to: number): HostCopy {
-  return { from, to, state, checksum: crc32(state) };
+  #seal(state: Uint8Array, from: number, to: number): HostCopy {
+    return { from, to, state, checksum: crc32(state), isResumable: this.#memory.isResumable?.(state) ?? true };
+  }
 }

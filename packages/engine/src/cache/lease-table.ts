@@ -87,7 +87,7 @@ export class LeaseTable {
 
   /** Cells that hold a token: cached, or private to a lease. */
   get usedCells(): number {
-    return this.#tree.deviceTokens + this.#privateCells;
+    return this.#tree.checkpoints ? this.leasedCells() : this.#tree.deviceTokens + this.#privateCells;
   }
 
   /**
@@ -103,6 +103,9 @@ export class LeaseTable {
    * leases).
    */
   leasedCells(): number {
+    if (this.#tree.checkpoints) {
+      return [...this.#leases].reduce((sum, { length }) => sum + length, this.#privateCells);
+    }
     const pinned = new Set<RadixNode>();
     let pinnedCells = 0;
     for (const lease of this.#leases) {
@@ -176,6 +179,9 @@ export class LeaseTable {
    * @returns What the lease gained; what was read from the disk for this prompt counts as from there.
    */
   restore(lease: HeldLease, tokens: readonly number[], limit: number): Omit<Extension, 'device'> {
+    if (this.#tree.checkpoints) {
+      return this.#resume(lease, tokens, limit);
+    }
     const gained = { host: 0, disk: 0, isAwaitingDisk: false };
     for (;;) {
       const step = lease.node.next(tokens, lease.length, limit);
@@ -219,14 +225,88 @@ export class LeaseTable {
   /**
    * Puts the tokens at positions `lease.length` … into the tree, where other requests may share them: their cells are
    * private to the lease no more.
+   *
+   * @returns How many: all, but where there is no room for a checkpoint.
    */
-  handOver(lease: HeldLease, tokens: readonly number[]): void {
+  handOver(lease: HeldLease, tokens: readonly number[]): number {
+    if (this.#tree.checkpoints) {
+      return this.#saveCheckpoint(lease, tokens);
+    }
     for (let done = 0; done < tokens.length; ) {
       const step = lease.node.next(tokens, done, tokens.length);
       if (step === undefined) {
         done += this.#append(lease, tokens, done);
       } else {
         done += this.#adopt(lease, step);
+      }
+    }
+    return tokens.length;
+  }
+
+  /**
+   * Puts what the lease computed into the tree, with the state of its sequence at the end.
+   *
+   * @returns How many tokens.
+   */
+  #saveCheckpoint(lease: HeldLease, tokens: readonly number[]): number {
+    for (let done = 0; done < tokens.length; ) {
+      const step = lease.node.next(tokens, done, tokens.length);
+      const { node: parent, sequence, canWait } = lease;
+      const node =
+        step === undefined ? this.#tree.addSaved(parent, tokens.slice(done), sequence, canWait) : this.#tree.cut(step);
+      if (node === undefined && step === undefined) {
+        return done;
+      }
+      if (node !== undefined) {
+        done += node.tokenCount;
+        if (done === tokens.length && !node.isResumable) {
+          this.#tree.lower!.saveAgain(node, sequence);
+        }
+        this.moveTo(lease, node);
+      }
+    }
+    return tokens.length;
+  }
+
+  /**
+   * Copies back the path to the last checkpoint beyond a lease's end, as far as it is in host memory, and asks for what
+   * lies on the disk.
+   */
+  #resume(lease: HeldLease, tokens: readonly number[], limit: number): Omit<Extension, 'device'> {
+    const gained = { host: 0, disk: 0, isAwaitingDisk: false };
+    const path = wholeNodes(lease.node, tokens, limit);
+    const end = path.findLastIndex(({ isResumable }) => isResumable) + 1;
+    const far = path.slice(0, end).findIndex(({ copy }) => copy === undefined);
+    if (far >= 0 && this.#awaitsDisk(lease, tokens, path[end - 1]!.end)) {
+      return { ...gained, isAwaitingDisk: true };
+    }
+    const near = path.slice(0, far < 0 ? end : far);
+    const back = near.slice(0, near.findLastIndex(({ isResumable }) => isResumable) + 1);
+    const last = back.at(-1);
+    if (last === undefined || this.availableCells() < last.end - lease.length) {
+      return gained;
+    }
+    this.#tree.pin(last);
+    for (const node of back) {
+      const tier = node.copy!.isFresh === true ? 'disk' : 'host';
+      if (!this.#tree.lower!.restore(node, lease.sequence)) {
+        this.#tree.unpin(last);
+        this.#startAgain(lease);
+        return { host: 0, disk: 0, isAwaitingDisk: false };
+      }
+      gained[tier] += node.tokenCount;
+    }
+    this.moveTo(lease, last);
+    this.#tree.unpin(last);
+    return gained;
+  }
+
+  /** A copy was no good, and what came back before it is no place to go on: the lease has again what it had. */
+  #startAgain({ node, sequence }: HeldLease): void {
+    this.#memory.remove(sequence, 0, -1);
+    for (const own of node.path()) {
+      if (own.copy === undefined || !this.#tree.lower!.restore(own, sequence)) {
+        throw new Error('A lease loses the checkpoint that it stands on');
       }
     }
   }
@@ -313,4 +393,15 @@ export class LeaseTable {
     }
     return this.#tree.movesNodes ? Math.ceil(position / BLOCK_TOKENS) * BLOCK_TOKENS : Number.POSITIVE_INFINITY;
   }
+}
+
+/** The nodes behind one that are all of them the next tokens. Cost: O(limit). */
+function wholeNodes(from: RadixNode, tokens: readonly number[], limit: number): RadixNode[] {
+  const nodes: RadixNode[] = [];
+  let step = from.next(tokens, from.end, limit);
+  while (step !== undefined && step.length === step.node.tokenCount) {
+    nodes.push(step.node);
+    step = step.node.next(tokens, step.node.end, limit);
+  }
+  return nodes;
 }

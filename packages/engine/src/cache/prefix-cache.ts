@@ -95,6 +95,11 @@ export class PrefixCache {
     };
   }
 
+  /** Whether what a lease commits must end where its sequence ends, for the sequence's state is saved with it. */
+  get checkpoints(): boolean {
+    return this.#tree.checkpoints;
+  }
+
   /** As {@link LeaseTable.availableCells}. */
   availableCells(): number {
     return this.#leases.availableCells();
@@ -313,7 +318,7 @@ export class PrefixCache {
       throw new Error('A lease cannot commit more tokens than it computed');
     }
     this.#leases.addPrivate(lease, -tokens.length);
-    this.#leases.handOver(lease, tokens);
+    this.#leases.addPrivate(lease, tokens.length - this.#leases.handOver(lease, tokens));
     this.#check();
   }
 
@@ -326,7 +331,9 @@ export class PrefixCache {
     const lease = this.#leases.own(handle);
     this.#leases.delete(lease);
     if (lease.privateCells > 0) {
-      this.#memory.remove(lease.sequence, lease.length, -1);
+      if (!this.checkpoints) {
+        this.#memory.remove(lease.sequence, lease.length, -1);
+      }
       this.#leases.addPrivate(lease, -lease.privateCells);
     }
     if (wasUsed) {

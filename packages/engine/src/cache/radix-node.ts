@@ -118,6 +118,11 @@ export class RadixNode {
     this.#copy = value;
   }
 
+  /** Whether a sequence can go on behind a copy or file of it: what was cut off above has no checkpoint. */
+  get isResumable(): boolean {
+    return this.#copy?.isResumable ?? this.#file?.file.to === this.end;
+  }
+
   /** Whether the copy in host memory is of what lies on the device too. */
   get hasSpareCopy(): boolean {
     return this.#onDevice && this.#copy !== undefined;

@@ -30,6 +30,10 @@ export interface SavableMemory extends SequenceMemory {
   restore(sequence: SequenceId, state: Uint8Array, from: number, to: number): boolean;
   /** The part of saved cells at positions `from` … `to - 1`: what saving these alone would have given. */
   slice(state: Uint8Array, from: number, to: number): Uint8Array;
+  /**
+   * Whether a sequence can go on behind these cells: they hold a checkpoint. Left out where it can behind any cell.
+   */
+  isResumable?(state: Uint8Array): boolean;
 }
 
 /** Which sequence ids nobody uses, and which belong to leases; the others belong to leaves of the device. */

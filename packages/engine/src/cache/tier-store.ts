@@ -108,6 +108,45 @@ export class TierStore {
     }
   }
 
+  /**
+   * Adds a node that lies here alone: the state of a sequence that ends with its tokens. Its parent must be pinned.
+   *
+   * @returns `undefined` when there is no room for it.
+   */
+  addSaved(
+    parent: RadixNode,
+    tokens: readonly number[],
+    sequence: SequenceId,
+    canWait: boolean,
+  ): RadixNode | undefined {
+    const copy = this.#host.save(sequence, parent.end, parent.end + tokens.length);
+    if (copy === undefined || !this.#makeHostRoom(copy.state.length)) {
+      return undefined;
+    }
+    const node = new RadixNode(parent, parent.end, [...tokens]);
+    node.canWait = canWait;
+    this.#addCopy(node, copy);
+    return node;
+  }
+
+  /** Saves the state of a sequence that ends with a node, whose copy has no checkpoint. Its parent must be pinned. */
+  saveAgain(node: RadixNode, sequence: SequenceId): void {
+    const copy = this.#host.save(sequence, node.start, node.end);
+    if (copy === undefined) {
+      return;
+    }
+    this.#order.hold([node], () => {
+      if (node.copy === undefined) {
+        this.#addCopy(node, copy);
+      } else if (this.#makeHostRoom(copy.state.length)) {
+        this.#host.drop(node.copy);
+        this.#host.add(copy);
+        node.copy = copy;
+        this.#order.resized(node);
+      }
+    });
+  }
+
   /** Milliseconds that bringing a part of a node to the device is expected to take. */
   transferMs(node: RadixNode, length: number): number {
     const { copy, file } = node;

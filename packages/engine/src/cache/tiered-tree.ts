@@ -23,6 +23,11 @@ export interface TieredTreeOptions {
   readonly disk?: DiskTierOptions | undefined;
   /** Hears what comes to a tier and what leaves it. */
   readonly listener?: TierListener | undefined;
+  /**
+   * Whether sequences go on only where their state was saved. Then nodes lie in host memory and on the disk alone, and
+   * the cells of a lease are its own.
+   */
+  readonly checkpoints?: boolean;
 }
 
 /**
@@ -47,17 +52,23 @@ export class TieredTree {
   readonly #lower: TierStore | undefined;
   readonly #listener: TierListener | undefined;
   readonly #sequences: SequencePool;
+  /** Whether sequences go on only where their state was saved. */
+  readonly checkpoints: boolean;
   #deviceTokens = 0;
   #evictedTokens = 0;
 
-  constructor({ memory, sequences, policy, cost, host, disk, listener }: TieredTreeOptions) {
+  constructor({ memory, sequences, policy, cost, host, disk, listener, checkpoints = false }: TieredTreeOptions) {
     this.#memory = memory;
+    this.checkpoints = checkpoints;
     const tiers: readonly Tier[] = [
       'device',
       ...(host ? ['host' as const] : []),
       ...(host && disk ? ['disk' as const] : []),
     ];
-    this.#order = new EvictionOrder(policy, tiers, cost);
+    this.#order = new EvictionOrder(policy, tiers, {
+      cost,
+      sizeOf: checkpoints ? storedBytes : ({ tokenCount }) => tokenCount,
+    });
     this.#listener = listener;
     this.#sequences = new SequencePool(memory, sequences);
     if (host !== undefined) {
@@ -123,9 +134,13 @@ export class TieredTree {
   reuse(cursor: PromptCursor): TreeReuse {
     cursor.follow();
     const below = { host: 0, disk: 0 };
-    let { length } = cursor;
+    let { node, length } = cursor;
     let transferMs = 0;
-    for (let { node } = cursor; node !== undefined && !node.onDevice; node = node.parent) {
+    while (this.checkpoints && node?.parent !== undefined && !(node.end <= length && node.isResumable)) {
+      node = node.parent;
+      length = node.end;
+    }
+    for (; node !== undefined && !node.onDevice; node = node.parent) {
       const count = length - node.start;
       below[node.copy === undefined ? 'disk' : 'host'] += count;
       transferMs += this.#lower!.transferMs(node, count);
@@ -235,6 +250,20 @@ export class TieredTree {
       this.comeToDevice(node, sequence);
     }
     return isBack;
+  }
+
+  /**
+   * Adds a node that lies in host memory: the state of a sequence that ends with its tokens.
+   *
+   * @returns `undefined` when there is no room for it.
+   */
+  addSaved(
+    parent: RadixNode,
+    tokens: readonly number[],
+    sequence: SequenceId,
+    canWait: boolean,
+  ): RadixNode | undefined {
+    return this.#lower!.addSaved(parent, tokens, sequence, canWait);
   }
 
   /** A lease ends at this node from now on. */
@@ -398,4 +427,9 @@ export class TieredTree {
     node.detach();
     this.#roots.dropIfEmpty(parent);
   }
+}
+
+/** Bytes of a node in the nearest tier: where checkpoints are saved, they are no measure of its tokens. */
+function storedBytes({ copy, file, tokenCount }: RadixNode): number {
+  return copy?.state.length ?? file?.file.bytes ?? tokenCount;
 }

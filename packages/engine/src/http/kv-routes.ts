@@ -95,7 +95,7 @@ function kvReport(loop: EngineLoop, metrics: EngineMetrics, query: z.output<type
   const stats = loop.stats;
   const { cells, usedCells, cachedCells, freeSequences, leases, evictedTokens, host, disk } = stats;
   return {
-    reuse: loop.isReused ? 'prefix' : 'none',
+    reuse: loop.reuse,
     cells: { total: cells, used: usedCells, cached: cachedCells },
     sequences: { free: freeSequences, running: leases },
     prompt_tokens: metrics.promptTokenCounts,

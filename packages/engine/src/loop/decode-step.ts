@@ -137,7 +137,7 @@ export class DecodeStep {
     for (const { task, count } of entries) {
       const wasDecoding = task.isDecoding;
       task.computed += count;
-      if (!wasDecoding) {
+      if (!wasDecoding && (task.endsAtCheckpoint || !this.#options.cache.checkpoints)) {
         this.#options.places.commit(task);
       }
     }

@@ -10,8 +10,8 @@ import {
   type GenerationRequest,
   isolatedListener,
 } from './generation.js';
-import { type LoopMemory, openLoopMemory } from './loop-memory.js';
-import type { EngineLoopOptions, LoopStats } from './loop-options.js';
+import { type LoopMemory, openLoopMemory, reuseOf } from './loop-memory.js';
+import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop-options.js';
 import { ObservedCost } from './observed-cost.js';
 import { RequestPlaces } from './request-places.js';
 import { StepPacing } from './step-pacing.js';
@@ -69,7 +69,7 @@ export class EngineLoop {
       announcer,
       maxRunning,
       cachedDocuments,
-      isReused: this.isReused,
+      reuse: this.reuse,
     });
     this.#step = new DecodeStep({
       context,
@@ -105,9 +105,9 @@ export class EngineLoop {
     return this.#memory.cache.match(tokens, tokens.length, salt);
   }
 
-  /** Whether what a request computed may serve another. */
-  get isReused(): boolean {
-    return this.#options.model.canSharePrefixes;
+  /** Where what a request computed may serve another. */
+  get reuse(): EngineReuse {
+    return reuseOf(this.#options);
   }
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */

@@ -5,7 +5,7 @@ import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
 import { StateStore } from '../store/state-store.js';
 import { AdjacentCells } from './adjacent-cells.js';
-import type { EngineLoopOptions, StoreOptions } from './loop-options.js';
+import type { EngineLoopOptions, EngineReuse, StoreOptions } from './loop-options.js';
 
 type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
 
@@ -29,12 +29,14 @@ export interface LoopMemory {
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
   const { canSharePrefixes, isRecurrent } = options.model;
+  const reuse = reuseOf(options);
   const hasTiers = (options.hostTierBytes ?? 0) > 0 || options.diskTier !== undefined;
-  if (!canSharePrefixes && hasTiers) {
-    const what = isRecurrent ? 'have a recurrent state' : 'keep a window in another form';
+  if (reuse === 'none' && hasTiers) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: options.diskTier === undefined ? 'hostTier' : 'diskTier',
-      detail: `Some layers of this model ${what}; nothing that one prompt computed serves another.`,
+      detail: isRecurrent
+        ? 'Some layers of this model have a recurrent state, whose checkpoints need a host tier.'
+        : 'Some layers of this model keep a window in a form that no other prompt can use.',
     });
   }
   if (isRecurrent && options.batchInvariant === true) {
@@ -72,6 +74,14 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
   }
 }
 
+/** Where what one request computed may serve another. */
+export function reuseOf({ model, hostTierBytes = 0 }: EngineLoopOptions): EngineReuse {
+  if (model.canSharePrefixes) {
+    return 'prefix';
+  }
+  return model.isRecurrent && hostTierBytes > 0 ? 'checkpoint' : 'none';
+}
+
 interface CacheParts {
   readonly context: NativeContext;
   readonly disk: OpenStore | undefined;
@@ -91,6 +101,7 @@ function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheP
     disk: disk && { ...disk, clock, msPerByte: copies?.disk },
     listener: kvEvents?.listener,
     verify: verifyCache,
+    checkpoints: reuseOf(options) === 'checkpoint',
   });
 }
 

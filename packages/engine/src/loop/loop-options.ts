@@ -23,6 +23,11 @@ type LoopSettings = Pick<ResolvedEngineOptions, 'batchTokens' | 'maxRunning' | '
     >
   >;
 
+/**
+ * Where what one request computed may serve another: at any token, only where its state was saved, or nowhere.
+ */
+export type EngineReuse = 'prefix' | 'checkpoint' | 'none';
+
 /** What an engine loop is started with. */
 export interface EngineLoopOptions extends LoopSettings {
   readonly bindings: LlamaBindings;

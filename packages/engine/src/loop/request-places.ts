@@ -3,6 +3,7 @@ import type { HotCopies } from '../cache/hot-copies.js';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
+import type { EngineReuse } from './loop-options.js';
 import type { GenerationTask } from './task.js';
 import type { WaitingTasks } from './waiting-tasks.js';
 
@@ -18,8 +19,8 @@ export interface RequestPlacesOptions {
   readonly maxRunning: number;
   /** Most leading parts of a prompt that are cached; all when left out. */
   readonly cachedDocuments: number | undefined;
-  /** Whether what a request computed may serve another. */
-  readonly isReused: boolean;
+  /** Where what a request computed may serve another. */
+  readonly reuse: EngineReuse;
 }
 
 /**
@@ -113,11 +114,13 @@ export class RequestPlaces {
    * Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it.
    */
   commit(task: GenerationTask): void {
-    if (!this.#options.isReused) {
+    const { reuse, cachedDocuments } = this.#options;
+    const lease = task.lease!;
+    const end = Math.min(task.computed, task.cachedAtMost(cachedDocuments));
+    // The state that a checkpoint saves is of all that was computed.
+    if (reuse === 'none' || (reuse === 'checkpoint' && end < task.computed)) {
       return;
     }
-    const lease = task.lease!;
-    const end = Math.min(task.computed, task.cachedAtMost(this.#options.cachedDocuments));
     this.#options.cache.commit(lease, task.tokens.slice(lease.length, end));
   }
 

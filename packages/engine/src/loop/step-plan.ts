@@ -48,7 +48,9 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
     if (prompts.some((entry) => isWorthWaiting(task, entry, cache))) {
       continue;
     }
-    const count = Math.min(budget, task.pending, cache.availableCells());
+    const wanted = cache.checkpoints ? task.nextCheckpoint - task.computed : task.pending;
+    const count = Math.min(budget, wanted, cache.availableCells());
+    task.endsAtCheckpoint = count === wanted;
     if (count > 0 && cache.grow(task.lease!, count)) {
       prompts.push({ task, count });
       budget -= count;

@@ -15,6 +15,10 @@ import { seededRandom } from './random.js';
 import { adjustLogits, changesLogits, likeliestTokens, logOfMass, sampleToken } from './sampler.js';
 import { StopStrings } from './stop-strings.js';
 
+/** Fewest and most tokens from one checkpoint to the next; a prompt ends where it ends. */
+const MIN_CHECKPOINT_TOKENS = 16;
+const MAX_CHECKPOINT_TOKENS = 512;
+
 /** What a task must know of a vocabulary. */
 export interface TokenPieces {
   /** The bytes that a token stands for, perhaps a part of a character only; control tokens as text where asked for. */
@@ -48,6 +52,8 @@ export class GenerationTask {
   /** Tokens up to which the cells of its answer lie together (`AdjacentCells`). */
   adjacent = 0;
   aborted = false;
+  /** Whether the step that is computed ends at its next checkpoint. */
+  endsAtCheckpoint = false;
   /** Whether its next tokens are on their way from the disk. */
   isAwaitingDisk = false;
   /** Whether what the disk holds of it was asked for. */
@@ -93,6 +99,19 @@ export class GenerationTask {
     const { boundaries = [] } = this.request;
     const isBound = documents !== undefined && boundaries.length > 0 && documents <= boundaries.length;
     return isBound ? (boundaries[documents - 1] ?? 0) : Number.POSITIVE_INFINITY;
+  }
+
+  /**
+   * The next place at which its state is saved, on models whose sequences go on at such places alone: where a document
+   * or message ends, the last token that may come from the cache, and in long texts every so many tokens.
+   */
+  get nextCheckpoint(): number {
+    const { boundaries = [] } = this.request;
+    const from = this.lease?.length ?? 0;
+    const isNext = (end: number): boolean => end > this.computed && end >= from + MIN_CHECKPOINT_TOKENS;
+    const last = this.computed < this.sharedAtMost ? this.sharedAtMost : this.tokens.length;
+    const distance = (Math.floor((this.computed - from) / MAX_CHECKPOINT_TOKENS) + 1) * MAX_CHECKPOINT_TOKENS;
+    return Math.min(boundaries.find(isNext) ?? last, last, from + distance);
   }
 
   /** Whether it has computed tokens that are not in the cache and nobody can share. */

@@ -3,11 +3,12 @@ import type { SavableMemory } from '../cache/sequence-memory.js';
 import type { StateIdentity } from '../store/stored-state.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
+import { holdsCheckpoint, isCheckpointState, sliceCheckpoint } from './checkpoint-state.js';
 import { callBeside, ffi } from './ffi.js';
 import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
 import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS, TWIN_OFFSET, TWINNED_SEQUENCE_IDS } from './sequence-ids.js';
-import { joinBytes, savedRanges, sliceState, statePieces } from './sequence-state.js';
+import { joinBytes, type StatePiece, savedRanges, sliceState, statePieces } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer } from './structs.js';
 import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
 
@@ -49,6 +50,8 @@ export class NativeContext implements SavableMemory {
   readonly #usesGpu: boolean;
   /** Tokens that some layers attend to at most; 0 when all attend to all. */
   readonly #window: number;
+  /** Of a model with recurrent layers: how many buffers of attention its states have. */
+  readonly #checkpointBuffers: number | undefined;
   readonly #pool: NativePointer | undefined;
   /**
    * Where logits were: a place for each output of a decode. A copy for every token would have the garbage collector run
@@ -83,6 +86,7 @@ export class NativeContext implements SavableMemory {
     const sequences = model.slidingWindow > 0 ? TWINNED_SEQUENCE_IDS : SEQUENCE_IDS;
     this.sequences = model.isRecurrent ? sequences.slice(0, outputs) : sequences;
     this.#window = model.isRecurrent ? 0 : model.slidingWindow;
+    this.#checkpointBuffers = model.isRecurrent ? model.attentionBuffers : undefined;
     this.#pool = bindings.threadPools.create(threads);
     if (this.#pool !== undefined) {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
@@ -242,7 +246,7 @@ export class NativeContext implements SavableMemory {
       pieces.push(piece);
     }
     const state = pieces.length === 1 ? pieces[0]! : joinBytes(pieces);
-    return statePieces(state, from, to) === undefined ? undefined : state;
+    return this.#piecesOf(state, from, to) === undefined ? undefined : state;
   }
 
   #savePiece(sequence: number, { from, to }: { readonly from: number; readonly to: number }): Uint8Array | undefined {
@@ -256,10 +260,11 @@ export class NativeContext implements SavableMemory {
 
   restore(sequence: number, state: Uint8Array, from: number, to: number): boolean {
     this.#requireIdle();
-    if (this.lastPosition(sequence) !== from - 1) {
+    // Behind cells without a recurrent state a sequence has no last position.
+    if (this.#checkpointBuffers === undefined && this.lastPosition(sequence) !== from - 1) {
       throw new Error(`Cells from position ${from} on do not continue a sequence`);
     }
-    const isBack = statePieces(state, from, to)?.every((piece) => {
+    const isBack = this.#piecesOf(state, from, to)?.every((piece) => {
       const { bytes } = piece;
       const length = this.#bindings.sequenceStateWrite(this.#context, bytes, bytes.length, SCRATCH_SEQUENCE);
       if (length === bytes.length) {
@@ -268,14 +273,26 @@ export class NativeContext implements SavableMemory {
       this.remove(SCRATCH_SEQUENCE, 0, -1);
       return length === bytes.length;
     });
-    if (isBack === false) {
+    if (isBack === false && this.#checkpointBuffers === undefined) {
       this.remove(sequence, from, -1);
     }
     return isBack === true;
   }
 
+  #piecesOf(state: Uint8Array, from: number, to: number): readonly StatePiece[] | undefined {
+    if (this.#checkpointBuffers === undefined) {
+      return statePieces(state, from, to);
+    }
+    return isCheckpointState(state, { from, to }, this.#checkpointBuffers) ? [{ from, to, bytes: state }] : undefined;
+  }
+
   slice(state: Uint8Array, from: number, to: number): Uint8Array {
-    return sliceState(state, from, to);
+    const buffers = this.#checkpointBuffers;
+    return buffers === undefined ? sliceState(state, from, to) : sliceCheckpoint(state, { from, to }, buffers);
+  }
+
+  isResumable(state: Uint8Array): boolean {
+    return this.#checkpointBuffers === undefined || holdsCheckpoint(state, this.#checkpointBuffers);
   }
 
   /** Highest position that the memory holds for a sequence, -1 when it is empty. */

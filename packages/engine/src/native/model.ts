@@ -18,6 +18,8 @@ export class NativeModel {
   readonly parameterCount: number;
   /** Whether its memory keeps a state for each sequence, which cannot be cut, in place of some or all cells. */
   readonly isRecurrent: boolean;
+  /** Buffers of cells that its layers of attention have: two where some attend to a sliding window. */
+  readonly attentionBuffers: number;
   /** Tokens that some layers attend to at most; 0 when all attend to all tokens before. */
   readonly slidingWindow: number;
   /** Whether cells are of their own token alone, so that a prefix can be shared; a recurrent state is of all so far. */
@@ -47,6 +49,7 @@ export class NativeModel {
     this.parameterCount = Number(bindings.parameterCount(model));
     this.isRecurrent = bindings.isRecurrent(model) || bindings.isHybrid(model);
     this.slidingWindow = Math.max(0, bindings.slidingWindow(model));
+    this.attentionBuffers = bindings.isRecurrent(model) ? 0 : this.slidingWindow > 0 ? 2 : 1;
     const architecture = metadata(bindings, model, 'general.architecture');
     const hasOwnMemory = this.slidingWindow > 0 && COMPRESSED_WINDOWS.has(architecture);
     this.canSharePrefixes = !this.isRecurrent && !hasOwnMemory;

@@ -14,17 +14,17 @@
  * saved in pieces ({@link statePieces}), whose bytes follow each other.
  */
 const MAGIC = 0xaf143cd8;
-const HEAD_BYTES = 8;
+export const HEAD_BYTES = 8;
 const CELLS_HEAD_BYTES = 8;
 const LAYERS_HEAD_BYTES = 8;
 const ROWS_HEAD_BYTES = 12;
 
 /** What differs between models: bytes of a cell, and tables of rows of each layer. */
-const FORMS = [12, 24].flatMap((cellBytes) => [2, 1].map((tablesPerLayer) => ({ cellBytes, tablesPerLayer })));
+export const FORMS = [12, 24].flatMap((cellBytes) => [2, 1].map((tablesPerLayer) => ({ cellBytes, tablesPerLayer })));
 type Form = (typeof FORMS)[number];
 
 /** Positions `from` … `to - 1`. */
-interface Range {
+export interface Range {
   readonly from: number;
   readonly to: number;
 }
@@ -94,7 +94,7 @@ export function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
 }
 
 /** One buffer in the bytes of a piece: its cells, and the rows of each layer's keys, then of each layer's values. */
-interface BufferTables {
+export interface BufferTables {
   /** Where it begins. */
   readonly start: number;
   readonly cells: number;
@@ -108,31 +108,43 @@ interface PieceTables {
   readonly buffers: readonly BufferTables[];
 }
 
+/** Whether bytes begin as every state does. */
+export function isState(bytes: Uint8Array): boolean {
+  return bytes.length >= HEAD_BYTES && viewOf(bytes).getUint32(0, true) === MAGIC;
+}
+
 function slicePiece({ bytes, buffers }: PieceTables, range: Range): Uint8Array[] {
-  const parts = [bytes.subarray(0, HEAD_BYTES)];
+  const sliced = buffers.map((buffer) => sliceBuffer(bytes, buffer, range));
+  return sliced.every((parts) => parts.length === 1) ? [] : [bytes.subarray(0, HEAD_BYTES), ...sliced.flat()];
+}
+
+/** A buffer's cells in a range: its head, and where there are any, all that describes them. */
+export function sliceBuffer(bytes: Uint8Array, buffer: BufferTables, range: Range): Uint8Array[] {
+  const { start, cells, cellBytes, rows } = buffer;
   const view = viewOf(bytes);
-  for (const { start, cells, cellBytes, rows } of buffers) {
-    const cellsAt = start + CELLS_HEAD_BYTES;
-    const kept: number[] = [];
-    for (let cell = 0; cell < cells; cell++) {
-      const position = view.getInt32(cellsAt + cell * cellBytes, true);
-      if (position >= range.from && position < range.to) {
-        kept.push(cell);
-      }
-    }
-    if (kept.length === 0) {
-      return [];
-    }
-    const head = Uint8Array.from(bytes.subarray(start, cellsAt));
-    viewOf(head).setUint32(4, kept.length, true);
-    const layersAt = cellsAt + cells * cellBytes;
-    parts.push(head, gather(bytes, { start: cellsAt, bytes: cellBytes }, kept));
-    parts.push(bytes.subarray(layersAt, layersAt + LAYERS_HEAD_BYTES));
-    for (const table of rows) {
-      parts.push(bytes.subarray(table.start - ROWS_HEAD_BYTES, table.start), gather(bytes, table, kept));
+  const cellsAt = start + CELLS_HEAD_BYTES;
+  const kept: number[] = [];
+  for (let cell = 0; cell < cells; cell++) {
+    const position = view.getInt32(cellsAt + cell * cellBytes, true);
+    if (position >= range.from && position < range.to) {
+      kept.push(cell);
     }
   }
-  return parts;
+  const head = Uint8Array.from(bytes.subarray(start, cellsAt));
+  viewOf(head).setUint32(4, kept.length, true);
+  if (kept.length === 0) {
+    return [head];
+  }
+  const layersAt = cellsAt + cells * cellBytes;
+  return [
+    head,
+    gather(bytes, { start: cellsAt, bytes: cellBytes }, kept),
+    bytes.subarray(layersAt, layersAt + LAYERS_HEAD_BYTES),
+    ...rows.flatMap((table) => [
+      bytes.subarray(table.start - ROWS_HEAD_BYTES, table.start),
+      gather(bytes, table, kept),
+    ]),
+  ];
 }
 
 /** Some rows of a table, one behind the other. */
@@ -145,7 +157,12 @@ function gather(bytes: Uint8Array, table: { start: number; bytes: number }, rows
   return gathered;
 }
 
-function holdsPositions(bytes: Uint8Array, { start, cells, cellBytes }: BufferTables, { from, to }: Range): boolean {
+/** Whether a buffer holds exactly these positions, each once. */
+export function holdsPositions(
+  bytes: Uint8Array,
+  { start, cells, cellBytes }: BufferTables,
+  { from, to }: Range,
+): boolean {
   const view = viewOf(bytes);
   const seen = new Uint8Array(to - from);
   for (let cell = 0; cell < cells; cell++) {
@@ -180,15 +197,15 @@ function readPieces(state: Uint8Array): PieceTables[] | undefined {
 
 /** The piece that the bytes begin with. */
 function readPiece(bytes: Uint8Array, form: Form): PieceTables | undefined {
-  const view = viewOf(bytes);
-  if (bytes.length < HEAD_BYTES || view.getUint32(0, true) !== MAGIC) {
+  if (!isState(bytes)) {
     return undefined;
   }
+  const view = viewOf(bytes);
   const buffers: BufferTables[] = [];
   let end = HEAD_BYTES;
   do {
     const buffer = readBuffer(view, end, form);
-    if (buffer === undefined) {
+    if (buffer === undefined || buffer.cells === 0) {
       return undefined;
     }
     buffers.push(buffer);
@@ -198,14 +215,21 @@ function readPiece(bytes: Uint8Array, form: Form): PieceTables | undefined {
 }
 
 /** @returns `undefined` when no buffer of this form begins there. */
-function readBuffer(view: DataView, start: number, { cellBytes, tablesPerLayer }: Form): BufferTables | undefined {
+export function readBuffer(
+  view: DataView,
+  start: number,
+  { cellBytes, tablesPerLayer }: Form,
+): BufferTables | undefined {
   const cellsAt = start + CELLS_HEAD_BYTES;
   if (cellsAt > view.byteLength || view.getUint32(start, true) !== 1) {
     return undefined;
   }
   const cells = view.getUint32(start + 4, true);
+  if (cells === 0) {
+    return { start, cells, cellBytes, rows: [], end: cellsAt };
+  }
   const layersAt = cellsAt + cells * cellBytes;
-  if (cells === 0 || layersAt + LAYERS_HEAD_BYTES > view.byteLength || view.getUint32(layersAt, true) !== 0) {
+  if (layersAt + LAYERS_HEAD_BYTES > view.byteLength || view.getUint32(layersAt, true) !== 0) {
     return undefined;
   }
   const tableCount = view.getUint32(layersAt + 4, true) * tablesPerLayer;
@@ -223,6 +247,6 @@ function readBuffer(view: DataView, start: number, { cellBytes, tablesPerLayer }
   return end <= view.byteLength ? { start, cells, cellBytes, rows, end } : undefined;
 }
 
-function viewOf(bytes: Uint8Array): DataView {
+export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -15,7 +15,7 @@ const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.met
 
 /**
  * Schedules for each kind of model: full attention, rope factors that depend on the size of the context, positions in
- * several dimensions, cells that hold no keys of heads, layers that attend to a window, and those without reuse.
+ * several dimensions, cells that hold no keys of heads, layers that attend to a window, and recurrent states.
  */
 const RUNS = isFull
   ? {
@@ -24,9 +24,10 @@ const RUNS = isFull
       'random:1m-mrope': 2,
       'random:1m-mla': 2,
       'random:4m-window32': 1,
-      'random:1m-recurrent': 1,
+      'random:1m-recurrent': 2,
+      'random:1m-hybrid': 2,
     }
-  : { demo: 1, 'random:4m-window32': 1, 'random:1m-recurrent': 1 };
+  : { demo: 1, 'random:4m-window32': 1, 'random:1m-recurrent': 1, 'random:1m-hybrid': 1 };
 
 /** Sizes of batches in which the same prompts are computed without a cache, to see how far that alone moves a logit. */
 const SHAPES = [5, 13, 37, 64];
@@ -87,7 +88,7 @@ const together = fc.array(
 const manyPrompts = fc.array(prompt, { minLength: 12, maxLength: 16 });
 
 describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, numRuns) => {
-  const isShared = !/recurrent/.test(spec);
+  const isShared = !/recurrent|hybrid/.test(spec);
   const isDemo = spec === 'demo';
   let model: NativeModel;
   /** Behind what each request has chosen its tokens. */
@@ -140,7 +141,7 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
   async function start(
     cells: number,
     batchTokens: number,
-    { hostTierBytes = 0, batchInvariant = false } = {},
+    { hostTierBytes = isShared ? 0 : 2 ** 26, batchInvariant = false } = {},
   ): Promise<EngineLoop> {
     const ignore = (): void => undefined;
     const loop = await EngineLoop.start({
@@ -287,7 +288,7 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
     for (const prompt of sequence) {
       const cached = await answer(loop, prompt);
       expectSame(cached, await answerFresh(prompt, { cells: loop.stats.cells }));
-      const possible = isShared ? twin.cachedTokens(prompt.tokens) : 0;
+      const possible = twin.cachedTokens(prompt.tokens);
       counts.push({ found: cached.result.cachedTokens, possible });
       twin.remember(prompt.tokens, cached.logits.map(greedyToken));
     }
@@ -298,8 +299,9 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
     await fc.assert(
       fc.asyncProperty(prompts, fc.constantFrom(32, 64, 256), async (sequence, batchTokens) => {
         const loop = await start(4096, batchTokens);
-        for (const { found, possible } of await check(loop, sequence)) {
-          expect(found).toBe(possible);
+        for (const count of await check(loop, sequence)) {
+          expect(count.found).toBeLessThanOrEqual(count.possible);
+          expect(count.found === count.possible || !isShared).toBe(true);
         }
         expect(loop.stats.evictedTokens).toBe(0);
         await loop.close(0);
@@ -312,13 +314,12 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
   if (isShared) {
     it('stays so while what it stands on is evicted', async () => {
       let evicted = 0;
-      let found = 0;
+      const found = 0;
       await fc.assert(
         fc.asyncProperty(prompts, async (sequence) => {
           const loop = await start(512, 64);
           for (const count of await check(loop, sequence)) {
             expect(count.found).toBeLessThanOrEqual(count.possible);
-            found += count.found;
           }
           evicted += loop.stats.evictedTokens;
           await loop.close(0);
@@ -329,30 +330,30 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
       expect(evicted).toBeGreaterThan(40 * numRuns);
       expect(found).toBeGreaterThan(40 * numRuns);
     });
-
-    it('stays so from a host tier, which with room finds what a cache that never forgets would find', async () => {
-      let restored = 0;
-      await fc.assert(
-        fc.asyncProperty(manyPrompts, fc.boolean(), async (sequence, isRoomy) => {
-          const loop = await start(512, 64, { hostTierBytes: isRoomy ? 2 ** 24 : 2 ** 18 });
-          for (const { found, possible } of await check(loop, sequence)) {
-            if (isRoomy) {
-              expect(found).toBe(possible);
-            } else {
-              expect(found).toBeLessThanOrEqual(possible);
-            }
-          }
-          const host = loop.stats.host!;
-          restored += host.restoredTokens;
-          expect(host.failures).toBe(0);
-          await loop.close(0);
-        }),
-        { seed: 14, numRuns: Math.ceil((numRuns * 2) / 3) },
-      );
-      expectSmallMean();
-      expect(restored).toBeGreaterThan(40 * numRuns);
-    });
   }
+
+  it('stays so from a host tier, which with room finds what a cache that never forgets would find', async () => {
+    let restored = 0;
+    await fc.assert(
+      fc.asyncProperty(manyPrompts, fc.boolean(), async (sequence, isRoomy) => {
+        const loop = await start(512, 64, { hostTierBytes: isRoomy ? 2 ** 24 : 2 ** 18 });
+        for (const { found, possible } of await check(loop, sequence)) {
+          if (isRoomy && isShared) {
+            expect(found).toBe(possible);
+          } else {
+            expect(found).toBeLessThanOrEqual(possible);
+          }
+        }
+        const host = loop.stats.host!;
+        restored += host.restoredTokens;
+        expect(host.failures).toBe(0);
+        await loop.close(0);
+      }),
+      { seed: 14, numRuns: Math.ceil((numRuns * 2) / 3) },
+    );
+    expectSmallMean();
+    expect(restored).toBeGreaterThan(40 * numRuns);
+  });
 
   const tier = { hostTierBytes: 2 ** 19 };
   const ways: readonly { readonly name: string; readonly hostTierBytes?: number; readonly batchInvariant?: boolean }[] =
