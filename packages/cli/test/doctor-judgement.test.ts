@@ -79,6 +79,9 @@ describe('judge', () => {
     expect(caching(false).verdict).toBe('failed');
     expect(caching(undefined).verdict).toBe('failed');
     expect(judge(facts)[1]!.finding).toBe('vLLM: shared starts in blocks of 32 tokens');
+    expect(judge({ ...facts, cache: { resumesAtCheckpoints: true } })[1]!.finding).toBe(
+      'vLLM: shared starts up to the end of a document, message or prompt',
+    );
   });
 
   it('says whether KV events are followed, or what to do for it', () => {

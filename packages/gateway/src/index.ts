@@ -29,6 +29,7 @@ export {
   dialectOf,
   dialectOfOwner,
   type ReuseModel,
+  withCheckpoints,
 } from './dialects/dialects.js';
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { canHearKvEvents } from './engines/kv-events/zmq-subscriber.js';

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { allowPrompts } from '../../../test/real-gateway.js';
-import { dialectOf, withBlocks, withReuse } from '../src/dialects/dialects.js';
+import { readReuse } from '../src/dialects/cache-facts.js';
+import { dialectOf, reusable, withBlocks, withCheckpoints, withReuse } from '../src/dialects/dialects.js';
 import type { EngineReport } from '../src/index.js';
 import type { Report } from '../src/shapes/shapes.js';
 import { FakeEngine } from './fake-engine.js';
@@ -122,4 +123,17 @@ it('an engine that caches again after a restart is known by its kind and its blo
   });
   const blocks = withBlocks(dialectOf('vllm'), 32);
   expect(withReuse(blocks, true)).toEqual(blocks);
+});
+
+it('an embedded engine says whether it goes on at checkpoints alone, also after a restart with another model', () => {
+  expect(readReuse('{"reuse":"checkpoint"}')).toEqual({ isReused: true, resumesAtCheckpoints: true });
+  expect(readReuse('{"reuse":"prefix"}')).toEqual({ isReused: true, resumesAtCheckpoints: false });
+  expect(readReuse('{"reuse":"none"}')).toEqual({ isReused: false, resumesAtCheckpoints: false });
+  const checkpoints = withCheckpoints(dialectOf('embedded'), true);
+  expect(checkpoints.reuse).toEqual({ kind: 'checkpoint' });
+  expect(withReuse(checkpoints, true)).toEqual(checkpoints);
+  expect(withBlocks(checkpoints, 16)).toEqual(checkpoints);
+  expect(reusable(checkpoints, 'model', 119)).toBe(119);
+  expect(withCheckpoints(checkpoints, false)).toEqual(dialectOf('embedded'));
+  expect(withCheckpoints(withReuse(checkpoints, false), false).reuse).toEqual({ kind: 'none' });
 });

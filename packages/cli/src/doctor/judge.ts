@@ -1,5 +1,5 @@
 import { cpuText } from '@warmpath/engine';
-import { type Dialect, dialectOf, dialectOfOwner } from '@warmpath/gateway';
+import { type Dialect, dialectOf, dialectOfOwner, withCheckpoints } from '@warmpath/gateway';
 import type { EngineFacts } from './examine.js';
 
 /** `unknown`: the engine does not say. */
@@ -64,6 +64,8 @@ function describeReuse(reuse: Dialect['reuse'], blockSize: number | undefined): 
     case 'prefix':
       if (reuse.unit === 1) return 'shared starts to the token';
       return `shared starts in blocks of ${blockSize ?? reuse.unit} tokens`;
+    case 'checkpoint':
+      return 'shared starts up to the end of a document, message or prompt';
     case 'slots':
       return 'one prompt a slot, and saved ones for one request each';
     case 'hosted':
@@ -73,8 +75,9 @@ function describeReuse(reuse: Dialect['reuse'], blockSize: number | undefined): 
   }
 }
 
-function dialectOfFacts({ dialect, owner }: EngineFacts): Dialect {
-  return dialect ?? dialectOfOwner(owner) ?? dialectOf('generic');
+function dialectOfFacts({ dialect, owner, cache }: EngineFacts): Dialect {
+  const known = dialect ?? dialectOfOwner(owner) ?? dialectOf('generic');
+  return withCheckpoints(known, cache.resumesAtCheckpoints === true);
 }
 
 function caching(facts: EngineFacts): Check {

@@ -199,7 +199,8 @@ export async function modelOf(dialect: Dialect, client: EngineClient, signal: Ab
   }
   const { reuse } = dialect;
   if (reuse.kind === 'slots') return slots === undefined ? 'slots' : `slots:${slots}`;
-  return reuse.kind === 'prefix' && reuse.unit === 1 ? 'radix' : 'unlimited';
+  const isOfTokens = reuse.kind === 'checkpoint' || (reuse.kind === 'prefix' && reuse.unit === 1);
+  return isOfTokens ? 'radix' : 'unlimited';
 }
 
 /** What the embedded engine can hold, in its own tokens. */

@@ -18,6 +18,8 @@ export interface CacheFacts {
   readonly cacheSize?: CacheSize;
   /** Whether it reuses anything of earlier prompts. */
   readonly isReused?: boolean;
+  /** Whether it goes on only where it has saved its state. */
+  readonly resumesAtCheckpoints?: boolean;
   /** One per data-parallel rank; empty where it publishes no events. */
   readonly eventSources?: readonly EventSource[];
 }
@@ -98,7 +100,8 @@ export function readSlots(text: string): CacheFacts {
 /** `GET /kv` of the embedded engine. */
 export function readReuse(text: string): CacheFacts {
   const reuse = parseObject(text)?.['reuse'];
-  return typeof reuse === 'string' ? { isReused: reuse !== 'none' } : {};
+  if (typeof reuse !== 'string') return {};
+  return { isReused: reuse !== 'none', resumesAtCheckpoints: reuse === 'checkpoint' };
 }
 
 /**

@@ -15,6 +15,8 @@ export type ReuseModel =
   | { readonly kind: 'none' }
   /** The longest common prefix in whole blocks of `unit` tokens (1: any token), least recently used first to go. */
   | { readonly kind: 'prefix'; readonly unit: number }
+  /** As `prefix`, up to the last place where the engine saved its state: the end of a document, message or prompt. */
+  | { readonly kind: 'checkpoint' }
   /** One whole prompt a slot, and saved ones that serve one request each. */
   | { readonly kind: 'slots'; readonly slots: PromptSlotsOptions }
   /** The same as `prefix` from `least` tokens on, on one of many machines: a miss may only mean another one. */
@@ -336,6 +338,12 @@ export function withReuse(dialect: Dialect, isReused: boolean): Dialect {
   return dialect.reuse.kind === 'none' ? { ...dialect, reuse: TABLE[dialect.name].reuse } : dialect;
 }
 
+/** The dialect of an engine that says whether it goes on at checkpoints alone, which depends on its model. */
+export function withCheckpoints(dialect: Dialect, areNeeded: boolean): Dialect {
+  if (areNeeded) return { ...dialect, reuse: { kind: 'checkpoint' } };
+  return dialect.reuse.kind === 'checkpoint' ? { ...dialect, reuse: TABLE[dialect.name].reuse } : dialect;
+}
+
 /** The dialect with an engine's reported slots, if its kind has slots. */
 export function withSlots(dialect: Dialect, slots: number): Dialect {
   return dialect.reuse.kind === 'slots' ? { ...dialect, reuse: { kind: 'slots', slots: { slots } } } : dialect;
@@ -377,6 +385,7 @@ export function beliefOf(reuse: ReuseModel): ReuseBelief {
   switch (reuse.kind) {
     case 'none':
     case 'prefix':
+    case 'checkpoint':
       return { evictsLeastRecent: true, maxAgeMs: undefined, slots: undefined };
     case 'slots':
       return { evictsLeastRecent: false, maxAgeMs: undefined, slots: reuse.slots };

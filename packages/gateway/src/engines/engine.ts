@@ -2,7 +2,15 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { EngineSettings, GatewayConfig, KvEventSettings } from '../config/schema.js';
 import { type CacheSize, type EventSource, reachableSource } from '../dialects/cache-facts.js';
-import { beliefOf, configuredDialect, type Dialect, withBlocks, withReuse, withSlots } from '../dialects/dialects.js';
+import {
+  beliefOf,
+  configuredDialect,
+  type Dialect,
+  withBlocks,
+  withCheckpoints,
+  withReuse,
+  withSlots,
+} from '../dialects/dialects.js';
 import {
   engineCredentials,
   forwardsClientKey,
@@ -381,10 +389,11 @@ export class Engine {
 
   /** Keeps what is configured or known by the address, and what the engine does not report. */
   #learnDialect({ dialect, facts }: EngineReport): void {
-    const { slots, cacheSize, isReused, eventSources } = facts;
+    const { slots, cacheSize, isReused, resumesAtCheckpoints, eventSources } = facts;
     const { upstream } = this.#parts.config;
     const isOpen = upstream.dialect === 'auto' && this.#dialect.name === 'generic';
     let found = isOpen && dialect !== undefined ? dialect : this.#dialect;
+    if (resumesAtCheckpoints !== undefined) found = withCheckpoints(found, resumesAtCheckpoints);
     if (isReused !== undefined) found = withReuse(found, isReused);
     if (slots !== undefined) found = withSlots(found, slots);
     if (cacheSize !== undefined) {

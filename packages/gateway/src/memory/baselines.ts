@@ -248,6 +248,7 @@ function shadowCacheOf(reuse: ReuseModel, bounds: ShadowBounds): ShadowCache {
       return new SlotShadow(new PromptSlots({ ...reuse.slots, maxSaved: MAX_SAVED_PROMPTS, maxSavedSpans }));
     }
     case 'prefix':
+    case 'checkpoint':
       return new PrefixShadow(bounds, {});
     case 'hosted':
       return new PrefixShadow(bounds, { keptMs: reuse.keptMs });

@@ -161,7 +161,8 @@ export function mayBeReused({ engine, model, counts }: TenantModel, estimatedTok
  */
 export function predictedTokens({ engine, model, history, counts }: TenantModel, arrangement: Arrangement): number {
   const { reuse } = engine.dialect;
-  const unit = reuse.kind === 'prefix' && reuse.unit === 1 ? 1 : undefined;
+  const isOfTokens = reuse.kind === 'checkpoint' || (reuse.kind === 'prefix' && reuse.unit === 1);
+  const unit = isOfTokens ? 1 : undefined;
   const estimated = () => reusable(engine.dialect, model, counts.toEngineTokens(arrangement.predictedCachedTokens));
   const known = engine.kvResidency?.events.cachedTokens(history, arrangement, unit);
   if (known === undefined) return estimated();
