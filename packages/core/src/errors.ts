@@ -198,6 +198,13 @@ export const ERROR_TABLE = {
       'Send fewer documents, request fewer tokens, or give the embedded engine more context (`--context-tokens`).',
     openAICode: 'context_length_exceeded',
   },
+  WARMPATH_ANSWER_UNFIT: {
+    status: 422,
+    type: 'invalid_request_error',
+    message: 'The answer does not fit its JSON schema in something that the engine checks at the end.',
+    remedy: 'Send the request again with another seed, or say in the prompt what the schema asks for.',
+    openAICode: 'json_validate_failed',
+  },
   WARMPATH_EMPTY_PROMPT: {
     status: 400,
     type: 'invalid_request_error',

@@ -50,7 +50,7 @@ for (const size of values.vocabularies.split(',').map(Number)) {
   const reading = timed(() => new Vocabulary(llamaBindings(), pointer)).ms;
   const { grammars } = model.vocabulary;
   for (const [name, schema] of Object.entries(SCHEMAS)) {
-    const grammar = writeGrammar(readJsonSchema(schema, 's'), 's');
+    const grammar = writeGrammar(readJsonSchema(schema, 's').node, 's');
     const opening = timed(() => grammars.open(grammar));
     const open = opening.result;
     const next = seeded(7);

@@ -12,6 +12,8 @@ const MAX_TOOLS = 128;
 export interface AnswerForm {
   /** What the answer must follow. */
   readonly grammar?: string;
+  /** Whether a whole answer fits what the grammar does not keep; every one does when left out. */
+  readonly fits?: (text: string) => boolean;
   /** The functions of which the answer calls one. */
   readonly tools?: readonly ToolDefinition[];
 }
@@ -39,25 +41,31 @@ const toolsSchema = z.object({
  */
 export function jsonForm(fields: GenerationFields): AnswerForm {
   const { response_format: format, structured_outputs: outputs } = fields;
-  const wanted: [path: string, node: () => SchemaNode][] = [];
-  const schema = (path: string, value: unknown): void => {
-    if (value !== undefined && value !== null) {
-      wanted.push([path, () => readJsonSchema(value, path)]);
-    }
-  };
+  const wanted: [path: string, schema: unknown][] = [];
   if (format?.type === 'json_object') {
-    wanted.push(['response_format', () => ANY_OBJECT]);
+    wanted.push(['response_format', undefined]);
   } else if (format?.type === 'json_schema') {
-    schema('response_format.json_schema.schema', format.json_schema.schema);
+    wanted.push(['response_format.json_schema.schema', format.json_schema.schema]);
   }
-  schema('json_schema', fields.json_schema);
-  schema('guided_json', fields.guided_json);
-  schema('structured_outputs.json', outputs?.json);
+  const others = {
+    json_schema: fields.json_schema,
+    guided_json: fields.guided_json,
+    'structured_outputs.json': outputs?.json,
+  };
+  wanted.push(...Object.entries(others).filter(([, schema]) => schema !== undefined && schema !== null));
   const [first, second] = wanted;
   if (second !== undefined) {
     throw refuse(second[0], `The form of the answer is said by ${first![0]} already`);
   }
-  return first === undefined ? {} : { grammar: writeGrammar(first[1](), first[0]) };
+  if (first === undefined) {
+    return {};
+  }
+  const [path, schema] = first;
+  if (schema === undefined) {
+    return { grammar: writeGrammar(ANY_OBJECT, path) };
+  }
+  const { node, check } = readJsonSchema(schema, path);
+  return { grammar: writeGrammar(node, path), ...(check && { fits: (text: string) => check(JSON.parse(text)) }) };
 }
 
 /**
@@ -76,13 +84,20 @@ export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; 
     throw refuse('tool_choice', 'A call cannot be forced where the form of the answer is said as well');
   }
   const { tools } = parseBody(toolsSchema, { tools: given });
+  const checks = new Map<string, (value: unknown) => boolean>();
   const calls = tools.map(({ function: { name, parameters } }, index) => {
     const path = `tools[${index}].function`;
     if (tools.findIndex((each) => each.function.name === name) < index) {
       throw refuse(`${path}.name`, 'Expected another name than that of a tool before');
     }
-    const isChosen = choice === 'required' || choice.function.name === name;
-    return isChosen ? callNode(name, readJsonSchema(parameters ?? NO_PARAMETERS, `${path}.parameters`)) : undefined;
+    if (choice !== 'required' && choice.function.name !== name) {
+      return undefined;
+    }
+    const { node, check } = readJsonSchema(parameters ?? NO_PARAMETERS, `${path}.parameters`);
+    if (check !== undefined) {
+      checks.set(name, check);
+    }
+    return callNode(name, node);
   });
   const members = calls.filter((call) => call !== undefined);
   if (members.length === 0) {
@@ -90,7 +105,15 @@ export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; 
   }
   const node: SchemaNode = { kind: 'union', members, path: 'tools', isExclusive: false };
   checkNodes(node);
-  return { grammar: writeGrammar(node, 'tools'), tools: tools.filter((_, index) => calls[index] !== undefined) };
+  const fits = (text: string): boolean => {
+    const call = JSON.parse(text) as { readonly name: string; readonly arguments: unknown };
+    return checks.get(call.name)?.(call.arguments) ?? true;
+  };
+  return {
+    grammar: writeGrammar(node, 'tools'),
+    tools: tools.filter((_, index) => calls[index] !== undefined),
+    ...(checks.size > 0 && { fits }),
+  };
 }
 
 const NO_PARAMETERS = { type: 'object', properties: {} };
@@ -102,6 +125,10 @@ function callNode(name: string, parameters: SchemaNode): SchemaNode {
       { key: 'name', isRequired: true, value: { kind: 'texts', texts: [JSON.stringify(name)] } },
       { key: 'arguments', isRequired: true, value: parameters },
     ],
+    others: [],
+    min: 0,
+    max: undefined,
+    isFilled: false,
   };
 }
 

@@ -112,7 +112,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
     const head = { id, created: origin.created, model: app.model };
     const format = form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head);
-    const options = streamOptions(app, request, body, origin);
+    const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
     return answer(app.loop, generation, format, { reply, options });
   });
 
@@ -130,7 +130,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
     const head = { id, created: origin.created, model: app.model };
     const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
-    const options = streamOptions(app, request, body, origin);
+    const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
     return answer(app.loop, generation, format, { reply, options });
   });
 }

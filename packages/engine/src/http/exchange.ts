@@ -37,6 +37,8 @@ export interface AnswerFormat {
 }
 
 export interface StreamOptions {
+  /** Whether a whole answer fits what its grammar does not keep. */
+  readonly fits?: ((text: string) => boolean) | undefined;
   readonly stream: boolean;
   readonly includeUsage: boolean;
   /** Stream in records, for a front that has another worker go on; events to the client when left out. */
@@ -65,7 +67,15 @@ export async function answer(
     return streamAnswer(target, request, format, exchange);
   }
   const { text, result, tokens } = await generateWhole(target, request, exchange.reply);
+  if (!isFit(text, result, exchange.options)) {
+    throw new WarmpathError('WARMPATH_ANSWER_UNFIT');
+  }
   return exchange.reply.send(format.whole(text, result, tokens));
+}
+
+/** An answer that was cut is the beginning of one that fits. */
+function isFit(text: string, { finishReason, stopString }: GenerationResult, { fits }: StreamOptions): boolean {
+  return fits === undefined || finishReason !== 'stop' || stopString !== undefined || fits(text);
 }
 
 /**
@@ -126,6 +136,7 @@ function streamAnswer(
     let repeated = request.answered?.length ?? 0;
     let isSent = repeated === 0;
     let tokens: number[] = [];
+    let whole = '';
     const begin = (): readonly object[] => {
       if (begun) {
         return [];
@@ -148,6 +159,7 @@ function streamAnswer(
         },
       }),
       onText: (text, chosen = []) => {
+        whole += text;
         const opening = begin();
         const piece = format.piece(text, chosen);
         const data = events(piece === undefined ? opening : [...opening, piece]);
@@ -157,6 +169,11 @@ function streamAnswer(
         }
       },
       onFinish: (result) => {
+        if (!isFit(whole, result, options)) {
+          begin();
+          sink.end(event(new WarmpathError('WARMPATH_ANSWER_UNFIT').toOpenAI()));
+          return;
+        }
         const opening = isSent ? begin() : [];
         const ending = [format.closing(result), ...(includeUsage ? [format.usage(result)] : [])];
         begin();

@@ -1,4 +1,7 @@
-import { leavesOf, type NumberBounds, refuse, type SchemaNode } from './schema-node.js';
+import type { DFA } from 'refa';
+import { charactersOf, literal } from './grammar-text.js';
+import { leavesOf, type ObjectNode, refuse, type SchemaNode } from './schema-node.js';
+import type { TextLanguage } from './text-language.js';
 
 /** What a grammar may weigh: a character of its text 1, a repetition what llama.cpp makes of it. */
 const MAX_WEIGHT = 1 << 19;
@@ -6,13 +9,6 @@ const REPETITION_WEIGHT = 32;
 
 /** Characters of a string that are counted in one go: llama.cpp keeps a rule for each. */
 const BLOCK = 256;
-
-/** Digits of a whole number without bounds, and behind the point. */
-const DIGITS = 15;
-const BOUNDED_FRACTION_DIGITS = 6;
-
-/** The greatest number of bounds that leave one end open. */
-const LARGEST = Number.MAX_SAFE_INTEGER;
 
 /** One character of a JSON string: no half of a surrogate pair, so that it is one character for a length too. */
 const CHARACTER =
@@ -88,14 +84,10 @@ class GrammarWriter {
         return this.#texts(node.texts);
       case 'string':
         return `"\\"" ${this.#characters(node.min, node.max)} "\\""`;
-      case 'pattern':
-        return `"\\"" ${node.pattern.grammar} "\\""`;
-      case 'number':
-        return numberText(node.isInteger, node.bounds);
+      case 'language':
+        return this.#language(node.language, node.isNumber);
       case 'array':
         return this.#array(node);
-      case 'map':
-        return this.#map(node.values);
       case 'object':
         return this.#object(node);
       default:
@@ -148,45 +140,75 @@ class GrammarWriter {
     return this.#rule(`most ${count}`, () => `${block} ${this.#atMost(count - BLOCK)} | ${part}`);
   }
 
-  #array({ items, min, max }: Extract<SchemaNode, { kind: 'array' }>): string {
-    if (max === 0) {
+  /** A rule for each state: a character and the state behind it, or the end. */
+  #language(language: TextLanguage, isNumber: boolean): string {
+    const { getOut, isFinal } = language.transitionIterator();
+    const end = isNumber ? '""' : '"\\""';
+    const state = (node: DFA.ReadonlyNode): string =>
+      this.#rule(node, () => {
+        const steps = Array.from(getOut(node), ([next, characters]) => `${charactersOf(characters)} ${state(next)}`);
+        return [...steps, ...(isFinal(node) ? [end] : [])].join(' | ');
+      });
+    return isNumber ? state(language.initial) : `"\\"" ${state(language.initial)}`;
+  }
+
+  #array({ first, items, min, max }: Extract<SchemaNode, { kind: 'array' }>): string {
+    const next = (item: SchemaNode): string => {
+      const value = this.#value(item);
+      return this.#rule(`next ${value}`, () => `"," " "? ${value}`);
+    };
+    const most = max === undefined ? undefined : max - first.length;
+    const [head, ...others] = first;
+    if (head !== undefined) {
+      const rest = items === undefined ? '' : ` ${next(items)}${times(Math.max(0, min - first.length), most)}`;
+      return `"[" ${[this.#value(head), ...others.map(next)].join(' ')}${rest} "]"`;
+    }
+    if (items === undefined || max === 0) {
       return '"[]"';
     }
-    const item = this.#value(items);
-    const next = this.#rule(`next ${item}`, () => `"," " "? ${item}`);
-    const least = Math.max(0, min - 1);
-    const filled = `${item} ${next}{${least},${max === undefined ? '' : max - 1}} "]"`;
+    const filled = `${this.#value(items)} ${next(items)}${times(Math.max(0, min - 1), max === undefined ? max : max - 1)} "]"`;
     return min > 0 ? `"[" ${filled}` : `"[" ("]" | ${filled})`;
   }
 
-  #map(values: SchemaNode): string {
-    const value = this.#value(values);
-    const entry = this.#rule(`entry ${value}`, () => `"\\"" ${this.#characters(0, undefined)} "\\":" " "? ${value}`);
-    const next = this.#rule(`next ${entry}`, () => `"," " "? ${entry}`);
-    return `"{" ("}" | ${entry} ${next}* "}")`;
-  }
-
-  /** Properties in their order; those that are not required may be left out. */
-  #object(node: Extract<SchemaNode, { kind: 'object' }>): string {
-    const { properties } = node;
+  /** Properties in their order, of which those that are not required may be left out, then others. */
+  #object(node: ObjectNode): string {
+    const { properties, others, min, max, isFilled } = node;
     const lastRequired = properties.findLastIndex(({ isRequired }) => isRequired);
     const id = this.#names.get(node)!;
+    const hasOthers = others.length > 0 && max !== 0;
+    const other = (): string =>
+      this.#rule(`other ${id}`, () => others.map((each) => this.#otherEntry(each)).join(' | '));
+    const nextOther = (): string => this.#rule(`next other ${id}`, () => `"," " "? ${other()}`);
+    const end = (): string => (hasOthers ? `${nextOther()}${times(min, max)} "}"` : '"}"');
     const rest = (index: number): string =>
       this.#rule(`rest ${id} ${index}`, () => {
-        const ends = index > lastRequired ? ['"}"'] : [];
+        const ends = index > lastRequired ? [end()] : [];
         return [...(index < properties.length ? [`"," " "? ${entry(index)}`] : []), ...ends].join(' | ');
       });
+    // The first entry may be any until one that is required.
     const entry = (index: number): string =>
       this.#rule(`entry ${id} ${index}`, () => {
         const { key, value, isRequired } = properties[index]!;
         const own = `${literal(`${JSON.stringify(key)}:`)} " "? ${this.#value(value)} ${rest(index + 1)}`;
         return isRequired || index + 1 === properties.length ? own : `${own} | ${entry(index + 1)}`;
       });
-    if (properties.length === 0) {
-      return '"{}"';
+    const starts = properties.length > 0 ? [entry(0)] : [];
+    if (lastRequired < 0 && hasOthers) {
+      const more = times(Math.max(0, min - 1), max === undefined ? max : max - 1);
+      starts.push(`${other()} ${nextOther()}${more} "}"`);
     }
-    return lastRequired < 0 ? `"{" ("}" | ${entry(0)})` : `"{" ${entry(0)}`;
+    const isEmpty = lastRequired < 0 && (min === 0 || !hasOthers) && !isFilled;
+    return `"{" (${[...(isEmpty ? ['"}"'] : []), ...starts].join(' | ')})`;
   }
+
+  #otherEntry({ keys, value }: ObjectNode['others'][number]): string {
+    const key = keys === undefined ? `"\\"" ${this.#characters(0, undefined)} "\\""` : this.#language(keys, false);
+    return `${key} ":" " "? ${this.#value(value)}`;
+  }
+}
+
+function times(min: number, max: number | undefined): string {
+  return `{${min},${max ?? ''}}`;
 }
 
 /** Length of what all begin with, never half a surrogate pair. */
@@ -201,106 +223,4 @@ function commonLength(texts: readonly string[]): number {
     length = end;
   }
   return length;
-}
-
-/** A text as a literal of the grammar; what is not plain ASCII is escaped. */
-function literal(text: string): string {
-  const characters = Array.from(text, (character) => {
-    const code = character.codePointAt(0)!;
-    const isPlain = code >= 0x20 && code < 0x7f && character !== '"' && character !== '\\';
-    return isPlain ? character : `\\U${code.toString(16).padStart(8, '0')}`;
-  });
-  return `"${characters.join('')}"`;
-}
-
-function numberText(isInteger: boolean, bounds: NumberBounds): string {
-  const { min, max } = bounds;
-  if (min === undefined && max === undefined) {
-    const whole = `"-"? ("0" | [1-9] [0-9]{0,${DIGITS - 1}})`;
-    return isInteger ? whole : `${whole} ("." [0-9]{1,${DIGITS}})? ([eE] [+-]? [0-9]{1,2})?`;
-  }
-  const most = isInteger ? LARGEST : 10 ** DIGITS;
-  const low = { value: min ?? -most, isOpen: bounds.isMinOpen === true };
-  const high = { value: max ?? most, isOpen: bounds.isMaxOpen === true };
-  const side = isInteger ? wholeSide : fractionSide;
-  const positive = side(low, high);
-  const below = low.value >= 0 ? [] : side({ ...high, value: -high.value }, { ...low, value: -low.value });
-  const negative = below.map((text) => `"-" ${text}`);
-  return [...negative, ...positive].join(' | ');
-}
-
-interface End {
-  readonly value: number;
-  readonly isOpen: boolean;
-}
-
-function wholeSide(low: End, high: End): string[] {
-  return high.value < 0 ? [] : [between(Math.max(0, low.value), high.value)];
-}
-
-/** The numbers of 0 and above within the bounds: their whole parts, with any fraction but at the ends. */
-function fractionSide(low: End, high: End): string[] {
-  if (high.value < 0) {
-    return [];
-  }
-  const texts: string[] = [];
-  const fraction = `("." [0-9]{1,${BOUNDED_FRACTION_DIGITS}})?`;
-  const isLowOpen = low.isOpen && low.value >= 0;
-  const first = Math.max(0, low.value);
-  if (isLowOpen && first < high.value) {
-    texts.push(`${between(first, first)} "." [0-9]{0,${BOUNDED_FRACTION_DIGITS - 1}} [1-9]`);
-  }
-  const from = first + (isLowOpen ? 1 : 0);
-  if (from < high.value) {
-    texts.push(`${between(from, high.value - 1)} ${fraction}`);
-  }
-  if (!high.isOpen && high.value >= from) {
-    texts.push(between(high.value, high.value));
-  }
-  return texts;
-}
-
-/** The whole numbers from one to another, both of 0 or above, without zeros in front. */
-function between(low: number, high: number): string {
-  const parts: string[] = [];
-  for (let length = String(low).length; length <= String(high).length; length++) {
-    const from = String(Math.max(low, length === 1 ? 0 : 10 ** (length - 1)));
-    const to = String(Math.min(high, 10 ** length - 1));
-    let last = length;
-    if (length > 1 && isFirst(from) && /^9+$/.test(to)) {
-      // Whole lengths together, so that an answer's first digits can be read in one way.
-      while (last < String(high).length && high >= 10 ** (last + 1) - 1) {
-        last++;
-      }
-      parts.push(`[1-9] [0-9]{${length - 1},${last - 1}}`);
-      length = last;
-    } else {
-      parts.push(sameLength(from, to));
-    }
-  }
-  return `(${parts.join(' | ')})`;
-}
-
-function isFirst(digits: string): boolean {
-  return /^10*$/.test(digits);
-}
-
-/** The digits from `low` to `high`, which are as many. */
-function sameLength(low: string, high: string): string {
-  const count = low.length;
-  if (/^0*$/.test(low) && /^9*$/.test(high)) {
-    return count === 0 ? '""' : `[0-9]{${count}}`;
-  }
-  const [a, b] = [Number(low[0]), Number(high[0])];
-  const [lowRest, highRest] = [low.slice(1), high.slice(1)];
-  if (a === b) {
-    return `"${a}" ${sameLength(lowRest, highRest)}`;
-  }
-  const isLowWhole = /^0*$/.test(lowRest);
-  const isHighWhole = /^9*$/.test(highRest);
-  const [from, to] = [isLowWhole ? a : a + 1, isHighWhole ? b : b - 1];
-  const middle = from <= to ? [`[${from}-${to}] ${sameLength('0'.repeat(count - 1), '9'.repeat(count - 1))}`] : [];
-  const first = isLowWhole ? [] : [`"${a}" ${sameLength(lowRest, '9'.repeat(count - 1))}`];
-  const last = isHighWhole ? [] : [`"${b}" ${sameLength('0'.repeat(count - 1), highRest)}`];
-  return `(${[...first, ...middle, ...last].join(' | ')})`;
 }

@@ -1,14 +1,17 @@
+import { answerCheck } from './check-answer.js';
+import { mergeSchemas, type Schema } from './merge-schemas.js';
+import { isReadableStep, languageOfNumbers } from './number-language.js';
 import {
   ANY_VALUE,
   checkNodes,
-  MAX_READINGS,
-  type NumberBounds,
-  type PropertyNode,
+  mayOverlap,
+  type ObjectNode,
   type ReferenceNode,
   refuse,
   type SchemaNode,
 } from './schema-node.js';
-import { readPattern, STRING_FORMATS } from './string-pattern.js';
+import { languageOfFormat } from './string-formats.js';
+import { holds, LanguageMaker, type TextLanguage, UnreadablePattern } from './text-language.js';
 
 /** How deep schemas may stand in each other, how many there may be, and the most that counts and lengths may say. */
 const MAX_DEPTH = 64;
@@ -17,30 +20,43 @@ const MAX_CONSTANTS = 1000;
 const MAX_ITEMS = 1000;
 const MAX_LENGTH = 65_536;
 
-/** Up to here, bounds of numbers with fractions can be kept to six digits behind the point. */
-const MAX_FRACTION_BOUND = 1e9;
+/** Most alternatives of one place, those of several keywords multiplied. */
+const MAX_ALTERNATIVES = 256;
+
+/** Longest text whose length is counted beside a pattern; longer ones are checked when the answer is whole. */
+const MAX_COUNTED_LENGTH = 32;
 
 /** Most characters of a property's name in the path of an error. */
 const SHOWN_KEY = 64;
 
-type Schema = Readonly<Record<string, unknown>>;
-
 /** Keywords that say nothing about which answers fit. */
 const ANNOTATIONS: ReadonlySet<string> = new Set([
-  ...['$schema', '$id', '$comment', '$defs', 'definitions', 'title', 'description', 'default', 'example', 'examples'],
-  ...['deprecated', 'readOnly', 'writeOnly'],
+  ...['$schema', '$id', '$anchor', '$comment', '$defs', 'definitions', 'title', 'description', 'default', 'example'],
+  ...['examples', 'deprecated', 'readOnly', 'writeOnly', 'discriminator', 'contentEncoding', 'contentMediaType'],
+  ...['contentSchema', 'externalDocs', 'xml', 'markdownDescription', 'enumNames'],
+]);
+
+/** Keywords that no grammar keeps: the answer is checked when it is whole. */
+const CHECKED: ReadonlySet<string> = new Set([
+  ...['not', 'if', 'then', 'else', 'contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas'],
+  ...['unevaluatedProperties', 'unevaluatedItems', 'uniqueItems'],
 ]);
 
 const TYPES = ['object', 'array', 'string', 'integer', 'number', 'boolean', 'null'] as const;
 type JsonType = (typeof TYPES)[number];
 
+const NUMBER_KEYWORDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf', 'format'];
+
 /** The keywords that speak of one type of values. */
 const KEYWORDS_OF: Readonly<Record<JsonType, readonly string[]>> = {
-  object: ['properties', 'required', 'additionalProperties'],
-  array: ['items', 'minItems', 'maxItems'],
+  object: [
+    ...['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames'],
+    ...['minProperties', 'maxProperties'],
+  ],
+  array: ['items', 'prefixItems', 'additionalItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'],
   string: ['minLength', 'maxLength', 'format', 'pattern'],
-  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
-  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  integer: NUMBER_KEYWORDS,
+  number: NUMBER_KEYWORDS,
   boolean: [],
   null: [],
 };
@@ -51,26 +67,40 @@ const HARMLESS: Readonly<Record<string, unknown>> = {
   nullable: false,
   minProperties: 0,
   minContains: 0,
+  unevaluatedProperties: false,
+  unevaluatedItems: false,
 };
 
+/** What an answer may be. */
+export interface ReadSchema {
+  readonly node: SchemaNode;
+  /** Whether a value that fits the node fits the schema too. Left out where every such value does. */
+  readonly check?: (value: unknown) => boolean;
+}
+
 /**
- * Reads a JSON schema. What is read fits what the schema says, or is narrower: of an object with `properties`, only
- * those are made, in their order; what the schema asks for and this engine does not keep is refused.
+ * Reads a JSON schema. What is read fits what the schema says, or is narrower: of an object, properties come in their
+ * order, and others only where the schema speaks of them. What a grammar cannot keep is left to a check.
  *
  * @param path Where the schema stands in the request.
  * @throws WARMPATH_INVALID_REQUEST with the path of the first keyword that is wrong or not supported. Cost: O(schema),
- *   but for alternatives, which are compared with each other.
+ *   but for patterns, whose automata are bounded, and alternatives, which are compared with each other.
  */
-export function readJsonSchema(schema: unknown, path: string): SchemaNode {
-  const node = new SchemaReader(schema, path).read(schema, path, 0);
+export function readJsonSchema(schema: unknown, path: string): ReadSchema {
+  const reader = new SchemaReader(schema, path);
+  const node = reader.read(schema, path, 0);
   checkNodes(node);
-  return node;
+  const isExact = reader.isExact && !mayOverlap(node);
+  return isExact ? { node } : { node, check: answerCheck(schema, path) };
 }
 
 class SchemaReader {
+  /** Whether the nodes say all that the schema says. */
+  isExact = true;
   readonly #root: unknown;
   readonly #rootPath: string;
   readonly #known = new Map<object, ReferenceNode>();
+  readonly #languages = new LanguageMaker();
   #places = 0;
 
   constructor(root: unknown, rootPath: string) {
@@ -99,54 +129,107 @@ class SchemaReader {
   }
 
   #readKeywords(schema: Schema, path: string, depth: number): SchemaNode {
-    const used = new Set(Object.keys(schema).filter((key) => !isNothing(key, schema[key])));
-    const only = (...keywords: readonly string[]): void => {
-      const other = [...used].find((key) => !keywords.includes(key));
-      if (other !== undefined) {
-        throw refuse(join(path, other), 'This engine does not support this keyword here');
-      }
-    };
-    if (used.has('$ref')) {
-      only('$ref');
-      return this.#follow(schema['$ref'], join(path, '$ref'), depth);
-    }
-    if (used.has('const') || used.has('enum')) {
-      only('const', 'enum', 'type');
-      return readTexts(schema, path);
-    }
-    for (const keyword of ['anyOf', 'oneOf', 'allOf'] as const) {
-      if (used.has(keyword)) {
-        only(keyword);
-        return this.#readAlternatives(schema[keyword], keyword, { path: join(path, keyword), depth });
-      }
-    }
-    const types = readTypes(schema, path);
-    only('type', ...types.flatMap((type) => KEYWORDS_OF[type]));
-    if (schema['type'] === undefined && used.size === 0) {
+    const used = usedKeywords(schema);
+    if (used.length === 0) {
       return ANY_VALUE;
     }
-    const members = types.map((type) => this.#readType(type, schema, path, depth));
-    return members.length === 1
-      ? members[0]!
-      : { kind: 'union', members, path: join(path, 'type'), isExclusive: false };
+    const [only, ...others] = used;
+    if (only === '$ref' && others.length === 0) {
+      const { target, place } = this.#follow(schema['$ref'], join(path, '$ref'));
+      return this.read(target, place, depth);
+    }
+    if (used.includes('$ref') || used.includes('allOf')) {
+      const parts = this.#partsOf(schema, path, new Set());
+      return this.#readKeywords(merge(parts, path), path, depth + 1);
+    }
+    if (used.includes('nullable')) {
+      const { nullable: _, ...rest } = schema;
+      const value = this.#readKeywords(rest, path, depth);
+      return unionOf([value, { kind: 'texts', texts: ['null'] }], path);
+    }
+    for (const keyword of ['oneOf', 'anyOf'] as const) {
+      if (used.includes(keyword)) {
+        return this.#readAlternatives(schema, keyword, path, depth);
+      }
+    }
+    for (const keyword of used) {
+      this.isExact &&= !CHECKED.has(keyword);
+    }
+    return used.includes('const') || used.includes('enum')
+      ? readTexts(schema, path)
+      : this.#readTypes(schema, path, depth);
   }
 
-  #readAlternatives(
-    given: unknown,
-    keyword: 'anyOf' | 'oneOf' | 'allOf',
-    { path, depth }: { readonly path: string; readonly depth: number },
-  ): SchemaNode {
+  #readTypes(schema: Schema, path: string, depth: number): SchemaNode {
+    const types = typesOf(schema, path);
+    const known = new Set(['type', ...CHECKED, ...types.flatMap((type) => KEYWORDS_OF[type])]);
+    const other = usedKeywords(schema).find((key) => !known.has(key));
+    if (other !== undefined && !TYPES.some((type) => KEYWORDS_OF[type].includes(other))) {
+      throw refuse(join(path, other), 'This engine does not support this keyword here');
+    }
+    return unionOf(
+      types.map((type) => this.#readType(type, schema, path, depth)),
+      join(path, 'type'),
+    );
+  }
+
+  /** What a schema says by itself, by its reference and by `allOf`. */
+  #partsOf(schema: unknown, path: string, seen: Set<unknown>): Schema[] {
+    if (schema === true) {
+      return [];
+    }
+    if (!isObject(schema)) {
+      throw refuse(path, 'Expected a JSON schema');
+    }
+    if (seen.has(schema)) {
+      throw refuse(path, 'This schema is nothing but itself');
+    }
+    seen.add(schema);
+    const { $ref, allOf, ...own } = schema;
+    const parts: Schema[] = [own];
+    if ($ref !== undefined) {
+      const { target, place } = this.#follow($ref, join(path, '$ref'));
+      parts.push(...this.#partsOf(target, place, seen));
+    }
+    if (allOf !== undefined && !Array.isArray(allOf)) {
+      throw refuse(join(path, 'allOf'), 'Expected schemas in an array');
+    }
+    for (const [index, member] of (allOf ?? []).entries()) {
+      parts.push(...this.#partsOf(member, `${join(path, 'allOf')}[${index}]`, new Set(seen)));
+    }
+    return parts;
+  }
+
+  /** One of some schemas, each of them together with what stands beside them. */
+  #readAlternatives(schema: Schema, keyword: 'anyOf' | 'oneOf', path: string, depth: number): SchemaNode {
+    const { [keyword]: given, ...beside } = schema;
+    const place = join(path, keyword);
     if (!Array.isArray(given) || given.length === 0) {
-      throw refuse(path, 'Expected schemas in an array');
+      throw refuse(place, 'Expected schemas in an array');
     }
-    if (keyword === 'allOf' && given.length > 1) {
-      throw refuse(path, 'This engine supports `allOf` of one schema only');
+    this.#places += given.length;
+    if (given.length > MAX_ALTERNATIVES) {
+      throw refuse(place, `Expected at most ${MAX_ALTERNATIVES} alternatives`);
     }
-    const members = given.map((member, index) => this.read(member, `${path}[${index}]`, depth));
-    return members.length === 1 ? members[0]! : { kind: 'union', members, path, isExclusive: keyword === 'oneOf' };
+    const tag = tagOf(schema);
+    const isAlone = usedKeywords(beside).length === 0;
+    const members = given.map((member: unknown, index) => {
+      const memberPath = `${place}[${index}]`;
+      if (isAlone && tag === undefined) {
+        return this.read(member, memberPath, depth);
+      }
+      const parts = this.#partsOf(member, memberPath, new Set());
+      const tagged = tag === undefined ? [] : [{ required: [tag] }];
+      return this.#readKeywords(
+        merge([...parts, ...(isAlone ? [] : [beside]), ...tagged], memberPath),
+        memberPath,
+        depth + 1,
+      );
+    });
+    return unionOf(members, place, keyword === 'oneOf');
   }
 
-  #follow(given: unknown, path: string, depth: number): SchemaNode {
+  #follow(given: unknown, path: string): { readonly target: unknown; readonly place: string } {
     if (typeof given !== 'string' || !/^#(\/|$)/.test(given)) {
       throw refuse(path, 'Expected a reference into this schema, such as #/$defs/name');
     }
@@ -161,85 +244,306 @@ class SchemaReader {
       place = Array.isArray(target) ? `${place}[${key}]` : join(place, key);
       target = (target as Schema)[key];
     }
-    return this.read(target, place, depth);
+    return { target, place };
   }
 
   #readType(type: JsonType, schema: Schema, path: string, depth: number): SchemaNode {
     switch (type) {
       case 'object':
         return this.#readObject(schema, path, depth);
-      case 'array': {
-        const min = readCount(schema, 'minItems', path, MAX_ITEMS) ?? 0;
-        const max = readCount(schema, 'maxItems', path, MAX_ITEMS);
-        checkOrder(min, max, join(path, 'maxItems'));
-        const items =
-          schema['items'] === undefined ? ANY_VALUE : this.read(schema['items'], join(path, 'items'), depth);
-        return { kind: 'array', items, min, max };
-      }
+      case 'array':
+        return this.#readArray(schema, path, depth);
       case 'string':
-        return readString(schema, path);
+        return this.#readString(schema, path);
       case 'boolean':
         return { kind: 'texts', texts: ['true', 'false'] };
       case 'null':
         return { kind: 'texts', texts: ['null'] };
       default:
-        return { kind: 'number', isInteger: type === 'integer', bounds: readBounds(schema, path, type === 'integer') };
+        return this.#readNumber(schema, path, type === 'integer');
     }
   }
 
-  #readObject(schema: Schema, path: string, depth: number): SchemaNode {
-    const { properties = {}, required = [], additionalProperties: others } = schema;
-    if (!isObject(properties)) {
-      throw refuse(join(path, 'properties'), 'Expected an object of schemas');
+  #readArray(schema: Schema, path: string, depth: number): SchemaNode {
+    const min = readCount(schema, 'minItems', path, MAX_ITEMS) ?? 0;
+    const max = readCount(schema, 'maxItems', path, MAX_ITEMS);
+    checkOrder(min, max, join(path, 'maxItems'));
+    // Before 2020 the first items stood in `items`, and the others in `additionalItems`.
+    const isOld = Array.isArray(schema['items']);
+    const [firstKey, othersKey] = isOld ? ['items', 'additionalItems'] : ['prefixItems', 'items'];
+    const given = schema[firstKey] ?? [];
+    if (!Array.isArray(given)) {
+      throw refuse(join(path, firstKey), 'Expected schemas in an array');
     }
-    if (!Array.isArray(required)) {
+    const first = given.slice(0, max).map((item, index) => this.read(item, `${join(path, firstKey)}[${index}]`, depth));
+    const others = schema[othersKey];
+    const isTuple = first.length > 0 && others === undefined && min <= first.length;
+    const isClosed = others === false || isTuple || (max !== undefined && max <= first.length);
+    if (isClosed && min > first.length) {
+      throw refuse(join(path, 'minItems'), 'Expected no more items than there may be');
+    }
+    const items = isClosed ? undefined : this.read(others ?? true, join(path, othersKey), depth);
+    return { kind: 'array', first, items, min, max };
+  }
+
+  #readObject(schema: Schema, path: string, depth: number): SchemaNode {
+    const { properties = {}, required = [], additionalProperties: more, patternProperties = {} } = schema;
+    for (const [keyword, value] of Object.entries({ properties, patternProperties })) {
+      if (!isObject(value)) {
+        throw refuse(join(path, keyword), 'Expected an object of schemas');
+      }
+    }
+    if (!Array.isArray(required) || !required.every((key) => typeof key === 'string')) {
       throw refuse(join(path, 'required'), 'Expected an array of names');
     }
-    const unknown = required.findIndex((key) => typeof key !== 'string' || !Object.hasOwn(properties, key));
-    if (unknown >= 0) {
-      throw refuse(`${join(path, 'required')}[${unknown}]`, 'Expected the name of a property in `properties`');
-    }
-    const below = join(path, 'properties');
-    const names = new Set(required);
-    const nodes = Object.entries(properties).map(
-      ([key, value]): PropertyNode => ({
-        key,
-        isRequired: names.has(key),
-        value: this.read(value, join(below, key), depth),
-      }),
-    );
-    if (others !== undefined && typeof others !== 'boolean' && !isObject(others)) {
+    if (more !== undefined && typeof more !== 'boolean' && !isObject(more)) {
       throw refuse(join(path, 'additionalProperties'), 'Expected a JSON schema');
     }
-    const isMap =
-      nodes.length === 0 && others !== false && (others !== undefined || schema['properties'] === undefined);
-    return isMap
-      ? { kind: 'map', values: this.read(others ?? true, join(path, 'additionalProperties'), depth) }
-      : { kind: 'object', properties: nodes };
+    const names = this.#readNames(schema['propertyNames'], path);
+    const listed = new Map(Object.entries(properties as Schema));
+    for (const key of [...required, ...(names?.texts ?? [])]) {
+      if (!listed.has(key) && (more !== false || required.includes(key))) {
+        listed.set(key, this.#valueOf(key, schema, path));
+      }
+    }
+    const nodes = [...listed]
+      .filter(([key, value]) => value !== false || required.includes(key))
+      .map(([key, value]) => ({
+        key,
+        isRequired: required.includes(key),
+        value: this.read(value, join(join(path, 'properties'), key), depth),
+      }));
+    const isOpen =
+      more !== undefined || (schema['properties'] === undefined && names?.texts === undefined && nodes.length === 0);
+    const others =
+      names?.texts === undefined
+        ? this.#readOthers(schema, [...listed.keys()], { path, depth, isOpen, names: names?.language })
+        : [];
+    return this.#countProperties(
+      { kind: 'object', properties: nodes, others, min: 0, max: undefined, isFilled: false },
+      schema,
+      path,
+    );
+  }
+
+  /** What `propertyNames` allows: some texts, or a language. */
+  #readNames(
+    names: unknown,
+    path: string,
+  ): { readonly texts?: readonly string[]; readonly language?: TextLanguage } | undefined {
+    if (names === undefined || names === true) {
+      return undefined;
+    }
+    const place = join(path, 'propertyNames');
+    if (!isObject(names)) {
+      throw refuse(place, 'Expected a JSON schema');
+    }
+    const { type: _, ...said } = merge(this.#partsOf(names, place, new Set()), place);
+    const node = this.#readKeywords({ ...said, type: 'string' }, place, 0);
+    if (node.kind === 'texts') {
+      return { texts: node.texts.map((text) => JSON.parse(text) as string) };
+    }
+    if (node.kind === 'language') {
+      return { language: node.language };
+    }
+    if (node.kind !== 'string') {
+      throw refuse(place, 'This engine supports names as constants, by lengths, a pattern or a format only');
+    }
+    return { language: this.#languages.length(node.min, node.max) };
+  }
+
+  /** The schema of a property that is not listed. */
+  #valueOf(key: string, { additionalProperties: more = true, patternProperties = {} }: Schema, path: string): unknown {
+    const found = Object.entries(patternProperties as Schema).filter(([pattern]) =>
+      holds(this.#pattern(pattern, join(path, 'patternProperties')), key),
+    );
+    return found.length === 0 ? more : { allOf: found.map(([, value]) => value) };
+  }
+
+  /** Properties that are not listed: by the pattern that their names match, else by `additionalProperties`. */
+  #readOthers(
+    { additionalProperties: more = true, patternProperties = {} }: Schema,
+    listed: readonly string[],
+    { path, depth, isOpen, names }: { path: string; depth: number; isOpen: boolean; names: TextLanguage | undefined },
+  ): ObjectNode['others'] {
+    const below = join(path, 'patternProperties');
+    const patterns = Object.entries(patternProperties as Schema).map(([pattern, value]) => ({
+      language: this.#pattern(pattern, below),
+      value,
+      place: join(below, pattern),
+    }));
+    const mayBeOpen = isOpen && (patterns.length === 0 || more !== true) && more !== false;
+    if (patterns.length === 0 && !mayBeOpen) {
+      return [];
+    }
+    const known = listed.length === 0 ? [] : [attempt(join(path, 'properties'), () => this.#languages.texts(listed))];
+    const keysOf = (language: TextLanguage, excluded: readonly TextLanguage[]): TextLanguage | undefined =>
+      attempt(below, () =>
+        this.#languages.without(
+          names === undefined
+            ? language
+            : (this.#languages.intersection([language, names]) ?? this.#languages.texts([])),
+          excluded,
+        ),
+      );
+    const others = patterns.flatMap(({ language, value, place }) => {
+      const excluded = patterns.map((each) => each.language).filter((each) => each !== language);
+      const keys = value === false ? undefined : keysOf(language, [...known, ...excluded]);
+      return keys === undefined ? [] : [{ keys, value: this.read(value, place, depth) }];
+    });
+    if (!mayBeOpen) {
+      return others;
+    }
+    const isAnyKey = known.length === 0 && patterns.length === 0 && names === undefined;
+    const keys = isAnyKey
+      ? undefined
+      : keysOf(this.#languages.length(0, undefined), [...known, ...patterns.map(({ language }) => language)]);
+    const value = this.read(more, join(path, 'additionalProperties'), depth);
+    return isAnyKey || keys !== undefined ? [...others, { keys, value }] : others;
+  }
+
+  #pattern(pattern: string, path: string): TextLanguage {
+    return attempt(path, () => this.#languages.pattern(pattern));
+  }
+
+  /** Keeps `minProperties` and `maxProperties` as far as counting the properties that are not listed does. */
+  #countProperties(node: ObjectNode, schema: Schema, path: string): ObjectNode {
+    const least = readCount(schema, 'minProperties', path, MAX_ITEMS) ?? 0;
+    const most = readCount(schema, 'maxProperties', path, MAX_ITEMS);
+    checkOrder(least, most, join(path, 'maxProperties'));
+    const required = node.properties.filter(({ isRequired }) => isRequired).length;
+    const missing = Math.max(0, least - required);
+    const hasOthers = node.others.length > 0;
+    const room = most === undefined ? undefined : most - node.properties.length;
+    if (missing > node.properties.length - required && !hasOthers) {
+      throw refuse(join(path, 'minProperties'), 'Expected no more properties than there may be');
+    }
+    // A name may come twice, and counts once. Optional properties are counted when the answer is whole.
+    this.isExact &&= missing <= 1 && (room === undefined || room >= 0);
+    this.isExact &&= missing === 0 || (hasOthers ? true : required === 0);
+    const isFilled = missing > 0 && !hasOthers && required === 0;
+    return { ...node, min: hasOthers ? missing : 0, max: room === undefined ? undefined : Math.max(0, room), isFilled };
+  }
+
+  #readString(schema: Schema, path: string): SchemaNode {
+    const min = readCount(schema, 'minLength', path, MAX_LENGTH) ?? 0;
+    const max = readCount(schema, 'maxLength', path, MAX_LENGTH);
+    checkOrder(min, max, join(path, 'maxLength'));
+    const patterns = [schema['pattern'] ?? []].flat().map((pattern) => {
+      if (typeof pattern !== 'string') {
+        throw refuse(join(path, 'pattern'), 'Expected a regular expression');
+      }
+      return this.#pattern(pattern, join(path, 'pattern'));
+    });
+    const formats = [schema['format'] ?? []].flat().flatMap((format) => {
+      return languageOfFormat(String(format)) ?? [];
+    });
+    if (patterns.length + formats.length === 0) {
+      return { kind: 'string', min, max };
+    }
+    const keyword = join(path, schema['pattern'] === undefined ? 'format' : 'pattern');
+    const isCounted = min <= MAX_COUNTED_LENGTH && (max === undefined || max <= MAX_COUNTED_LENGTH);
+    const lengths = !isCounted || (min === 0 && max === undefined) ? [] : [this.#languages.length(min, max)];
+    const language = attempt(keyword, () => this.#languages.intersection([...patterns, ...formats, ...lengths]));
+    if (language === undefined) {
+      throw refuse(keyword, 'No text fits all that is said of it here');
+    }
+    this.isExact &&= isCounted;
+    return { kind: 'language', isNumber: false, language };
+  }
+
+  #readNumber(schema: Schema, path: string, isInteger: boolean): SchemaNode {
+    const read = (keyword: string): number | undefined => {
+      const value = schema[keyword];
+      if (value !== undefined && (typeof value !== 'number' || !Number.isFinite(value))) {
+        throw refuse(join(path, keyword), 'Expected a number');
+      }
+      return value;
+    };
+    const [above, below] = [read('exclusiveMinimum'), read('exclusiveMaximum')];
+    const [from, to] = [read('minimum'), read('maximum')];
+    const steps = [schema['multipleOf'] ?? []].flat().filter((step): step is number => {
+      if (typeof step !== 'number' || !(step > 0)) {
+        throw refuse(join(path, 'multipleOf'), 'Expected a number above 0');
+      }
+      return true;
+    });
+    const min = from === undefined || above === undefined ? (from ?? above) : Math.max(from, above);
+    const max = to === undefined || below === undefined ? (to ?? below) : Math.min(to, below);
+    const multipleOf = steps.filter(isReadableStep);
+    this.isExact &&= multipleOf.length === steps.length;
+    const bounds = {
+      isInteger,
+      min,
+      max,
+      isMinOpen: above !== undefined && above === min,
+      isMaxOpen: below !== undefined && below === max,
+    };
+    const language = attempt(path, () => languageOfNumbers({ ...bounds, multipleOf }, this.#languages));
+    if (language === undefined) {
+      throw refuse(path, 'No number lies within these bounds');
+    }
+    return { kind: 'language', isNumber: true, language };
+  }
+}
+
+function merge(parts: readonly Schema[], path: string): Schema {
+  const result = mergeSchemas(parts.map(withoutAnnotations));
+  if ('keyword' in result) {
+    throw refuse(join(path, result.keyword), 'This engine cannot join what is said with this keyword twice');
+  }
+  return result.merged;
+}
+
+function withoutAnnotations(schema: Schema): Schema {
+  return Object.fromEntries(usedKeywords(schema).map((key) => [key, schema[key]]));
+}
+
+/** The property by which alternatives are told apart, as OpenAPI and pydantic write it. */
+function tagOf({ discriminator }: Schema): string | undefined {
+  const name = isObject(discriminator) ? discriminator['propertyName'] : undefined;
+  return typeof name === 'string' ? name : undefined;
+}
+
+function unionOf(members: readonly SchemaNode[], path: string, isExclusive = false): SchemaNode {
+  const [only] = members;
+  return members.length === 1 ? only! : { kind: 'union', members, path, isExclusive };
+}
+
+function attempt<T>(path: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    throw error instanceof UnreadablePattern ? refuse(path, error.message) : error;
   }
 }
 
 /** The constants of `const` and `enum`; with a type, those of it. */
 function readTexts(schema: Schema, path: string): SchemaNode {
-  const keyword = Object.hasOwn(schema, 'const') ? 'const' : 'enum';
-  const given: unknown = keyword === 'const' ? [schema['const']] : schema['enum'];
-  const types = readTypes(schema, path);
-  if (!Array.isArray(given)) {
+  const { const: constant, enum: listed, ...beside } = schema;
+  if (listed !== undefined && !Array.isArray(listed)) {
     throw refuse(join(path, 'enum'), 'Expected an array of constants');
   }
+  const keyword = Object.hasOwn(schema, 'const') ? 'const' : 'enum';
+  const given: readonly unknown[] = keyword === 'const' ? [constant] : (listed ?? []);
   if (given.length > MAX_CONSTANTS) {
     throw refuse(join(path, 'enum'), `Expected at most ${MAX_CONSTANTS} constants`);
   }
-  const wrong = given.findIndex((value) => typeof value === 'object' && value !== null);
-  if (wrong >= 0) {
-    const place = join(path, keyword);
-    throw refuse(keyword === 'const' ? place : `${place}[${wrong}]`, 'Expected a string, a number, a boolean or null');
+  const other = usedKeywords(beside).find((key) => key !== 'type' && !CHECKED.has(key));
+  if (other !== undefined) {
+    throw refuse(join(path, other), 'This engine supports no such keyword beside constants');
   }
-  const fitting = given.filter((value) => types.some((type) => isOfType(value, type)));
+  const types = typesOf(schema, path);
+  const texts = given
+    .filter((value) => types.some((type) => isOfType(value, type)))
+    .map((value) => JSON.stringify(value));
+  const isListed = (text: string): boolean =>
+    keyword === 'enum' || listed === undefined || listed.some((value) => JSON.stringify(value) === text);
+  const fitting = [...new Set(texts)].filter(isListed);
   if (fitting.length === 0) {
     throw refuse(join(path, keyword), 'Expected a constant that fits the type');
   }
-  return { kind: 'texts', texts: [...new Set(fitting.map((value) => JSON.stringify(value)))] };
+  return { kind: 'texts', texts: fitting };
 }
 
 function isOfType(value: unknown, type: JsonType): boolean {
@@ -248,17 +552,24 @@ function isOfType(value: unknown, type: JsonType): boolean {
       return value === null;
     case 'integer':
       return Number.isInteger(value);
+    case 'array':
+      return Array.isArray(value);
+    case 'object':
+      return isObject(value);
     default:
       return typeof value === type;
   }
 }
 
-function readTypes(schema: Schema, path: string): readonly JsonType[] {
+function typesOf(schema: Schema, path: string): readonly JsonType[] {
   const { type } = schema;
   if (type === undefined) {
     // Without a type, keywords of one type bind values of that type alone; one that is named by its keywords is meant.
-    const meant = TYPES.filter((each) => KEYWORDS_OF[each].some((keyword) => Object.hasOwn(schema, keyword)));
-    return meant.length === 0 ? TYPES : meant.includes('number') ? meant.filter((each) => each !== 'integer') : meant;
+    const meant = TYPES.filter((each) =>
+      KEYWORDS_OF[each].some((keyword) => keyword !== 'format' && Object.hasOwn(schema, keyword)),
+    );
+    const types = meant.length > 0 ? meant : Object.hasOwn(schema, 'format') ? (['string'] as const) : TYPES;
+    return types.some((each) => each === 'number') ? types.filter((each) => each !== 'integer') : types;
   }
   const given: readonly unknown[] = Array.isArray(type) ? type : [type];
   const types = TYPES.filter((each) => given.includes(each));
@@ -267,86 +578,6 @@ function readTypes(schema: Schema, path: string): readonly JsonType[] {
   }
   // A number may be an integer.
   return types.includes('number') ? types.filter((each) => each !== 'integer') : types;
-}
-
-function readString(schema: Schema, path: string): SchemaNode {
-  const min = readCount(schema, 'minLength', path, MAX_LENGTH) ?? 0;
-  const max = readCount(schema, 'maxLength', path, MAX_LENGTH);
-  checkOrder(min, max, join(path, 'maxLength'));
-  const { format, pattern } = schema;
-  if (format === undefined && pattern === undefined) {
-    return { kind: 'string', min, max };
-  }
-  const keyword = join(path, format === undefined ? 'pattern' : 'format');
-  if (min > 0 || max !== undefined || (format !== undefined && pattern !== undefined)) {
-    throw refuse(keyword, 'This engine supports one of a format, a pattern and lengths');
-  }
-  const known = typeof pattern === 'string' ? readPattern(pattern) : STRING_FORMATS.get(String(format));
-  if (known === undefined) {
-    const formats = [...STRING_FORMATS.keys()].join(', ');
-    const patterns = 'rows of ASCII characters and classes from ^ to $, such as ^[A-Z]{2}-\\d+$';
-    throw refuse(keyword, `This engine supports ${format === undefined ? patterns : `the formats ${formats}`} only`);
-  }
-  if (known.readings > MAX_READINGS) {
-    throw refuse(keyword, 'Too many parts of this pattern may come more or less often');
-  }
-  return { kind: 'pattern', pattern: known };
-}
-
-function readBounds(schema: Schema, path: string, isInteger: boolean): NumberBounds {
-  const read = (keyword: string): number | undefined => {
-    const value = schema[keyword];
-    if (value !== undefined && typeof value !== 'number') {
-      throw refuse(join(path, keyword), 'Expected a number');
-    }
-    if (!isInteger && value !== undefined && !Number.isInteger(value)) {
-      throw refuse(join(path, keyword), 'This engine supports whole numbers as bounds only');
-    }
-    return value;
-  };
-  const closed = { min: read('minimum'), max: read('maximum') };
-  const open = { min: read('exclusiveMinimum'), max: read('exclusiveMaximum') };
-  const bounds = isInteger ? wholeBounds(closed, open) : fractionBounds(closed, open);
-  const { min, max } = bounds;
-  if (!isInteger && Math.max(Math.abs(min ?? 0), Math.abs(max ?? 0)) > MAX_FRACTION_BOUND) {
-    throw refuse(path, `This engine supports bounds of numbers up to ${MAX_FRACTION_BOUND} only`);
-  }
-  const isAnyOpen = bounds.isMinOpen === true || bounds.isMaxOpen === true;
-  if (min !== undefined && max !== undefined && (isAnyOpen ? min >= max : min > max)) {
-    throw refuse(path, 'No number lies within these bounds');
-  }
-  return bounds;
-}
-
-type Range = Pick<NumberBounds, 'min' | 'max'>;
-
-/** The whole numbers within the bounds, and within those that JavaScript counts exactly. */
-function wholeBounds(closed: Range, open: Range): NumberBounds {
-  const min = higher(closed.min, open.min === undefined ? undefined : Math.floor(open.min) + 1);
-  const max = lower(closed.max, open.max === undefined ? undefined : Math.ceil(open.max) - 1);
-  return {
-    min: min === undefined ? undefined : Math.max(Math.ceil(min), Number.MIN_SAFE_INTEGER),
-    max: max === undefined ? undefined : Math.min(Math.floor(max), Number.MAX_SAFE_INTEGER),
-  };
-}
-
-function fractionBounds(closed: Range, open: Range): NumberBounds {
-  const min = higher(closed.min, open.min);
-  const max = lower(closed.max, open.max);
-  return {
-    min,
-    max,
-    isMinOpen: open.min !== undefined && open.min === min,
-    isMaxOpen: open.max !== undefined && open.max === max,
-  };
-}
-
-function higher(a: number | undefined, b: number | undefined): number | undefined {
-  return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
-}
-
-function lower(a: number | undefined, b: number | undefined): number | undefined {
-  return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 }
 
 function readCount(schema: Schema, keyword: string, path: string, most: number): number | undefined {
@@ -366,10 +597,13 @@ function checkOrder(min: number, max: number | undefined, path: string): void {
   }
 }
 
-/** Whether a keyword says nothing about which answers fit. */
-function isNothing(keyword: string, value: unknown): boolean {
-  const isHarmless = Object.hasOwn(HARMLESS, keyword) && HARMLESS[keyword] === value;
-  return value === undefined || isHarmless || ANNOTATIONS.has(keyword) || keyword.startsWith('x-');
+/** The keywords that say something about which answers fit. */
+function usedKeywords(schema: Schema): string[] {
+  return Object.keys(schema).filter((keyword) => {
+    const isHarmless = Object.hasOwn(HARMLESS, keyword) && HARMLESS[keyword] === schema[keyword];
+    const isSaid = schema[keyword] !== undefined && !isHarmless;
+    return isSaid && !ANNOTATIONS.has(keyword) && !keyword.startsWith('x-');
+  });
 }
 
 function decodePointer(part: string, path: string): string {

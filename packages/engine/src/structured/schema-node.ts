@@ -1,5 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
-import type { StringPattern } from './string-pattern.js';
+import { ANY_NUMBER } from './number-language.js';
+import { readingsOf, type TextLanguage } from './text-language.js';
 
 /** What a place of an answer may hold: a JSON schema without its spelling. */
 export type SchemaNode =
@@ -7,12 +8,17 @@ export type SchemaNode =
   | { readonly kind: 'texts'; readonly texts: readonly string[] }
   /** Lengths in Unicode characters. */
   | { readonly kind: 'string'; readonly min: number; readonly max: number | undefined }
-  | { readonly kind: 'pattern'; readonly pattern: StringPattern }
-  | { readonly kind: 'number'; readonly isInteger: boolean; readonly bounds: NumberBounds }
-  | { readonly kind: 'array'; readonly items: SchemaNode; readonly min: number; readonly max: number | undefined }
-  | { readonly kind: 'object'; readonly properties: readonly PropertyNode[] }
-  /** An object with any keys. */
-  | { readonly kind: 'map'; readonly values: SchemaNode }
+  /** A number, or the content of a string, that an automaton tells. */
+  | { readonly kind: 'language'; readonly isNumber: boolean; readonly language: TextLanguage }
+  /** Some items that all must be there, then others. */
+  | {
+      readonly kind: 'array';
+      readonly first: readonly SchemaNode[];
+      readonly items: SchemaNode | undefined;
+      readonly min: number;
+      readonly max: number | undefined;
+    }
+  | ObjectNode
   /** One of some; of exactly one where it is exclusive. */
   | {
       readonly kind: 'union';
@@ -29,31 +35,41 @@ export interface ReferenceNode {
   target: SchemaNode | undefined;
 }
 
-export interface PropertyNode {
+interface PropertyNode {
   readonly key: string;
   readonly isRequired: boolean;
   readonly value: SchemaNode;
 }
 
-/** Whole numbers; both ends belong to the range unless they are open, as they may be for numbers with fractions. */
-export interface NumberBounds {
-  readonly min: number | undefined;
+/** Properties in their order, then others whose keys are in a language, or any at all. */
+export interface ObjectNode {
+  readonly kind: 'object';
+  readonly properties: readonly PropertyNode[];
+  readonly others: readonly { readonly keys: TextLanguage | undefined; readonly value: SchemaNode }[];
+  /** How many others. */
+  readonly min: number;
   readonly max: number | undefined;
-  readonly isMinOpen?: boolean;
-  readonly isMaxOpen?: boolean;
+  /** Whether one property must be there though none is required. */
+  readonly isFilled: boolean;
 }
 
 /** Any JSON value. */
 export const ANY_VALUE: SchemaNode = anyValue();
 
 /** Any JSON object. */
-export const ANY_OBJECT: SchemaNode = { kind: 'map', values: ANY_VALUE };
+export const ANY_OBJECT: SchemaNode = mapOf(ANY_VALUE);
 
 /** Most ways in which an answer so far may be read at the same time, and most alternatives of one place. */
-export const MAX_READINGS = 64;
+const MAX_READINGS = 64;
 
 export function refuse(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}
+
+/** An object with any keys. */
+function mapOf(value: SchemaNode): ObjectNode {
+  const others = [{ keys: undefined, value }];
+  return { kind: 'object', properties: [], others, min: 0, max: undefined, isFilled: false };
 }
 
 function anyValue(): SchemaNode {
@@ -63,10 +79,10 @@ function anyValue(): SchemaNode {
     path: '',
     isExclusive: false,
     members: [
-      { kind: 'map', values: value },
-      { kind: 'array', items: value, min: 0, max: undefined },
+      mapOf(value),
+      { kind: 'array', first: [], items: value, min: 0, max: undefined },
       { kind: 'string', min: 0, max: undefined },
-      { kind: 'number', isInteger: false, bounds: { min: undefined, max: undefined } },
+      { kind: 'language', isNumber: true, language: ANY_NUMBER },
       { kind: 'texts', texts: ['true', 'false', 'null'] },
     ],
   };
@@ -109,11 +125,12 @@ function areLeavesDisjoint(a: SchemaNode, b: SchemaNode): boolean {
   return !beginningsOf(a).some((beginning) => beginningsOf(b).includes(beginning)) || areTagged(a, b);
 }
 
-/** Whether two objects begin with the same required property, which has other constants in each. */
-function areTagged(a: SchemaNode, b: SchemaNode): boolean {
-  const left = tagOf(a);
-  const right = tagOf(b);
-  return left !== undefined && left.key === right?.key && shareNone(left.texts, right.texts);
+/** Whether two objects require the same property, which has other constants in each. */
+function areTagged(a: SchemaNode, b: SchemaNode, place?: 0): boolean {
+  const others = tagsOf(b, place);
+  return tagsOf(a, place).some(({ key, texts }) =>
+    others.some((tag) => tag.key === key && shareNone(tag.texts, texts)),
+  );
 }
 
 function shareNone(a: readonly string[], b: readonly string[]): boolean {
@@ -121,13 +138,13 @@ function shareNone(a: readonly string[], b: readonly string[]): boolean {
   return !a.some((text) => others.has(text));
 }
 
-function tagOf(node: SchemaNode): { readonly key: string; readonly texts: readonly string[] } | undefined {
-  const first = node.kind === 'object' ? node.properties[0] : undefined;
-  if (first?.isRequired !== true) {
-    return undefined;
-  }
-  const [leaf, ...others] = leavesOf(first.value);
-  return leaf?.kind === 'texts' && others.length === 0 ? { key: first.key, texts: leaf.texts } : undefined;
+/** The required properties of an object that hold constants; only the first one where that place is given. */
+function tagsOf(node: SchemaNode, place?: 0): { readonly key: string; readonly texts: readonly string[] }[] {
+  const properties = node.kind === 'object' ? node.properties.slice(0, place === 0 ? 1 : undefined) : [];
+  return properties.flatMap(({ key, value, isRequired }) => {
+    const [leaf, ...others] = isRequired ? leavesOf(value) : [];
+    return leaf?.kind === 'texts' && others.length === 0 ? [{ key, texts: leaf.texts }] : [];
+  });
 }
 
 /** What a text of this kind begins with: a bracket, a quote, a letter, or 0 for any number. */
@@ -136,10 +153,9 @@ function beginningsOf(node: SchemaNode): readonly string[] {
     case 'texts':
       return [...new Set(node.texts.map((text) => (/^[-\d]/.test(text) ? '0' : text.charAt(0))))];
     case 'string':
-    case 'pattern':
       return ['"'];
-    case 'number':
-      return ['0'];
+    case 'language':
+      return [node.isNumber ? '0' : '"'];
     case 'array':
       return ['['];
     default:
@@ -161,7 +177,6 @@ export function checkNodes(root: SchemaNode): void {
   refuseEmptyCycles(nodes);
   refuseEndless(root, nodes);
   refuseAmbiguous(nodes);
-  refuseOverlaps(nodes);
 }
 
 function reachable(root: SchemaNode): SchemaNode[] {
@@ -181,11 +196,9 @@ function childrenOf(node: SchemaNode): readonly SchemaNode[] {
     case 'union':
       return node.members;
     case 'array':
-      return [node.items];
-    case 'map':
-      return [node.values];
+      return node.items === undefined ? node.first : [...node.first, node.items];
     case 'object':
-      return node.properties.map(({ value }) => value);
+      return [...node.properties, ...node.others].map(({ value }) => value);
     default:
       return [];
   }
@@ -220,9 +233,15 @@ function refuseEndless(root: SchemaNode, nodes: readonly SchemaNode[]): void {
       case 'union':
         return node.members.some((member) => finite.has(member));
       case 'array':
-        return node.min === 0 || finite.has(node.items);
+        return (
+          node.first.every((item) => finite.has(item)) &&
+          (node.min <= node.first.length || (node.items !== undefined && finite.has(node.items)))
+        );
       case 'object':
-        return node.properties.every(({ isRequired, value }) => !isRequired || finite.has(value));
+        return (
+          node.properties.every(({ isRequired, value }) => !isRequired || finite.has(value)) &&
+          (node.min === 0 || node.others.some(({ value }) => finite.has(value)))
+        );
       default:
         return true;
     }
@@ -270,13 +289,25 @@ function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
       throw refuse(pathOf(node, nodes), `Expected at most ${MAX_READINGS - 1} optional properties in a row`);
     }
     const inside = childrenOf(node).map((child) => readingsAt(placeOf.get(child)!, readings));
-    const count = Math.max(node.kind === 'pattern' ? node.pattern.readings : 1, optionalRun(node), ...inside);
+    const count = Math.max(ownReadings(node), optionalRun(node), ...inside);
     if (count > (readings.get(node) ?? 1)) {
       readings.set(node, count);
       for (const parent of parents.get(node)!) {
         open.add(parent);
       }
     }
+  }
+}
+
+/** In how many ways a beginning of it can be read, whatever stands inside. */
+function ownReadings(node: SchemaNode): number {
+  switch (node.kind) {
+    case 'language':
+      return readingsOf(node.language);
+    case 'object':
+      return 1 + node.others.reduce((sum, { keys }) => sum + (keys === undefined ? 1 : readingsOf(keys)), 0);
+    default:
+      return 1;
   }
 }
 
@@ -289,7 +320,7 @@ interface Place {
 function placeAt(node: SchemaNode): Place {
   const leaves = [...leavesOf(node)];
   const objects = leaves.length > MAX_READINGS ? [] : leaves.filter(({ kind }) => kind === 'object');
-  return { leaves, areApart: objects.every((a, i) => objects.slice(i + 1).every((b) => areTagged(a, b))) };
+  return { leaves, areApart: objects.every((a, i) => objects.slice(i + 1).every((b) => areTagged(a, b, 0))) };
 }
 
 function readingsAt({ leaves, areApart }: Place, readings: ReadonlyMap<SchemaNode, number>): number {
@@ -305,16 +336,14 @@ function readingsAt({ leaves, areApart }: Place, readings: ReadonlyMap<SchemaNod
   return Math.max(...sums.values());
 }
 
-/** Of alternatives of which exactly one must fit, no two may fit the same answer. */
-function refuseOverlaps(nodes: readonly SchemaNode[]): void {
-  for (const node of nodes) {
-    if (node.kind === 'union' && node.isExclusive) {
-      const { members, path } = node;
-      if (!members.every((a, index) => members.slice(index + 1).every((b) => areDisjoint(a, b)))) {
-        throw refuse(path, 'One answer may fit several of these alternatives; use `anyOf` if it may');
-      }
-    }
-  }
+/** Whether an answer may fit several alternatives of which exactly one must fit. */
+export function mayOverlap(root: SchemaNode): boolean {
+  return reachable(root).some(
+    (node) =>
+      node.kind === 'union' &&
+      node.isExclusive &&
+      !node.members.every((a, index) => node.members.slice(index + 1).every((b) => areDisjoint(a, b))),
+  );
 }
 
 /** How many keys may come next at most. */

@@ -94,6 +94,23 @@ describe.each(['demo', 'random:1m'])('structured answers of %s', (name) => {
     expect(reason === 'length' || misfit(message.content!, RECURSIVE_SCHEMAS[1]!) === undefined).toBe(true);
   });
 
+  it('that do not fit what is checked at the end are an error, and the error that ends a stream', async () => {
+    const never = { type: 'boolean', not: { type: 'boolean' } };
+    const fields = { temperature: 0, json_schema: never };
+    const error = await engine.error(CHAT, ask(fields));
+    expect(error).toMatchObject({ status: 422, code: 'json_validate_failed', type: 'invalid_request_error' });
+    const chunks = await streamed(fields);
+    expect(chunks.at(-1)!.error).toMatchObject({ code: 'json_validate_failed' });
+    const tool = {
+      type: 'function',
+      function: { name: 'a', parameters: { properties: { b: never }, required: ['b'] } },
+    };
+    const call = await engine.error(CHAT, ask({ temperature: 0, tools: [tool], tool_choice: 'required' }));
+    expect(call).toMatchObject({ code: 'json_validate_failed' });
+    const cut = await chat({ ...fields, max_tokens: 1 });
+    expect(cut.finish_reason).toBe('length');
+  });
+
   it('that are cut begin as one that fits', async () => {
     const whole = await chat({ temperature: 0, response_format: format(SCHEMA) });
     const cut = await chat({ temperature: 0, max_tokens: 7, response_format: format(SCHEMA) });
@@ -201,8 +218,8 @@ describe.each(['demo', 'random:1m'])('structured answers of %s', (name) => {
     [
       'parameters',
       CHAT,
-      { tools: [{ type: 'function', function: { name: 'a', parameters: { not: {} } } }], tool_choice: 'required' },
-      'tools[0].function.parameters.not',
+      { tools: [{ type: 'function', function: { name: 'a', parameters: { pattern: '(' } } }], tool_choice: 'required' },
+      'tools[0].function.parameters.pattern',
     ],
     ['chances of a call', CHAT, { tools: TOOLS, tool_choice: 'required', logprobs: true }, 'logprobs'],
     ['another choice', CHAT, { tools: TOOLS, tool_choice: 'any' }, 'tool_choice'],

@@ -137,7 +137,7 @@ describe('the loop when something breaks', () => {
   });
 
   it('frees every grammar, however its request ends', async () => {
-    const grammar = writeGrammar(readJsonSchema({ type: 'array', items: {}, minItems: 500 }, 's'), 's');
+    const grammar = writeGrammar(readJsonSchema({ type: 'array', items: {}, minItems: 500 }, 's').node, 's');
     const { grammars } = model.vocabulary;
     /** Two answers have begun; says when both have ended. */
     const started = async (): Promise<{ readonly ended: Promise<unknown> }> => {

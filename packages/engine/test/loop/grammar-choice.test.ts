@@ -168,7 +168,7 @@ describe('a generation with a grammar', async () => {
     seed: 7,
     stops: [],
     ignoreEndOfGeneration: false,
-    grammar: writeGrammar(readJsonSchema(SCHEMA, 's'), 's'),
+    grammar: writeGrammar(readJsonSchema(SCHEMA, 's').node, 's'),
   };
 
   /** Generates from noise; loses its place after every so many tokens. */

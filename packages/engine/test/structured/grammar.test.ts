@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => model.free());
 
 function grammarOf(schema: TestSchema): string {
-  return writeGrammar(readJsonSchema(schema, 'schema'), 'schema');
+  return writeGrammar(readJsonSchema(schema, 'schema').node, 'schema');
 }
 
 /** Tokens after which most answers are soon over. */

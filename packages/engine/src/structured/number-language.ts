@@ -1,0 +1,172 @@
+import { CharSet, type TransitionIterable } from 'refa';
+import { LanguageMaker, MAX_CODE, type TextLanguage } from './text-language.js';
+
+/** What a number must keep to. Both ends belong to the range unless they are open. */
+export interface NumberBounds {
+  readonly isInteger: boolean;
+  readonly min: number | undefined;
+  readonly max: number | undefined;
+  readonly isMinOpen: boolean;
+  readonly isMaxOpen: boolean;
+  readonly multipleOf: readonly number[];
+}
+
+/** Digits of a whole number without bounds, and behind the point: fewer where there are bounds. */
+const DIGITS = 15;
+const BOUNDED_FRACTION_DIGITS = 6;
+
+/** The greatest number whose digits stand without an exponent, and the greatest step between multiples. */
+const MAX_BOUND = Number.MAX_SAFE_INTEGER;
+const MAX_STEP = 500;
+
+const WHOLE = `(?:0|[1-9]\\d{0,${DIGITS - 1}})`;
+
+const ANY_INTEGER = new LanguageMaker().pattern(`^-?${WHOLE}$`);
+
+/** Any number of JSON. */
+export const ANY_NUMBER = new LanguageMaker().pattern(`^-?${WHOLE}(?:\\.\\d{1,${DIGITS}})?(?:[eE][+-]?\\d{1,2})?$`);
+
+/** The JSON texts of the numbers within bounds; `undefined` where there is none. */
+export function languageOfNumbers(bounds: NumberBounds, maker: LanguageMaker): TextLanguage | undefined {
+  const { isInteger, min, max, multipleOf } = bounds;
+  const isBound = min !== undefined || max !== undefined || multipleOf.length > 0;
+  if (!isBound) {
+    return isInteger ? ANY_INTEGER : ANY_NUMBER;
+  }
+  const fraction = isInteger ? '' : `(?:\\.\\d{1,${BOUNDED_FRACTION_DIGITS}})?`;
+  const low = { value: Math.max(min ?? -MAX_BOUND, -MAX_BOUND), isOpen: bounds.isMinOpen };
+  const high = { value: Math.min(max ?? MAX_BOUND, MAX_BOUND), isOpen: bounds.isMaxOpen };
+  const signs = [
+    { sign: '', from: low, to: high },
+    { sign: '-', from: { ...high, value: -high.value }, to: { ...low, value: -low.value } },
+  ];
+  const sides = signs
+    .filter(({ sign, from, to }) => from.value <= to.value && (sign === '' ? to.value >= 0 : to.value > 0))
+    .map(({ sign, from, to }) => {
+      const above = from.value < 0 ? [] : [`(?=${atLeast(from)}$)`];
+      return `${sign}${above.join('')}(?=(?:${atMost(to)})$)(?:0|[1-9]\\d{0,${DIGITS}})${fraction}`;
+    });
+  const within = maker.pattern(`^(?:${sides.join('|') || '[]'})$`);
+  return maker.intersection([within, ...multipleOf.map((step) => maker.states(multiplesOf(step)))]);
+}
+
+/** Whether multiples of a step can be told from a number's digits. */
+export function isReadableStep(step: number): boolean {
+  const [digits] = stepOf(step);
+  return digits <= MAX_STEP;
+}
+
+interface End {
+  readonly value: number;
+  readonly isOpen: boolean;
+}
+
+/** The decimals of 0 and above that are no less. */
+function atLeast({ value, isOpen }: End): string {
+  const [whole, fraction] = partsOf(value);
+  const greater = greaterDigits(fraction).map((digits) => `${digits}\\d*`);
+  const same = isOpen ? `${fraction}\\d*[1-9]\\d*` : `${fraction}\\d*`;
+  const inside = isOpen || fraction !== '' ? `\\.(?:${[...greater, same].join('|')})` : '(?:\\.\\d+)?';
+  const longer = `[1-9]\\d{${whole.length},}`;
+  const higher = [longer, ...greaterDigits(whole).map((digits, index) => `${digits}\\d{${restOf(whole, index)}}`)];
+  return `(?:(?:${higher.join('|')})(?:\\.\\d+)?|${whole}${inside})`;
+}
+
+/** The decimals of 0 and above that are no more. */
+function atMost({ value, isOpen }: End): string {
+  const [whole, fraction] = partsOf(value);
+  const shorter = whole.length > 1 ? [`0|[1-9]\\d{0,${whole.length - 2}}`] : [];
+  const lower = [...shorter, ...lowerDigits(whole, true)];
+  const below = lower.length === 0 ? [] : [`(?:${lower.join('|')})(?:\\.\\d+)?`];
+  const same = isOpen ? [] : [`${whole}(?:\\.${fraction}0*)?`];
+  // A fraction of which only the beginning stands is less; without zeros at its end, no other is.
+  const cut =
+    fraction === ''
+      ? []
+      : [whole, ...Array.from(fraction, (_, end) => `${whole}\\.${fraction.slice(0, end)}`).slice(1)];
+  const less = lowerDigits(fraction, false).map((digits) => `${whole}\\.${digits}`);
+  return [...below, ...same, ...cut, ...less].join('|') || '[]';
+}
+
+/** For each place of some digits: the digits before it and a greater one. */
+function greaterDigits(digits: string): string[] {
+  return Array.from(digits, (digit, index) =>
+    digit === '9' ? '[]' : `${digits.slice(0, index)}[${Number(digit) + 1}-9]`,
+  );
+}
+
+/** The digits that are less: of the same length, or followed by any. */
+function lowerDigits(digits: string, isWhole: boolean): string[] {
+  return Array.from(digits, (digit, index) => {
+    const least = isWhole && index === 0 && digits.length > 1 ? 1 : 0;
+    const rest = isWhole ? `\\d{${restOf(digits, index)}}` : '\\d*';
+    return Number(digit) <= least ? '[]' : `${digits.slice(0, index)}[${least}-${Number(digit) - 1}]${rest}`;
+  });
+}
+
+function restOf(digits: string, index: number): number {
+  return digits.length - index - 1;
+}
+
+/** A number of 0 or above as its digits before and behind the point, without zeros at the end. */
+function partsOf(value: number): readonly [whole: string, fraction: string] {
+  const text = String(Math.max(0, value));
+  const [whole = '0', fraction = ''] = (text.includes('e') ? Number(text).toFixed(DIGITS) : text).split('.');
+  return [whole, fraction.replace(/0+$/, '')];
+}
+
+/** A step as a whole number of units, of which each has so many digits behind the point. */
+function stepOf(step: number): readonly [digits: number, places: number] {
+  for (let places = 0; places <= BOUNDED_FRACTION_DIGITS; places++) {
+    const digits = Math.round(step * 10 ** places);
+    if (Math.abs(digits / 10 ** places - step) < Number.EPSILON * step) {
+      return [digits, places];
+    }
+  }
+  return [Number.POSITIVE_INFINITY, 0];
+}
+
+/** The decimals that are multiples of a step: the remainder of the digits so far says which may be the last. */
+function multiplesOf(step: number): TransitionIterable<string> {
+  const [digits, places] = stepOf(step);
+  const code = (character: string): number => character.codePointAt(0)!;
+  const single = (character: string): CharSet => CharSet.fromCharacter(MAX_CODE, code(character));
+  const nameOf = (remainder: number, place: number): string => `${remainder} ${place}`;
+  const read = (state: string): readonly [remainder: number, place: number] =>
+    state.split(' ').map(Number) as [number, number];
+  const next = (state: string): Map<string, CharSet> => {
+    if (state === 'start' || state === 'minus') {
+      const first = after(0, -1);
+      return state === 'start' ? first.set('minus', single('-')) : first;
+    }
+    const [remainder, place] = read(state);
+    const targets = after(remainder, place);
+    return place === -1 ? targets.set(nameOf(remainder, 0), single('.')) : targets;
+  };
+  /** Place -1 stands before the point. Behind `places` digits only zeros follow. */
+  const after = (remainder: number, place: number): Map<string, CharSet> => {
+    const targets = new Map<string, CharSet>();
+    for (let digit = 0; digit <= 9; digit++) {
+      const isZeroOnly = place >= places;
+      if (isZeroOnly && digit > 0) {
+        break;
+      }
+      const to = isZeroOnly
+        ? nameOf(remainder, place)
+        : nameOf((remainder * 10 + digit) % digits, place < 0 ? -1 : place + 1);
+      targets.set(to, single(String(digit)).union(targets.get(to) ?? CharSet.empty(MAX_CODE)));
+    }
+    return targets;
+  };
+  const isFinal = (state: string): boolean => {
+    if (state === 'start' || state === 'minus') {
+      return false;
+    }
+    const [remainder, place] = read(state);
+    return (remainder * 10 ** (places - Math.max(place, 0))) % digits === 0;
+  };
+  return {
+    transitionIterator: () => ({ initial: 'start', getOut: next, stableOut: true, isFinal }),
+    maxCharacter: MAX_CODE,
+  };
+}
