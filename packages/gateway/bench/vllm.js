@@ -209,7 +209,7 @@ async function openAllowed() {
   const stateFolder = temporaryFolder();
   const engine = await server((request, response) => {
     request.resume();
-    response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {}\n\ndata: [DONE]\n\n');
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {"usage":{"prompt_tokens":0}}\n\ndata: [DONE]\n\n');
   });
   const earlier = await startGateway(
     { server: { port: 0 }, log: { level: 'silent' }, upstream: { url: engine.url, dialect: 'openai' } },
