@@ -3,9 +3,10 @@ import { spawn } from 'node:child_process';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Pool } from 'undici';
-import { freePort } from './processes.js';
+import { temporaryFolder } from './processes.js';
 
 const START = fileURLToPath(new URL('../../../test/vllm/start.sh', import.meta.url));
 const { WARMPATH_VLLM, XDG_CACHE_HOME = join(homedir(), '.cache') } = process.env;
@@ -14,25 +15,30 @@ export const MODEL = join(WARMPATH_VLLM ?? join(XDG_CACHE_HOME, 'warmpath', 'vll
 /** Tokens of a block, as vLLM's attention for CPUs takes them, and blocks of the engines that are started here. */
 export const BLOCK_TOKENS = 32;
 export const BLOCKS = 512;
+/** Ports that one takes in a row: for HTTP, KV events and their replay. */
+export const PORTS_EACH = 3;
 /** Tokens of an answer: enough for vLLM to count the prompt. */
 const MAX_TOKENS = 4;
+const MAX_TRIES = 5;
 
 /** Starts the vLLM that `test/vllm/setup.sh` installs; one or two minutes. Rejects: it ended, with its last lines. */
-export async function startVllm() {
-  const port = await freePort();
+export async function startVllm(port) {
   const [events, replay] = [1, 2].map((behind) => port + behind);
   const publisher = { enable_kv_cache_events: true, publisher: 'zmq' };
   const kvEvents = { ...publisher, endpoint: `tcp://*:${events}`, replay_endpoint: `tcp://*:${replay}` };
   const options = ['--block-size', `${BLOCK_TOKENS}`, '--num-gpu-blocks-override', `${BLOCKS}`];
   options.push('--enable-prompt-tokens-details', '--kv-events-config', JSON.stringify(kvEvents));
-  const child = spawn(START, [`${port}`, ...options], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(START, [`${port}`, ...options], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, TMPDIR: temporaryFolder() },
+  });
   process.once('exit', () => child.kill());
   const said = [];
   for await (const line of createInterface(child.stderr)) {
     said.push(line);
     if (!line.includes('Application startup complete')) continue;
     child.stderr.resume();
-    return { url: `http://127.0.0.1:${port}`, stop: () => child.kill() };
+    return { url: `http://127.0.0.1:${port}` };
   }
   throw new Error(`vLLM has not started:\n${said.slice(-20).join('\n')}`);
 }
@@ -101,15 +107,25 @@ export async function play(requests, { url, engines, model, concurrency }) {
   };
 }
 
-/** Milliseconds to the first chunk of an answer, and its usage; undefined, with a line, if it fails. */
+/**
+ * Milliseconds to the first chunk of an answer, and its usage; undefined, with a line, if it fails. As OpenAI's clients
+ * do, it tries again when it is told to.
+ */
 async function streamed(pool, fields) {
   const from = performance.now();
-  const { statusCode, body } = await pool.request({
+  const request = {
     method: 'POST',
     path: '/v1/chat/completions',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ stream: true, stream_options: { include_usage: true }, ...fields }),
-  });
+  };
+  let answer = await pool.request(request);
+  for (let tries = 1; answer.statusCode === 429 && tries < MAX_TRIES; tries++) {
+    await answer.body.dump();
+    await wait(1_000 * Number(answer.headers['retry-after'] ?? 1));
+    answer = await pool.request(request);
+  }
+  const { statusCode, body } = answer;
   let ms;
   let text = '';
   for await (const chunk of body.setEncoding('utf8')) {

@@ -65,7 +65,6 @@ export function isDynamoThere() {
 export async function startDynamo(model) {
   const interpreter = process.env.DYNAMO;
   process.env.DYN_FILE_KV = mkdtempSync(join(temporaryFolder(), 'dynamo-'));
-  process.env.DYN_LOG = 'error';
   const planes = ['--discovery-backend', 'file', '--event-plane', 'zmq', '--request-plane', 'tcp'];
   const size = ['--block-size', `${BLOCK_TOKENS}`, '--num-gpu-blocks-override', `${BLOCKS}`];
   const engines = ['--model-path', MODEL, '--model-name', model, '--num-workers', '2', ...size, ...planes];
@@ -81,8 +80,9 @@ export async function startDynamo(model) {
     `${BLOCK_TOKENS}`,
     ...planes,
   ];
-  const at = (port) => [...router, '--http-host', '127.0.0.1', '--http-port', `${port}`];
-  const { url, child } = await startForeign(interpreter, at, READY_MS);
+  // It logs each request.
+  const quiet = ['-c', 'exec "$0" "$@" 2> /dev/null', interpreter, ...router, '--http-host', '127.0.0.1'];
+  const { url, child } = await startForeign('sh', (port) => [...quiet, '--http-port', `${port}`], READY_MS);
   const models = async () => (await (await fetch(`${url}/v1/models`)).json()).data;
   while ((await models()).length === 0) await wait(200);
   const close = () => [child, mockers].map((one) => one.kill());

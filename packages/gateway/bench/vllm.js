@@ -11,12 +11,12 @@ import { createServer } from 'node:http';
 import { cpus } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { startGateway } from '@warmpath/gateway';
+import { resolveConfig, startGateway } from '@warmpath/gateway';
 import { Pool } from 'undici';
 import { draws } from './draw.js';
 import { quantile } from './load.js';
-import { stopAll, temporaryFolder } from './processes.js';
-import { describeEngine, play, resetCache, startVllm } from './vllm-engine.js';
+import { freePort, stopAll, temporaryFolder } from './processes.js';
+import { describeEngine, PORTS_EACH, play, resetCache, startVllm } from './vllm-engine.js';
 import { contextPilotPrompts, isDynamoThere, startDynamo, startVllmRouter } from './vllm-peers.js';
 import { inRandomOrder, inRetrievalOrder, inText, planned, readRequests, withField } from './vllm-requests.js';
 
@@ -64,7 +64,7 @@ if (values.write) {
   const text = readFileSync(README, 'utf8');
   writeFileSync(
     README,
-    text.replace(TABLE, () => tableOf(figures)),
+    text.replace(TABLE, () => readmeTable(figures)),
   );
 }
 stopAll();
@@ -72,7 +72,10 @@ process.exit(rows.some(({ failed }) => failed > 0) ? 1 : 0);
 
 /** Those of the command line, or two that are started. */
 async function theEngines() {
-  if (values.engine === undefined) return Promise.all([startVllm(), startVllm()]);
+  if (values.engine === undefined) {
+    const port = await freePort();
+    return Promise.all([startVllm(port), startVllm(port + PORTS_EACH)]);
+  }
   return values.engine.map((url) => ({ url: url.replace(/\/$/, '') }));
 }
 
@@ -84,16 +87,18 @@ async function theArms() {
   const field = requests.map(withField);
   const [one] = engines;
   const alone = (arrange) => () => gateway({ upstream: { url: one.url }, arrange });
+  const { hints } = resolveConfig({ upstream: { url: one.url } }).arrange;
+  const otherHints = hints ? 'no hints' : 'with hints';
   const list = [
     { name: DIRECT, of: DIRECT, sent: requests.map(inRetrievalOrder) },
     { name: 'random order', of: DIRECT, sent: requests.map(inRandomOrder(draws())) },
     { name: 'Warmpath, field `documents`', of: DIRECT, sent: field, open: alone({}) },
-    { name: 'Warmpath, field `documents`, no hints', of: DIRECT, sent: field, open: alone({ hints: false }) },
+    { name: `Warmpath, field \`documents\`, ${otherHints}`, of: DIRECT, sent: field, open: alone({ hints: !hints }) },
     { name: 'Warmpath, field `documents`, no KV events', of: DIRECT, sent: field, open: openWithoutEvents },
   ];
-  for (const hints of [true, false]) {
-    const sent = planned(requests, { capacity: cacheTokens, hints });
-    list.push({ name: `Warmpath, planned batch${hints ? '' : ', no hints'}`, of: DIRECT, sent });
+  for (const isHinted of [hints, !hints]) {
+    const sent = planned(requests, { capacity: cacheTokens, hints: isHinted });
+    list.push({ name: `Warmpath, planned batch${isHinted === hints ? '' : `, ${otherHints}`}`, of: DIRECT, sent });
   }
   const texts = requests.map(inText);
   list.push({ name: IN_TEXT, of: IN_TEXT, sent: texts });
@@ -209,7 +214,9 @@ async function openAllowed() {
   const stateFolder = temporaryFolder();
   const engine = await server((request, response) => {
     request.resume();
-    response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {"usage":{"prompt_tokens":0}}\n\ndata: [DONE]\n\n');
+    response
+      .writeHead(200, { 'content-type': 'text/event-stream' })
+      .end('data: {"usage":{"prompt_tokens":0}}\n\ndata: [DONE]\n\n');
   });
   const earlier = await startGateway(
     { server: { port: 0 }, log: { level: 'silent' }, upstream: { url: engine.url, dialect: 'openai' } },
@@ -261,6 +268,17 @@ function tableOf({ rows: all }) {
   return [`| before vLLM | ${columns.join(' | ')} |`, `|---|${columns.map(() => '--:|').join('')}`, ...lines].join(
     '\n',
   );
+}
+
+/** The rows that a reader of the README compares. */
+function readmeTable({ rows: all }) {
+  const computed = new Map(all.map(({ name, computedTokens }) => [name, computedTokens]));
+  const shown = all.filter(({ name }) => !name.startsWith('random') && !/, (?:no|with) (?:hints|KV events)/.test(name));
+  const lines = shown.map(({ name, of, computedTokens }) => {
+    const ratio = (computedTokens / computed.get(of)).toFixed(2);
+    return `| ${name} | ${computedTokens.toLocaleString('en')} | ${name === of ? '' : ratio} |`;
+  });
+  return ['| before vLLM | tokens computed | of the same prompts unmoved |', '|---|--:|--:|', ...lines].join('\n');
 }
 
 /** The class of this machine. */
