@@ -440,6 +440,12 @@ export const ERROR_TABLE = {
     message: 'The model file is not a loadable GGUF file.',
     remedy: 'Check the path. Download the file again if it is incomplete.',
   },
+  WARMPATH_MODEL_UNSUPPORTED: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'llama.cpp cannot run this model.',
+    remedy: 'Take another model. Where memory is short, take a smaller file of this one, or fewer tokens of context.',
+  },
   WARMPATH_MODEL_SPEC: {
     status: 500,
     type: 'configuration_error',

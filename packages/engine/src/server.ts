@@ -103,7 +103,7 @@ export interface EngineServer {
  * The native library is process-wide; a crash in it ends the process. Use `spawnEngine` where that matters.
  *
  * @throws WARMPATH_CONFIG_INVALID, WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH, WARMPATH_MODEL_FILE,
- *   WARMPATH_MODEL_SPEC, WARMPATH_DOWNLOAD_FAILED, WARMPATH_ENGINE_FAILED.
+ *   WARMPATH_MODEL_SPEC, WARMPATH_MODEL_UNSUPPORTED, WARMPATH_DOWNLOAD_FAILED, WARMPATH_ENGINE_FAILED.
  */
 export async function startEngineServer(options: EngineOptions, hooks: WorkerHooks = {}): Promise<EngineServer> {
   const settings = parseEngineOptions(options);

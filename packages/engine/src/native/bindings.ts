@@ -5,6 +5,7 @@ import { type CpuVariant, type CpuVariantChoice, loadCpuVariant } from './cpu-va
 import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
 import { chooseVectorWidth } from './measured-variant.js';
+import { type ErrorsDuring, nativeLog } from './native-log.js';
 import {
   type BatchStruct,
   CONTEXT_PARAMS_LAYOUT,
@@ -79,6 +80,8 @@ export interface LlamaBindings {
   readonly sequenceStateWrite: (context: NativePointer, bytes: Uint8Array, length: number, sequence: number) => number;
   /** The CPU code that is loaded. */
   readonly cpuVariant: CpuVariant;
+  /** Learns from llama.cpp's log why some work fails. */
+  readonly errorsDuring: ErrorsDuring;
   readonly threadPools: ThreadPools;
   readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
@@ -115,8 +118,7 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
     const libraries = loadLibraries(settings.directory ?? findLibraryDirectory());
     const functions = bindFunctions(libraries.llama);
     checkAbi(functions);
-    const cpuVariant = initialise(libraries, settings);
-    bound = { ...functions, cpuVariant, threadPools: threadPools(libraries) };
+    bound = { ...functions, ...initialise(libraries, settings), threadPools: threadPools(libraries) };
   }
   return bound;
 }
@@ -172,20 +174,17 @@ export function checkAbi(
   }
 }
 
-function initialise(libraries: NativeLibraries, { nativeLog = false, cpu }: LlamaSettings): CpuVariant {
-  if (!nativeLog) {
-    // The log callback is called from native threads, where a JavaScript function could deadlock with a synchronous
-    // call. `void ggml_time_init(void)` does nothing (on Windows: reads the timer's frequency again) and may be
-    // called with arguments it does not read, so it silences the log without a line of native code of our own.
-    const silence: unknown = libraries.ggmlBase.symbol('ggml_time_init');
-    libraries.llama.func('llama_log_set', 'void', ['void *', 'void *'])(silence, null);
-  }
-  const variant = loadCpuVariant(libraries, cpu);
+function initialise(
+  libraries: NativeLibraries,
+  { nativeLog: isLogShown = false, cpu }: LlamaSettings,
+): Pick<LlamaBindings, 'errorsDuring' | 'cpuVariant'> {
+  const errorsDuring = nativeLog(libraries, isLogShown);
+  const cpuVariant = loadCpuVariant(libraries, cpu);
   libraries.llama.func('llama_backend_init', 'void', [])();
-  return variant;
+  return { errorsDuring, cpuVariant };
 }
 
-function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'cpuVariant' | 'threadPools'> {
+function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring' | 'cpuVariant' | 'threadPools'> {
   const pointer = 'void *';
   const { modelParams, contextParams, batch } = structTypes();
   const bind = <T>(name: string, result: string | TypeObject, parameters: (string | TypeObject)[]): T => {

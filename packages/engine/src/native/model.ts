@@ -66,7 +66,7 @@ export class NativeModel {
    *
    * @param gpuLayers Layers that a GPU computes.
    * @throws WARMPATH_ENGINE_FAILED when there is no GPU for them.
-   * @throws WARMPATH_MODEL_FILE when llama.cpp refuses the file, or the model is no decoder of text.
+   * @throws WARMPATH_MODEL_UNSUPPORTED when llama.cpp refuses the model, or it is no decoder of text.
    */
   static async load(bindings: LlamaBindings, path: string, gpuLayers = 0): Promise<NativeModel> {
     if (gpuLayers > 0 && !bindings.supportsGpu()) {
@@ -76,9 +76,10 @@ export class NativeModel {
       });
     }
     const params = { ...bindings.modelDefaultParams(), n_gpu_layers: gpuLayers };
-    const pointer = await callBeside(bindings.modelLoadFromFile, path, params);
+    const load = (): Promise<NativePointer | null> => callBeside(bindings.modelLoadFromFile, path, params);
+    const pointer = await load();
     if (pointer === null) {
-      throw new WarmpathError('WARMPATH_MODEL_FILE', { path: 'model', detail: 'llama.cpp cannot load this GGUF file' });
+      throw unsupported((await bindings.errorsDuring(load)) || 'llama.cpp gives no reason');
     }
     const obstacle = [
       bindings.isDiffusion(pointer) && 'is a diffusion model',
@@ -86,10 +87,7 @@ export class NativeModel {
     ].find((reason) => reason !== false);
     if (obstacle !== undefined) {
       bindings.modelFree(pointer);
-      throw new WarmpathError('WARMPATH_MODEL_FILE', {
-        path: 'model',
-        detail: `This model ${obstacle}; the embedded engine runs decoder models alone`,
-      });
+      throw unsupported(`This model ${obstacle}; the embedded engine runs decoder models alone`);
     }
     return new NativeModel(bindings, pointer, gpuLayers > 0);
   }
@@ -105,6 +103,10 @@ export class NativeModel {
     this.vocabulary.grammars.free();
     this.#bindings.modelFree(this.#model);
   }
+}
+
+function unsupported(detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_MODEL_UNSUPPORTED', { path: 'model', detail });
 }
 
 function attentionShape(
