@@ -20,7 +20,7 @@ import {
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
 import { readConversation } from './chat-request.js';
-import { answer, type StreamOptions } from './exchange.js';
+import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { parseJson } from './json-body.js';
@@ -33,9 +33,11 @@ import {
   completionSchema,
   detokenizeSchema,
   type GenerationFields,
+  MAX_ANSWERS,
   parseBody,
   tokenizeSchema,
 } from './schemas.js';
+import { answerSeveral } from './several-answers.js';
 
 /** What the routes stand on. */
 export interface EngineApp {
@@ -111,9 +113,12 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
     const head = { id, created: origin.created, model: app.model };
-    const format = form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head);
+    const format = () => (form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head));
     const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
-    return answer(app.loop, generation, format, { reply, options });
+    const generations = repeated(generation, body.n ?? 1);
+    return generations.length === 1
+      ? answer(app.loop, generation, format(), { reply, options })
+      : answerSeveral(app.loop, generations, generations.map(format), { reply, options, promptCount: 1 });
   });
 
   server.post('/v1/completions', async (request, reply) => {
@@ -123,16 +128,52 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = jsonForm(body);
-    const prompt = await segmentedPrompt(body, app, tokenizeOptions(app, reply));
-    const id = begun?.id ?? `cmpl-${randomUUID()}`;
     const topLogprobs = body.logprobs ?? undefined;
-    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
-    const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
-    const head = { id, created: origin.created, model: app.model };
-    const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
+    if (body.echo === true && topLogprobs !== undefined) {
+      throw refuse('echo', 'This engine reports no log probabilities of a prompt');
+    }
+    const prompts = promptsOf(body.prompt);
+    if (prompts.length * (body.n ?? 1) > MAX_ANSWERS) {
+      throw refuse('prompt', `Expected at most ${MAX_ANSWERS} answers of all prompts`);
+    }
+    const id = begun?.id ?? `cmpl-${randomUUID()}`;
+    const head = { id, created: begun?.created ?? nowSeconds(), model: app.model };
+    const generations: GenerationRequest[] = [];
+    const formats: AnswerFormat[] = [];
+    for (const { value, path } of prompts) {
+      const prompt = await segmentedPrompt({ ...body, prompt: value }, app, tokenizeOptions(app, reply), path);
+      const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
+      const echo = body.echo === true ? await textOf(value, app) : '';
+      for (const each of repeated(generation, body.n ?? 1)) {
+        generations.push(each);
+        formats.push(completionFormat(head, { hasLogprobs: topLogprobs !== undefined }, echo));
+      }
+    }
+    const [generation] = generations as [GenerationRequest];
+    const origin = { id, created: head.created, seed: generation.seed };
     const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
-    return answer(app.loop, generation, format, { reply, options });
+    return generations.length === 1
+      ? answer(app.loop, generation, formats[0]!, { reply, options })
+      : answerSeveral(app.loop, generations, formats, { reply, options, promptCount: prompts.length });
   });
+}
+
+/** The same generation several times, each with random numbers of its own. */
+function repeated(generation: GenerationRequest, count: number): GenerationRequest[] {
+  return Array.from({ length: count }, (_, index) => ({ ...generation, seed: generation.seed + index }));
+}
+
+/** The prompts of a request: a text, token ids, or an array of either. */
+function promptsOf(prompt: unknown): readonly { readonly value: unknown; readonly path: string }[] {
+  const isSeveral = Array.isArray(prompt) && prompt.some((each) => typeof each === 'string' || Array.isArray(each));
+  return isSeveral
+    ? prompt.map((value: unknown, index) => ({ value, path: prompt.length === 1 ? 'prompt' : `prompt[${index}]` }))
+    : [{ value: prompt, path: 'prompt' }];
+}
+
+/** What a prompt is as text, for an answer that repeats it. */
+async function textOf(prompt: unknown, { vocabulary }: EngineApp): Promise<string> {
+  return typeof prompt === 'string' ? prompt : vocabulary.detokenize(prompt as number[]);
 }
 
 /** How a prompt of a request is tokenised. */
@@ -279,6 +320,7 @@ async function segmentedPrompt(
   { prompt, segments, add_special_tokens: addsBos }: PlainPrompt,
   app: EngineApp,
   options: Required<TokenizeOptions>,
+  path = 'prompt',
 ): Promise<SegmentedPrompt> {
   const { vocabulary } = app;
   const offsets = [...new Set(segments)].sort((a, b) => a - b);
@@ -293,11 +335,11 @@ async function segmentedPrompt(
   }
   if (!Array.isArray(single) || !single.every((token) => Number.isInteger(token))) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-      path: 'prompt',
-      detail: 'Expected a string or an array of token ids (one prompt a request)',
+      path,
+      detail: 'Expected a string or an array of token ids',
     });
   }
-  const tokens = tokenIds(single, app, 'prompt');
+  const tokens = tokenIds(single, app, path);
   return { tokens, boundaries: offsets.filter((offset) => offset > 0 && offset < tokens.length) };
 }
 

@@ -67,10 +67,15 @@ export async function answer(
     return streamAnswer(target, request, format, exchange);
   }
   const { text, result, tokens } = await generateWhole(target, request, exchange.reply);
-  if (!isFit(text, result, exchange.options)) {
+  checkFit(text, result, exchange.options);
+  return exchange.reply.send(format.whole(text, result, tokens));
+}
+
+/** @throws WARMPATH_ANSWER_UNFIT */
+export function checkFit(text: string, result: GenerationResult, options: StreamOptions): void {
+  if (!isFit(text, result, options)) {
     throw new WarmpathError('WARMPATH_ANSWER_UNFIT');
   }
-  return exchange.reply.send(format.whole(text, result, tokens));
 }
 
 /** An answer that was cut is the beginning of one that fits. */
@@ -126,10 +131,8 @@ function streamAnswer(
   format: AnswerFormat,
   { reply, options }: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
-  const { includeUsage, records } = options;
-  const sink = records === undefined ? clientSink(reply) : recordSink(reply, records);
-  const event = (data: object): string => `data: ${JSON.stringify(data)}\n\n`;
-  const events = (all: readonly object[]): string => all.map(event).join('');
+  const { includeUsage } = options;
+  const sink = sinkOf(reply, options);
   return new Promise((resolve, reject) => {
     let begun = false;
     // What an earlier worker has streamed is gone through again, and not sent.
@@ -148,7 +151,7 @@ function streamAnswer(
       return format.opening();
     };
     const handle = target.submit(request, {
-      ...(records !== undefined && {
+      ...(options.records !== undefined && {
         onToken: (token) => {
           isSent = repeated === 0;
           if (isSent) {
@@ -191,6 +194,27 @@ function streamAnswer(
     });
     abortOnClose(reply, handle, () => reject(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
   });
+}
+
+/** Sends a stream that is there as a whole. */
+export function sendStream(reply: FastifyReply, options: StreamOptions, objects: readonly object[]): FastifyReply {
+  const sink = sinkOf(reply, options);
+  reply.hijack();
+  sink.begin();
+  sink.end(`${events(objects)}data: [DONE]\n\n`);
+  return reply;
+}
+
+function event(data: object): string {
+  return `data: ${JSON.stringify(data)}\n\n`;
+}
+
+function events(all: readonly object[]): string {
+  return all.map(event).join('');
+}
+
+function sinkOf(reply: FastifyReply, { records }: StreamOptions): EventSink {
+  return records === undefined ? clientSink(reply) : recordSink(reply, records);
 }
 
 /** To a client of this process. */

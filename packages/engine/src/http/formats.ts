@@ -107,8 +107,12 @@ function chatChance({ bytes, logprob }: TokenChance): object {
   return { token: Buffer.from(bytes).toString('utf8'), logprob, bytes: [...bytes] };
 }
 
-/** The answers of `POST /v1/completions`. */
-export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOptions): AnswerFormat {
+/**
+ * The answers of `POST /v1/completions`.
+ *
+ * @param echo What each answer begins with: the text of its prompt, where the request wants that.
+ */
+export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOptions, echo = ''): AnswerFormat {
   const object = (choices: readonly object[]): object => ({
     id: head.id,
     object: 'text_completion',
@@ -138,10 +142,10 @@ export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOption
   const choice = (text: string, ending: object = GOES_ON): object => ({ index: 0, text, logprobs: null, ...ending });
   return {
     whole: (text, result, tokens) => ({
-      ...object([choice(text, { ...endingOf(result), logprobs: logprobsOf(tokens) })]),
+      ...object([choice(echo + text, { ...endingOf(result), logprobs: logprobsOf(tokens) })]),
       ...accounts(result),
     }),
-    opening: () => [],
+    opening: () => (echo === '' ? [] : [object([choice(echo)])]),
     piece: (text, tokens) => object([choice(text, { ...GOES_ON, logprobs: logprobsOf(tokens) })]),
     closing: (result) => ({ ...object([choice('', endingOf(result))]), timings: result.timings }),
     usage: (result) => ({ ...object([]), ...accounts(result) }),

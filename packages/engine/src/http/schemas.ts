@@ -96,6 +96,9 @@ const toolChoice = z
 /** Most of the likeliest tokens that an answer reports for each of its own. */
 const topLogprobs = z.int().min(0).max(20).nullish();
 
+/** Most answers of one request: those of all its prompts. */
+export const MAX_ANSWERS = 128;
+
 /** Fields that chat and plain completions share. What becomes of others: `request-fields.ts`. */
 const generationFields = {
   model: z.string().nullish(),
@@ -121,7 +124,7 @@ const generationFields = {
   stop,
   stream: z.boolean().nullish(),
   stream_options: streamOptions,
-  n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
+  n: z.int().min(1).max(MAX_ANSWERS).nullish(),
   ignore_eos: z.boolean().nullish(),
   priority: z.int().min(0).max(MAX_PRIORITY).nullish(),
   cache_salt: cacheSalt,
@@ -187,8 +190,8 @@ export const completionSchema = z.object({
   prompt: z.unknown(),
   segments,
   add_special_tokens: z.boolean().nullish(),
-  echo: z.literal(false, { error: 'This engine does not repeat the prompt' }).nullish(),
-  best_of: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
+  echo: z.boolean().nullish(),
+  best_of: z.literal(1, { error: 'This engine makes no more completions than it answers' }).nullish(),
   logprobs: topLogprobs,
 });
 

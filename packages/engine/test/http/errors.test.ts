@@ -59,7 +59,7 @@ describe('bad requests', () => {
       'WARMPATH_INVALID_REQUEST',
       'messages[0].content',
     ],
-    ['two completions', CHAT, { ...user('a'), n: 2 }, 400, 'WARMPATH_INVALID_REQUEST', 'n'],
+    ['too many completions', CHAT, { ...user('a'), n: 129 }, 400, 'WARMPATH_INVALID_REQUEST', 'n'],
     ['fewer tokens than none', CHAT, { ...user('a'), max_tokens: -2 }, 400, 'WARMPATH_INVALID_REQUEST', 'max_tokens'],
     [
       'a text for temperature',
@@ -119,10 +119,10 @@ describe('bad requests', () => {
     ['no prompt', PLAIN, {}, 400, 'WARMPATH_INVALID_REQUEST', 'prompt'],
     ['an empty prompt', PLAIN, { prompt: '' }, 400, 'WARMPATH_EMPTY_PROMPT', null],
     ['an empty list of tokens', PLAIN, { prompt: [] }, 400, 'WARMPATH_EMPTY_PROMPT', null],
-    ['two prompts', PLAIN, { prompt: ['a', 'b'] }, 400, 'WARMPATH_INVALID_REQUEST', 'prompt'],
+    ['a prompt that is none', PLAIN, { prompt: ['a', 1] }, 400, 'WARMPATH_INVALID_REQUEST', 'prompt[1]'],
     ['a token that does not exist', PLAIN, { prompt: [5, 1536] }, 400, 'WARMPATH_INVALID_REQUEST', 'prompt[1]'],
     ['a negative token', PLAIN, { prompt: [-1] }, 400, 'WARMPATH_INVALID_REQUEST', 'prompt[0]'],
-    ['the prompt repeated', PLAIN, { prompt: 'a', echo: true }, 400, 'WARMPATH_INVALID_REQUEST', 'echo'],
+    ['chances of the prompt', PLAIN, { prompt: 'a', echo: true, logprobs: 1 }, 400, 'WARMPATH_INVALID_REQUEST', 'echo'],
     ['nothing to tokenize', '/tokenize', {}, 400, 'WARMPATH_INVALID_REQUEST', 'content'],
     [
       'a token too high to turn back',

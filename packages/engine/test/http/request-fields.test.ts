@@ -142,4 +142,46 @@ describe('the fields of requests', () => {
     expect(await client.models.retrieve(listed!.id)).toEqual(listed);
     await expect(client.models.retrieve('org/other')).rejects.toMatchObject({ status: 404 });
   });
+
+  it('several answers and prompts are choices in their order, streamed too', async () => {
+    const client = new OpenAI({ baseURL: `${engine.server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+    const fields = { model: '', max_tokens: 6, temperature: 2, seed: 3 };
+    const chat = { ...fields, messages: [{ role: 'user' as const, content: 'Who?' }], n: 3 };
+    const { choices, usage } = await client.chat.completions.create(chat);
+    expect(choices.map(({ index }) => index)).toEqual([0, 1, 2]);
+    expect(new Set(choices.map(({ message }) => message.content)).size).toBeGreaterThan(1);
+    const alone = await client.chat.completions.create({ ...chat, n: 1, seed: 4 });
+    expect(choices[1]!.message.content).toBe(alone.choices[0]!.message.content);
+    expect(usage!.prompt_tokens).toBe(alone.usage!.prompt_tokens);
+    const streamed = await client.chat.completions.stream({ ...chat, stream: true }).finalChatCompletion();
+    expect(streamed.choices.map(({ message }) => message.content)).toEqual(
+      choices.map(({ message }) => message.content),
+    );
+
+    const prompts = ['Alpha', 'Beta is'];
+    const both = await client.completions.create({ ...fields, temperature: 0, prompt: prompts, n: 2, echo: true });
+    expect(both.choices.map(({ index }) => index)).toEqual([0, 1, 2, 3]);
+    const single = await engine.complete('Beta is', { max_tokens: 6 });
+    expect(both.choices[2]!.text).toBe(`Beta is${single.choices[0]!.text}`);
+    const tokens = await Promise.all(prompts.map((content) => engine.tokenize({ prompt: content })));
+    expect(both.usage!.prompt_tokens).toBe(tokens.flat().length);
+    const again = await client.completions.create({ ...fields, temperature: 0, prompt: tokens });
+    expect(again.choices.map(({ text }, index) => prompts[index] + text)).toEqual([
+      both.choices[0]!.text,
+      both.choices[2]!.text,
+    ]);
+    let text = '';
+    for await (const chunk of await client.completions.create({
+      ...fields,
+      temperature: 0,
+      prompt: 'Alpha',
+      echo: true,
+      stream: true,
+    })) {
+      text += chunk.choices[0]!.text;
+    }
+    expect(text).toBe(both.choices[0]!.text);
+    await expect(client.completions.create({ ...fields, prompt: ['a', ''] })).rejects.toMatchObject({ status: 400 });
+    expect(engine.server.stats()).toMatchObject({ running: 0, waiting: 0 });
+  });
 });
