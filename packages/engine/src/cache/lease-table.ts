@@ -21,6 +21,8 @@ export interface Lease {
   readonly length: number;
   /** Cells that were taken with `grow` and not committed yet. */
   readonly privateCells: number;
+  /** Where sequences go on at checkpoints alone: tokens that it has in common with an earlier prompt, as last seen. */
+  readonly commonTokens: number;
 }
 
 /** What a lease gained. */
@@ -33,6 +35,7 @@ export interface Extension extends TokensByTier {
 export interface HeldLease extends Lease {
   length: number;
   privateCells: number;
+  commonTokens: number;
   /** Where its path ends. */
   node: RadixNode;
   /** Tokens of the request when it came. */
@@ -274,7 +277,8 @@ export class LeaseTable {
    */
   #resume(lease: HeldLease, tokens: readonly number[], limit: number): Omit<Extension, 'device'> {
     const gained = { host: 0, disk: 0, isAwaitingDisk: false };
-    const path = wholeNodes(lease.node, tokens, limit);
+    const { path, end: commonTokens } = followedNodes(lease.node, tokens, limit);
+    lease.commonTokens = commonTokens;
     const end = path.findLastIndex(({ isResumable }) => isResumable) + 1;
     const far = path.slice(0, end).findIndex(({ copy }) => copy === undefined);
     if (far >= 0 && this.#awaitsDisk(lease, tokens, path[end - 1]!.end)) {
@@ -395,13 +399,17 @@ export class LeaseTable {
   }
 }
 
-/** The nodes behind one that are all of them the next tokens. Cost: O(limit). */
-function wholeNodes(from: RadixNode, tokens: readonly number[], limit: number): RadixNode[] {
-  const nodes: RadixNode[] = [];
+/** The nodes behind one that are wholly the next tokens, and how far the tree follows these. Cost: O(limit). */
+function followedNodes(
+  from: RadixNode,
+  tokens: readonly number[],
+  limit: number,
+): { readonly path: readonly RadixNode[]; readonly end: number } {
+  const path: RadixNode[] = [];
   let step = from.next(tokens, from.end, limit);
   while (step !== undefined && step.length === step.node.tokenCount) {
-    nodes.push(step.node);
+    path.push(step.node);
     step = step.node.next(tokens, step.node.end, limit);
   }
-  return nodes;
+  return { path, end: (path.at(-1) ?? from).end + (step?.length ?? 0) };
 }

@@ -170,6 +170,7 @@ export class PrefixCache {
       sequence,
       length: node.end,
       privateCells: 0,
+      commonTokens: 0,
       node,
       promptTokens: tokens.length,
       sharedTokens: node.end,

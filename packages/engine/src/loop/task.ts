@@ -103,15 +103,16 @@ export class GenerationTask {
 
   /**
    * The next place at which its state is saved, on models whose sequences go on at such places alone: where a document
-   * or message ends, the last token that may come from the cache, and in long texts every so many tokens.
+   * or message ends, where it parts from an earlier prompt, the last token that may come from the cache, and in long
+   * texts every so many tokens.
    */
   get nextCheckpoint(): number {
     const { boundaries = [] } = this.request;
-    const from = this.lease?.length ?? 0;
+    const { length: from, commonTokens } = this.lease!;
     const isNext = (end: number): boolean => end > this.computed && end >= from + MIN_CHECKPOINT_TOKENS;
     const last = this.computed < this.sharedAtMost ? this.sharedAtMost : this.tokens.length;
     const distance = (Math.floor((this.computed - from) / MAX_CHECKPOINT_TOKENS) + 1) * MAX_CHECKPOINT_TOKENS;
-    return Math.min(boundaries.find(isNext) ?? last, last, from + distance);
+    return Math.min(...[boundaries.find(isNext) ?? last, commonTokens].filter(isNext), last, from + distance);
   }
 
   /** Whether it has computed tokens that are not in the cache and nobody can share. */

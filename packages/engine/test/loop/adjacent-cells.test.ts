@@ -23,7 +23,7 @@ function stream(sequence: number, prompt: number, shared: number): GenerationTas
     ignoreEndOfGeneration: true,
   };
   const task = new GenerationTask(request, LISTENER, 0);
-  task.lease = { sequence, length: shared, privateCells: prompt - shared };
+  task.lease = { sequence, length: shared, privateCells: prompt - shared, commonTokens: 0 };
   task.computed = prompt;
   task.tokens.push(1);
   return task;

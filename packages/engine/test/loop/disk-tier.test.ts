@@ -2,8 +2,10 @@ import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isFull } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { someTokens, TestEngine } from '../support/engine.js';
+import { writePart } from '../support/split-model.js';
 
 describe('the disk tier of a real engine', () => {
   let engine: TestEngine;
@@ -103,4 +105,27 @@ describe('the disk tier of a real engine', () => {
     await start();
     await expect(start({ hostTier: 0 })).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path: 'diskTier' });
   });
+
+  it.runIf(isFull)(
+    'refuses what other weights have computed, also where only the second part of a split model is another',
+    async () => {
+      const folder = await mkdtemp(join(tmpdir(), 'warmpath-split-'));
+      const model = await writePart(folder, 'random:1m', 1);
+      await writePart(folder, 'random:1m', 2);
+      const used = { model, cacheDir: join(folder, 'cache'), hostTier: 2 ** 22 };
+      await start(used);
+      const first = await ask(1);
+      await ask(1);
+      await engine.close();
+      await start(used);
+      expect(byTier(await ask(1))).toMatchObject({ host: 0, disk: expect.toSatisfy((tokens: number) => tokens > 290) });
+      await engine.close();
+      await writePart(folder, 'random:1m@2', 2);
+      await start(used);
+      const other = await ask(1);
+      expect(byTier(other)).toEqual({ device: 0, host: 0, disk: 0 });
+      expect(other.choices[0]!.text).not.toBe(first.choices[0]!.text);
+      await rm(folder, { recursive: true });
+    },
+  );
 });
