@@ -33,7 +33,7 @@ const ALMANAC_TOP_K = 3;
 
 /** Words that the demo model was trained with; other models understand them as well. */
 const ALMANAC_PROMPT = 'Answer from the documents.';
-const SYSTEM_PROMPT = 'Answer the question using only the provided documents. Answer in as few words as possible.';
+const SYSTEM_PROMPT = 'Answer the question from the documents with a few words only, no sentence.';
 /** Added where the data have questions without an answer. */
 const REFUSAL_PROMPT = `If the documents do not hold the answer, say: ${REFUSAL}.`;
 
