@@ -21,6 +21,7 @@ import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
 import { paysToBuild } from './native/built-libraries.js';
 import type { CpuVariant } from './native/cpu-variant.js';
+import { EmbeddingContext } from './native/embedding-context.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
@@ -162,6 +163,14 @@ async function serve(
     observer: metrics,
   });
   metrics.watch(() => loop.stats, model.vocabulary.grammars.counts, loop.reuse !== 'none');
+  let embeddings: Promise<EmbeddingContext> | undefined;
+  const openEmbeddings = (): Promise<EmbeddingContext> => {
+    embeddings ??= EmbeddingContext.create(llamaBindings(), model, settings.threads).catch((error: unknown) => {
+      embeddings = undefined;
+      throw error;
+    });
+    return embeddings;
+  };
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
@@ -175,6 +184,7 @@ async function serve(
     vocabulary: model.vocabulary,
     template,
     metrics,
+    ...(model.poolingType > 0 && { embeddings: openEmbeddings }),
     defaultMaxTokens: settings.defaultMaxTokens,
     bodyLimitBytes,
     ...(front !== undefined && { records: new RecordWriter(front.records) }),
@@ -194,6 +204,7 @@ async function serve(
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
     await publisher?.close();
+    await (await embeddings?.catch(() => undefined))?.free();
     await model.free();
   };
   return {

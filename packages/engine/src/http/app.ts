@@ -8,6 +8,7 @@ import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationRequest } from '../loop/generation.js';
 import type { CpuVariant } from '../native/cpu-variant.js';
+import type { EmbeddingContext } from '../native/embedding-context.js';
 import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
 import {
@@ -20,6 +21,7 @@ import {
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
 import { readConversation } from './chat-request.js';
+import { addEmbeddingRoutes } from './embedding-routes.js';
 import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
@@ -51,6 +53,8 @@ export interface EngineApp {
   readonly vocabulary: Vocabulary;
   readonly template: ChatTemplate;
   readonly metrics: EngineMetrics;
+  /** The context for embeddings, made with the first request; left out where the model makes none. */
+  readonly embeddings?: () => Promise<EmbeddingContext>;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
   /** Where streams are sent to a front of ours, which alone can reach this server. */
@@ -84,6 +88,12 @@ export function createApp(app: EngineApp): FastifyInstance {
   server.setNotFoundHandler((_request, reply) => sendError(reply, new WarmpathError('WARMPATH_NOT_FOUND')));
   addGenerationRoutes(server, app);
   addTokenRoutes(server, app);
+  addEmbeddingRoutes(server, {
+    model: app.model,
+    embeddings: app.embeddings,
+    checkModel: (asked) => checkModel(asked, app.model),
+    tokensOf: (input, most, path, reply) => embeddedTokens(app, input, { most, path, reply }),
+  });
   addStateRoutes(server, app);
   addKvRoutes(server, { ...app, promptOf: (fields, reply) => promptOf(app, fields, reply) });
   return server;
@@ -341,6 +351,25 @@ async function segmentedPrompt(
   }
   const tokens = tokenIds(single, app, path);
   return { tokens, boundaries: offsets.filter((offset) => offset > 0 && offset < tokens.length) };
+}
+
+/** The tokens of a text to embed, with those that the model wants around it. */
+async function embeddedTokens(
+  app: EngineApp,
+  input: unknown,
+  { most, path, reply }: { readonly most: number; readonly path: string; readonly reply: FastifyReply },
+): Promise<readonly number[]> {
+  const { tokens } = await segmentedPrompt({ prompt: input }, app, { ...tokenizeOptions(app, reply), most }, path);
+  const { trailingEos } = app.vocabulary;
+  const all = typeof input === 'string' && trailingEos !== undefined ? [...tokens, trailingEos] : tokens;
+  if (all.length === 0) {
+    throw new WarmpathError('WARMPATH_EMPTY_PROMPT', { path });
+  }
+  if (all.length > most) {
+    const detail = `The maximum context length of a text to embed is ${most} tokens, but it has ${all.length}.`;
+    throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { path, detail });
+  }
+  return all;
 }
 
 /** A prompt as one of the two completions routes would compute it. */

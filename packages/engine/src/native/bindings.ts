@@ -53,6 +53,7 @@ export interface LlamaBindings {
   readonly bosToken: (vocab: NativePointer) => number;
   readonly eosToken: (vocab: NativePointer) => number;
   readonly addsBos: (vocab: NativePointer) => boolean;
+  readonly addsEos: (vocab: NativePointer) => boolean;
   readonly tokenize: KoffiFunc<
     (
       vocab: NativePointer,
@@ -86,6 +87,8 @@ export interface LlamaBindings {
   readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
   readonly synchronize: KoffiFunc<(context: NativePointer) => void>;
+  /** The pooled vector of a sequence. */
+  readonly sequenceEmbedding: (context: NativePointer, sequence: number) => NativePointer | null;
   readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
   readonly samplerInitGrammar: (vocab: NativePointer, grammar: string, root: string) => NativePointer | null;
   /** Takes a `llama_token_data_array`. */
@@ -225,6 +228,7 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring'
     isEndOfGeneration: bind('llama_vocab_is_eog', 'bool', [pointer, 'int32']),
     bosToken: bind('llama_vocab_bos', 'int32', [pointer]),
     eosToken: bind('llama_vocab_eos', 'int32', [pointer]),
+    addsEos: bind('llama_vocab_get_add_eos', 'bool', [pointer]),
     addsBos: bind('llama_vocab_get_add_bos', 'bool', [pointer]),
     tokenize: bind('llama_tokenize', 'int32', [pointer, pointer, 'int32', pointer, 'int32', 'bool', 'bool']),
     tokenToPiece: bind('llama_token_to_piece', 'int32', [pointer, 'int32', pointer, 'int32', 'int32', 'bool']),
@@ -237,6 +241,7 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring'
     attachThreadPool: bind('llama_attach_threadpool', 'void', [pointer, pointer, pointer]),
     decode: bind('llama_decode', 'int32', [pointer, batch]),
     synchronize: bind('llama_synchronize', 'void', [pointer]),
+    sequenceEmbedding: bind('llama_get_embeddings_seq', pointer, [pointer, 'int32']),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
     samplerInitGrammar: bind('llama_sampler_init_grammar', pointer, [pointer, 'str', 'str']),
     samplerApply: bind('llama_sampler_apply', 'void', [pointer, pointer]),

@@ -16,6 +16,9 @@ export class NativeModel {
   /** Context length that the model was trained for, in tokens. */
   readonly trainedContext: number;
   readonly parameterCount: number;
+  /** Numbers of a token's vector, and how llama.cpp calls the way to one vector a text; 0 without one. */
+  readonly width: number;
+  readonly poolingType: number;
   /** Whether its memory keeps a state for each sequence, which cannot be cut, in place of some or all cells. */
   readonly isRecurrent: boolean;
   /** Buffers of cells that its layers of attention have: two where some attend to a sliding window. */
@@ -48,9 +51,11 @@ export class NativeModel {
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
     this.isRecurrent = bindings.isRecurrent(model) || bindings.isHybrid(model);
+    this.width = bindings.width(model);
     this.slidingWindow = Math.max(0, bindings.slidingWindow(model));
     this.attentionBuffers = bindings.isRecurrent(model) ? 0 : this.slidingWindow > 0 ? 2 : 1;
     const architecture = metadata(bindings, model, 'general.architecture');
+    this.poolingType = Number(metadata(bindings, model, `${architecture}.pooling_type`));
     const hasOwnMemory = this.slidingWindow > 0 && COMPRESSED_WINDOWS.has(architecture);
     this.canSharePrefixes = !this.isRecurrent && !hasOwnMemory;
     const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';

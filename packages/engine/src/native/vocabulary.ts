@@ -67,6 +67,8 @@ export class Vocabulary {
   readonly size: number;
   /** The token that opens a prompt, when the model wants one there. */
   readonly leadingBos: number | undefined;
+  /** The token at the end of a text to embed, if the model wants one. */
+  readonly trailingEos: number | undefined;
   /** Text of the beginning-of-sequence and end-of-sequence tokens, for chat templates; empty when there is none. */
   readonly bosText: string;
   readonly eosText: string;
@@ -91,6 +93,8 @@ export class Vocabulary {
     }
     this.longestPiece = longest;
     const bos = bindings.bosToken(vocab);
+    const eos = bindings.eosToken(vocab);
+    this.trailingEos = bindings.addsEos(vocab) && eos >= 0 ? eos : undefined;
     this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
     this.bosText = this.#textOf(bos);
     this.eosText = this.#textOf(bindings.eosToken(vocab));

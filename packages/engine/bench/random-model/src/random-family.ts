@@ -74,6 +74,13 @@ const llama: RandomFamily = {
   layer: layerOf(attention),
 };
 
+/** Llama for embeddings: the mean of a text's tokens. */
+const embedding: RandomFamily = {
+  ...llama,
+  suffix: 'embedding',
+  metadata: (architecture) => ({ ...llama.metadata(architecture), pooling_type: count(1) }),
+};
+
 /** Cohere 2: three of four layers attend to a sliding window of so many tokens. */
 function cohere2(window: number): RandomFamily {
   return {
@@ -237,7 +244,7 @@ const lfm2: RandomFamily = {
 
 /**
  * Reads what a model's name says of its family: nothing for Llama's, `window<tokens>`, `longrope<tokens>`, `mrope`,
- * `mla`, `recurrent`, `hybrid`.
+ * `mla`, `recurrent`, `hybrid`, `embedding`.
  *
  * @returns `undefined` for a family that there is not.
  */
@@ -248,7 +255,7 @@ export function readFamily(text: string | undefined): RandomFamily | undefined {
   const [, name = '', digits] = /^([a-z]+)(\d*)$/.exec(text.toLowerCase()) ?? [];
   const tokens = Number(digits);
   if (digits === '') {
-    return [qwen2vl, deepSeek2, mamba, lfm2].find(({ suffix }) => suffix === name);
+    return [qwen2vl, deepSeek2, mamba, lfm2, embedding].find(({ suffix }) => suffix === name);
   }
   const ofTokens = new Map([
     ['window', cohere2],

@@ -1,0 +1,91 @@
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { TestEngine } from '../support/engine.js';
+
+const PATH = '/v1/embeddings';
+const TEXTS = ['The weight of Marlo is 52 kg.', 'Tibin weighs 40 kg.', 'x'];
+
+describe('POST /v1/embeddings', () => {
+  let engine: TestEngine;
+  let client: OpenAI;
+  beforeAll(async () => {
+    engine = await TestEngine.start({ model: await modelPath('random:1m-embedding'), contextTokens: 512 });
+    client = new OpenAI({ baseURL: `${engine.server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+  });
+  afterAll(() => engine.close());
+
+  const embed = async (input: unknown, fields: object = {}): Promise<number[][]> => {
+    const body = { model: '', input: input as string[], encoding_format: 'float' as const, ...fields };
+    return (await client.embeddings.create(body)).data.map(({ embedding }) => embedding);
+  };
+  const dot = (a: readonly number[], b: readonly number[]): number =>
+    a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+
+  it('gives each text a vector of length 1, whatever stands beside it', async () => {
+    const vectors = await embed(TEXTS);
+    expect(vectors.map((vector) => dot(vector, vector).toFixed(4))).toEqual(['1.0000', '1.0000', '1.0000']);
+    expect(dot(vectors[0]!, vectors[1]!)).toBeLessThan(0.999);
+    for (const [index, text] of TEXTS.entries()) {
+      const [alone] = await embed(text);
+      expect(dot(alone!, vectors[index]!)).toBeCloseTo(1, 5);
+    }
+  });
+
+  it('takes token ids, and counts them', async () => {
+    const tokens = await Promise.all(TEXTS.map((content) => engine.tokenize({ prompt: content })));
+    const [vectors, ofTokens] = [await embed(TEXTS), await embed(tokens)];
+    expect(ofTokens.map((vector, index) => dot(vector, vectors[index]!).toFixed(4))).toEqual([
+      '1.0000',
+      '1.0000',
+      '1.0000',
+    ]);
+    const { usage } = await client.embeddings.create({ model: '', input: TEXTS });
+    expect(usage.prompt_tokens).toBe(tokens.flat().length);
+    expect(await embed(tokens[0])).toHaveLength(1);
+  });
+
+  it('writes base64 as the client of OpenAI reads it, and fewer dimensions', async () => {
+    const [vector] = await embed(TEXTS[0]);
+    const read = (await client.embeddings.create({ model: '', input: TEXTS[0]! })).data[0]!.embedding;
+    expect(read).toEqual(vector);
+    const [short] = await embed(TEXTS[0], { dimensions: 8 });
+    expect(short).toHaveLength(8);
+    expect(dot(short!, short!)).toBeCloseTo(1, 5);
+    expect(short![0]! / short![1]!).toBeCloseTo(vector![0]! / vector![1]!, 3);
+  });
+
+  it.each([
+    ['no input', {}, 'input'],
+    ['a number in a list of texts', { input: ['a', 1] }, 'input[1]'],
+    ['an empty text', { input: ['a', ''] }, 'input[1]'],
+    ['a token that does not exist', { input: [999_999] }, 'input[0]'],
+    ['too many dimensions', { input: 'a', dimensions: 100_000 }, 'dimensions'],
+    ['another encoding', { input: 'a', encoding_format: 'hex' }, 'encoding_format'],
+  ])('refuses %s', async (_, body, param) => {
+    expect(await engine.error(PATH, body)).toMatchObject({ status: 400, param });
+  });
+
+  it('refuses a text that is too long, and goes on', async () => {
+    const error = await engine.error(PATH, { input: 'word '.repeat(5000) });
+    expect(error).toMatchObject({ status: 400, code: 'context_length_exceeded' });
+    expect(await embed('a')).toHaveLength(1);
+  });
+
+  it('goes on beside answers', async () => {
+    const [vectors, answer] = await Promise.all([
+      embed(TEXTS),
+      engine.complete('a', { max_tokens: 20, ignore_eos: true }),
+    ]);
+    expect(vectors).toHaveLength(3);
+    expect(answer.usage.completion_tokens).toBe(20);
+  });
+});
+
+describe('a model without pooling', () => {
+  it('says that it makes no embeddings', async () => {
+    const engine = await TestEngine.start({ contextTokens: 256 });
+    expect(await engine.error(PATH, { input: 'a' })).toMatchObject({ status: 400, param: 'model' });
+    await engine.close();
+  });
+});
