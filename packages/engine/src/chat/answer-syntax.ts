@@ -1,4 +1,5 @@
 import type { TemplateTraits } from './template-traits.js';
+import { type CallFormat, callFormats } from './tool-call-formats.js';
 
 /** What a model encloses its reasoning in. */
 interface ReasoningTags {
@@ -16,7 +17,11 @@ interface AnswerBeginning {
 
 /** How a model writes an answer: its reasoning, its calls, and the text. */
 export interface AnswerSyntax {
+  readonly isHarmony: boolean;
   readonly reasoning: ReasoningTags | undefined;
+  readonly calls: readonly CallFormat[];
+  /** Texts of which the special tokens are shown in an answer, so that it can be read. */
+  readonly marks: readonly string[];
   /** What stands behind the prompt where the answer's text begins at once. */
   contentOpening(isReasoningOpen: boolean): string;
   /** A prompt and the beginning of its answer, as the model would have written it. */
@@ -32,7 +37,6 @@ const REASONING_TAGS: readonly ReasoningTags[] = [
   { open: '<|START_THINKING|>', close: '<|END_THINKING|>' },
   { open: '<|channel>thought\n', close: '<channel|>' },
   { open: '<|inner_prefix|>', close: '<|inner_suffix|>' },
-  { open: '<|think|>', close: '<|end|><|begin|>assistant<|content|>' },
 ];
 
 const HARMONY_CONTENT = '<|channel|>final<|message|>';
@@ -41,7 +45,10 @@ export function answerSyntax(source: string, { isHarmony }: TemplateTraits): Ans
   if (isHarmony) {
     const tags = { open: '<|channel|>analysis<|message|>', close: '<|end|>' };
     return {
+      isHarmony,
       reasoning: tags,
+      calls: [],
+      marks: ['<|start|><|channel|><|constrain|><|message|><|end|>'],
       contentOpening: () => HARMONY_CONTENT,
       continue: (prompt, { content, reasoning, isReasoning }) => {
         const thoughts = reasoning === '' ? '' : tags.open + reasoning;
@@ -51,8 +58,15 @@ export function answerSyntax(source: string, { isHarmony }: TemplateTraits): Ans
     };
   }
   const tags = REASONING_TAGS.find(({ open, close }) => source.includes(open.trim()) && source.includes(close.trim()));
+  const calls = callFormats(source);
   return {
+    isHarmony,
     reasoning: tags,
+    calls,
+    marks: [
+      ...(tags === undefined ? [] : [tags.open, tags.close]),
+      ...calls.flatMap(({ open, close = '', inner = [] }) => [open, close, ...inner]),
+    ],
     contentOpening: (isOpen) => (isOpen ? tags!.close : ''),
     continue: (prompt, { content, reasoning, isReasoning }) => {
       if (tags === undefined) {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import type { TextStretch, TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
+import type { AnswerBeginning } from './answer-reader.js';
 import { type AnswerSyntax, answerSyntax } from './answer-syntax.js';
 import { CHATML, TEMPLATE_DATE } from './default-templates.js';
 import { JinjaTemplate } from './jinja.js';
@@ -23,8 +24,8 @@ export interface TemplateSources {
 export interface ChatPromptOptions extends TokenizeOptions {
   /** Functions that the answer may call. A template that knows no tools gets their description as a system message. */
   readonly tools?: readonly ToolDefinition[] | undefined;
-  /** Whether the answer must be a call; only the description of tools depends on it. */
-  readonly isCallForced?: boolean;
+  /** Whether the answer must be a call, or may be none; only the description of tools depends on it. */
+  readonly callChoice?: 'forced' | 'free' | 'none';
   /** Whether a grammar holds the answer from its first token on: then no reasoning stands before it. */
   readonly isConstrained?: boolean;
   /** Variables of the template, as `chat_template_kwargs`. */
@@ -35,8 +36,7 @@ export interface ChatPromptOptions extends TokenizeOptions {
 
 /** A prompt and what the answer to it begins with. */
 export interface ChatPrompt extends SegmentedPrompt {
-  /** Whether the prompt has opened the answer's reasoning. */
-  readonly isReasoningOpen: boolean;
+  readonly answerBegins: AnswerBeginning;
 }
 
 /** One parsed template and what it can show. */
@@ -57,6 +57,7 @@ export class ChatTemplate {
   readonly #toolUse: ParsedTemplate | undefined;
   readonly #dates: Readonly<Record<string, string>>;
   readonly #vocabulary: Vocabulary;
+  readonly #shownTokens = new Map<AnswerSyntax, Promise<ReadonlySet<number>>>();
 
   /** A source that cannot be parsed is no error here: every {@link tokenize} is refused with the reason. */
   constructor({ source, toolUseSource, date = TEMPLATE_DATE }: TemplateSources, vocabulary: Vocabulary) {
@@ -75,9 +76,23 @@ export class ChatTemplate {
     return this.#plain instanceof WarmpathError ? this.#plain.message : undefined;
   }
 
-  /** How the model writes its reasoning and its calls, with tools in the request or without. */
-  syntax(hasTools: boolean): AnswerSyntax {
-    return this.#parsed(hasTools).syntax;
+  /**
+   * How the model writes its reasoning and its calls, and the control tokens that its answers are read by.
+   *
+   * @throws As {@link tokenize} does.
+   */
+  async syntax(
+    hasTools: boolean,
+  ): Promise<{ readonly syntax: AnswerSyntax; readonly shownTokens: ReadonlySet<number> }> {
+    const { syntax } = this.#parsed(hasTools);
+    this.#shownTokens.set(syntax, this.#shownTokens.get(syntax) ?? this.#tokensOf(syntax.marks));
+    return { syntax, shownTokens: await this.#shownTokens.get(syntax)! };
+  }
+
+  async #tokensOf(marks: readonly string[]): Promise<ReadonlySet<number>> {
+    const stretches = marks.map((mark) => ({ text: mark.trim(), parseSpecial: true }));
+    const tokens = (await this.#vocabulary.tokenize(stretches)).flat();
+    return new Set(tokens.filter((token) => this.#vocabulary.piece(token).length === 0));
   }
 
   /**
@@ -90,13 +105,12 @@ export class ChatTemplate {
   async tokenize(
     given: readonly ChatMessage[],
     opensAnswer: boolean,
-    { tools, isCallForced = false, isConstrained = false, variables, isContinued, ...limits }: ChatPromptOptions = {},
+    { tools, callChoice = 'free', isConstrained = false, variables, isContinued, ...limits }: ChatPromptOptions = {},
   ): Promise<ChatPrompt> {
     const parsed = this.#parsed(tools !== undefined);
     const { traits } = parsed;
     const continued = isContinued === true ? given.at(-1) : undefined;
-    const described =
-      tools === undefined || traits.describesTools ? given : withDescription(given, tools, isCallForced);
+    const described = tools === undefined || traits.describesTools ? given : withDescription(given, tools, callChoice);
     const messages = shownMessages(continued === undefined ? described : described.slice(0, -1), traits);
     // Before anything is done with contents that are far too long.
     const texts = [...messages, ...(continued === undefined ? [] : [continued])].map(
@@ -104,7 +118,7 @@ export class ChatTemplate {
     );
     const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
     this.#vocabulary.checkLength(bytes, limits.most ?? Number.POSITIVE_INFINITY);
-    const { rendering, isReasoningOpen } = this.#render(parsed, messages, {
+    const { rendering, answerBegins } = this.#render(parsed, messages, {
       opensAnswer,
       isConstrained,
       continued,
@@ -119,8 +133,8 @@ export class ChatTemplate {
     const bos = this.#vocabulary.leadingBos;
     // Some templates write the BOS themselves.
     return bos === undefined || tokens[0] === bos
-      ? { tokens, boundaries, isReasoningOpen }
-      : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1), isReasoningOpen };
+      ? { tokens, boundaries, answerBegins }
+      : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1), answerBegins };
   }
 
   #parsed(hasTools: boolean): ParsedTemplate {
@@ -135,7 +149,7 @@ export class ChatTemplate {
     { template, traits, syntax }: ParsedTemplate,
     messages: readonly ChatMessage[],
     { opensAnswer, isConstrained, continued, variables = {}, tools }: RenderOptions,
-  ): { readonly rendering: TextStretch[]; readonly isReasoningOpen: boolean } {
+  ): { readonly rendering: TextStretch[]; readonly answerBegins: AnswerBeginning } {
     const texts = [...messages, ...(continued === undefined ? [] : [continued])].flatMap(
       ({ content, name = '', reasoning = '', toolCalls, toolCallId = '' }) => [
         content,
@@ -173,12 +187,15 @@ export class ChatTemplate {
       const { content, reasoning = '' } = continued;
       const isReasoning = content === '' && reasoning !== '';
       const text = syntax.continue(rendered, { content: guard(content), reasoning: guard(reasoning), isReasoning });
-      return { rendering: marks.split(text), isReasoningOpen: isReasoning };
+      return { rendering: marks.split(text), answerBegins: isReasoning ? 'reasoning' : 'content' };
+    }
+    if (isConstrained) {
+      return { rendering: marks.split(rendered + syntax.contentOpening(isOpen)), answerBegins: 'content' };
     }
     // Templates without the switch open the reasoning all the same.
-    return isConstrained || given['enable_thinking'] === false
-      ? { rendering: marks.split(rendered + syntax.contentOpening(isOpen)), isReasoningOpen: false }
-      : { rendering: marks.split(rendered), isReasoningOpen: isOpen };
+    const isClosed = isOpen && given['enable_thinking'] === false;
+    const text = isClosed ? rendered + syntax.contentOpening(true) : rendered;
+    return { rendering: marks.split(text), answerBegins: isOpen && !isClosed ? 'reasoning' : 'anew' };
   }
 }
 
@@ -316,11 +333,15 @@ function withCallsAsText({ toolCalls, ...message }: ChatMessage): ChatMessage {
 function withDescription(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
-  isCallForced: boolean,
+  choice: 'forced' | 'free' | 'none',
 ): readonly ChatMessage[] {
-  const form = isCallForced
-    ? 'Answer with a call of one of these functions, as JSON of the form {"name": …, "arguments": {…}}:'
-    : 'You may call these functions. To call one, answer only with JSON of the form {"name": …, "arguments": {…}}. Otherwise answer in plain text. The functions:';
+  if (choice === 'none') {
+    return messages;
+  }
+  const form =
+    choice === 'forced'
+      ? 'Answer with a call of one of these functions, as JSON of the form {"name": …, "arguments": {…}}:'
+      : 'You may call these functions. To call one, answer only with JSON of the form {"name": …, "arguments": {…}}. Otherwise answer in plain text. The functions:';
   const content = [form, ...tools.map((tool) => JSON.stringify(tool.function))].join('\n');
   const [first, ...rest] = messages;
   return first !== undefined && isSystem(first)

@@ -14,8 +14,10 @@ export interface AnswerForm {
   readonly grammar?: string;
   /** Whether a whole answer fits what the grammar does not keep; every one does when left out. */
   readonly fits?: (text: string) => boolean;
-  /** The functions of which the answer calls one. */
+  /** The functions that the model is told of. */
   readonly tools?: readonly ToolDefinition[];
+  /** Whether the answer must call one of them, may call some, or calls none. */
+  readonly callChoice: 'forced' | 'free' | 'none';
 }
 
 const toolsSchema = z.object({
@@ -30,16 +32,30 @@ const toolsSchema = z.object({
         }),
       }),
     )
-    .min(1)
     .max(MAX_TOOLS),
 });
+
+/**
+ * The functions of a request; `undefined` for none.
+ *
+ * @throws WARMPATH_INVALID_REQUEST with the path of what is wrong.
+ */
+export function readTools(given: unknown): readonly ToolDefinition[] | undefined {
+  const { tools } = parseBody(toolsSchema, { tools: given ?? [] });
+  tools.forEach(({ function: { name } }, index) => {
+    if (tools.findIndex((each) => each.function.name === name) < index) {
+      throw refuse(`tools[${index}].function.name`, 'Expected another name than that of a tool before');
+    }
+  });
+  return tools.length === 0 ? undefined : tools;
+}
 
 /**
  * The grammar of a request that wants JSON: of any form, or as a schema says.
  *
  * @throws WARMPATH_INVALID_REQUEST with the path of what is wrong or not supported, into the schema too.
  */
-export function jsonForm(fields: GenerationFields): AnswerForm {
+export function jsonForm(fields: GenerationFields): Pick<AnswerForm, 'grammar' | 'fits'> {
   const { response_format: format, structured_outputs: outputs } = fields;
   const wanted: [path: string, schema: unknown][] = [];
   if (format?.type === 'json_object') {
@@ -75,31 +91,31 @@ export function jsonForm(fields: GenerationFields): AnswerForm {
  * @throws As {@link jsonForm} does.
  */
 export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; tools?: unknown }): AnswerForm {
-  const { tool_choice: choice, tools: given } = fields;
+  const { tool_choice: choice } = fields;
   const form = jsonForm(fields);
+  const tools = readTools(fields.tools);
   if (choice === undefined || choice === null || choice === 'auto' || choice === 'none') {
-    return form;
+    // An answer in a given form calls nothing.
+    const isFree = tools !== undefined && choice !== 'none' && form.grammar === undefined;
+    return { ...form, ...(tools !== undefined && { tools }), callChoice: isFree ? 'free' : 'none' };
   }
   if (form.grammar !== undefined) {
     throw refuse('tool_choice', 'A call cannot be forced where the form of the answer is said as well');
   }
-  const { tools } = parseBody(toolsSchema, { tools: given });
+  if (tools === undefined) {
+    throw refuse('tools', 'Expected the functions of which one must be called');
+  }
   const checks = new Map<string, (value: unknown) => boolean>();
-  const calls = tools.map(({ function: { name, parameters } }, index) => {
-    const path = `tools[${index}].function`;
-    if (tools.findIndex((each) => each.function.name === name) < index) {
-      throw refuse(`${path}.name`, 'Expected another name than that of a tool before');
-    }
+  const members = tools.flatMap(({ function: { name, parameters } }, index) => {
     if (choice !== 'required' && choice.function.name !== name) {
-      return undefined;
+      return [];
     }
-    const { node, check } = readJsonSchema(parameters ?? NO_PARAMETERS, `${path}.parameters`);
+    const { node, check } = readJsonSchema(parameters ?? NO_PARAMETERS, `tools[${index}].function.parameters`);
     if (check !== undefined) {
       checks.set(name, check);
     }
-    return callNode(name, node);
+    return [callNode(name, node)];
   });
-  const members = calls.filter((call) => call !== undefined);
   if (members.length === 0) {
     throw refuse('tool_choice.function.name', 'Expected the name of one of the tools');
   }
@@ -109,11 +125,7 @@ export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; 
     const call = JSON.parse(text) as { readonly name: string; readonly arguments: unknown };
     return checks.get(call.name)?.(call.arguments) ?? true;
   };
-  return {
-    grammar: writeGrammar(node, 'tools'),
-    tools: tools.filter((_, index) => calls[index] !== undefined),
-    ...(checks.size > 0 && { fits }),
-  };
+  return { grammar: writeGrammar(node, 'tools'), tools, callChoice: 'forced', ...(checks.size > 0 && { fits }) };
 }
 
 const NO_PARAMETERS = { type: 'object', properties: {} };

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { z } from 'zod';
+import { answerReader } from '../chat/answer-reader.js';
 import type { ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
@@ -19,7 +20,7 @@ import {
   RECORDS_HEADER,
   type RecordWriter,
 } from '../supervisor/answer-records.js';
-import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
+import { type AnswerForm, chatForm, jsonForm, readTools } from './answer-form.js';
 import { readConversation } from './chat-request.js';
 import { addEmbeddingRoutes } from './embedding-routes.js';
 import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
@@ -116,18 +117,31 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
       ...tokenizeOptions(app, reply),
       ...conversation,
       isConstrained: form.grammar !== undefined,
-      ...(form.tools !== undefined && { tools: form.tools, isCallForced: true }),
+      tools: form.tools,
+      callChoice: form.callChoice,
     });
     const id = begun?.id ?? `chatcmpl-${randomUUID()}`;
     const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
-    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
+    const { syntax, shownTokens } = await app.template.syntax(form.tools !== undefined);
+    const isRead = form.grammar === undefined;
+    const told = body.reasoning_format === 'none' ? { ...syntax, reasoning: undefined } : syntax;
+    const callable = form.callChoice === 'free' ? form.tools : undefined;
+    const wishes = { ...form, topLogprobs, ...(isRead && { shownTokens }) };
+    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, wishes));
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
     const head = { id, created: origin.created, model: app.model };
-    const format = () => (form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head));
+    const format = (_: unknown, choice: number): AnswerFormat => {
+      if (form.callChoice === 'forced') {
+        return toolCallFormat(head);
+      }
+      const reader = isRead ? answerReader(told, callable, prompt.answerBegins) : undefined;
+      const callIds = choice === 0 ? `call_${id}` : `call_${id}_${choice}`;
+      return chatFormat(head, { hasLogprobs, reader, callIds, isParallel: body.parallel_tool_calls ?? true });
+    };
     const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
     const generations = repeated(generation, body.n ?? 1);
     return generations.length === 1
-      ? answer(app.loop, generation, format(), { reply, options })
+      ? answer(app.loop, generation, format(generation, 0), { reply, options })
       : answerSeveral(app.loop, generations, generations.map(format), { reply, options, promptCount: 1 });
   });
 
@@ -317,7 +331,7 @@ function chatPrompt(
   options: Required<TokenizeOptions>,
 ): Promise<SegmentedPrompt> {
   const { messages, opensAnswer, ...conversation } = readConversation(fields);
-  return template.tokenize(messages, opensAnswer, { ...options, ...conversation });
+  return template.tokenize(messages, opensAnswer, { ...options, ...conversation, tools: readTools(fields.tools) });
 }
 
 type PlainPrompt = Partial<Pick<z.output<typeof completionSchema>, 'prompt' | 'segments' | 'add_special_tokens'>>;
@@ -415,9 +429,9 @@ function checkBiases(biases: GenerationFields['logit_bias'], vocabulary: Vocabul
 
 function checkLogprobs(
   { logprobs, top_logprobs: top }: Pick<z.output<typeof chatCompletionSchema>, 'logprobs' | 'top_logprobs'>,
-  { tools }: AnswerForm,
+  { callChoice }: AnswerForm,
 ): void {
-  if (logprobs === true && tools !== undefined) {
+  if (logprobs === true && callChoice === 'forced') {
     throw refuse('logprobs', 'This engine does not report log probabilities of a call');
   }
   if (logprobs !== true && (top ?? 0) > 0) {

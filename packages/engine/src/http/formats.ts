@@ -1,3 +1,4 @@
+import type { AnswerPart, AnswerReader } from '../chat/answer-reader.js';
 import type { ChosenToken, GenerationResult, TokenChance } from '../loop/generation.js';
 import { type PartialCall, readCall } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
@@ -22,17 +23,83 @@ export interface FormatOptions {
   readonly hasLogprobs: boolean;
 }
 
+/** How an answer of a chat is told. */
+interface ChatFormatOptions extends FormatOptions {
+  /** What tells reasoning and calls from the content; all of the answer is content where it is left out. */
+  readonly reader: AnswerReader | undefined;
+  /** What the ids of calls begin with. */
+  readonly callIds: string;
+  /** Whether calls behind the first are told. */
+  readonly isParallel: boolean;
+}
+
 /** The answers of `POST /v1/chat/completions`. */
-export function chatFormat(head: AnswerHead, { hasLogprobs }: FormatOptions): AnswerFormat {
+export function chatFormat(
+  head: AnswerHead,
+  { hasLogprobs, reader, callIds, isParallel }: ChatFormatOptions,
+): AnswerFormat {
   const { chunk, whole, usage } = chatObjects(head);
   const logprobsOf = (tokens: readonly ChosenToken[]): object | null =>
     hasLogprobs ? { content: tokens.map(chatToken), refusal: null } : null;
+  let count = 0;
+  /** Tokens of text that is held back. */
+  let waiting: readonly ChosenToken[] = [];
+  const partsOf = (text: string): readonly AnswerPart[] => reader?.push(text) ?? [{ kind: 'content', text }];
+  const message = (parts: readonly AnswerPart[]) => {
+    const texts = (kind: 'content' | 'reasoning'): string =>
+      parts.map((part) => (part.kind === kind ? part.text : '')).join('');
+    const calls = parts.flatMap((part) => (part.kind === 'call' ? [part.call] : []));
+    const told = isParallel ? calls : calls.slice(0, Math.max(0, 1 - count));
+    return {
+      content: texts('content'),
+      reasoning: texts('reasoning'),
+      calls: told.map((call) => {
+        const index = count++;
+        return { index, id: `${callIds}_${index}`, type: 'function', function: call };
+      }),
+    };
+  };
+  const deltaOf = (parts: readonly AnswerPart[]): object => {
+    const { content, reasoning, calls } = message(parts);
+    return {
+      ...(reasoning !== '' && { reasoning_content: reasoning }),
+      ...(content !== '' && { content }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+  };
+  const ending = (result: GenerationResult): object =>
+    count > 0 && result.finishReason === 'stop' && result.stopString === undefined
+      ? { finish_reason: 'tool_calls' }
+      : endingOf(result);
   return {
-    whole: (content, result, tokens) =>
-      whole({ role: 'assistant', content }, result, { ...endingOf(result), logprobs: logprobsOf(tokens) }),
+    whole: (text, result, tokens) => {
+      const { content, reasoning, calls } = message([...partsOf(text), ...(reader?.end() ?? [])]);
+      const said = {
+        role: 'assistant',
+        content: content === '' && calls.length > 0 ? null : content,
+        ...(reasoning !== '' && { reasoning_content: reasoning }),
+        ...(calls.length > 0 && { tool_calls: calls.map(({ index: _, ...call }) => call) }),
+      };
+      return whole(said, result, { ...ending(result), logprobs: logprobsOf(tokens) });
+    },
     opening: () => [chunk({ role: 'assistant', content: '' })],
-    piece: (content, tokens) => chunk({ content }, { ...GOES_ON, logprobs: logprobsOf(tokens) }),
-    closing: (result) => ({ ...chunk({}, endingOf(result)), timings: result.timings }),
+    piece: (text, tokens) => {
+      const parts = partsOf(text);
+      waiting = [...waiting, ...tokens];
+      if (parts.length === 0) {
+        return undefined;
+      }
+      const told = waiting;
+      waiting = [];
+      return chunk(deltaOf(parts), { ...GOES_ON, logprobs: logprobsOf(told) });
+    },
+    closing: (result) => {
+      const delta = deltaOf(reader?.end() ?? []);
+      return {
+        ...chunk(delta, { ...ending(result), logprobs: waiting.length > 0 ? logprobsOf(waiting) : null }),
+        timings: result.timings,
+      };
+    },
     usage,
   };
 }

@@ -20,7 +20,7 @@ export interface GenerationLimits {
 }
 
 /** What an answer must follow, and what is to be said of its tokens. */
-type AnswerWishes = Pick<GenerationRequest, 'grammar'> & { readonly topLogprobs?: number | undefined };
+type AnswerWishes = Pick<GenerationRequest, 'grammar' | 'shownTokens'> & { readonly topLogprobs?: number | undefined };
 
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
@@ -35,7 +35,7 @@ export function toGenerationRequest(
   prompt: SegmentedPrompt,
   fields: GenerationFields & { readonly max_completion_tokens?: number | null | undefined },
   limits: GenerationLimits,
-  { grammar, topLogprobs }: AnswerWishes,
+  { grammar, topLogprobs, shownTokens }: AnswerWishes,
 ): GenerationRequest {
   if (prompt.tokens.length === 0) {
     throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
@@ -59,6 +59,7 @@ export function toGenerationRequest(
     isStreamed: fields.stream ?? false,
     sampling: samplingOf(fields),
     ...(grammar !== undefined && { grammar }),
+    ...(shownTokens !== undefined && { shownTokens }),
     ...(topLogprobs !== undefined && { topLogprobs }),
     seed: (fields.seed ?? -1) < 0 ? randomInt(SEEDS) : fields.seed!,
     stops: stops.filter((stop) => stop !== ''),

@@ -129,9 +129,8 @@ export const IGNORED_FIELDS: readonly string[] = [
     'use_audio_in_video',
     'xtc_threshold',
   ],
-  // A forced call is one call, and no answer is told apart from its reasoning.
-  ...['include_reasoning', 'parallel_tool_calls', 'reasoning_control', 'reasoning_format', 'separate_reasoning'],
-  ...['stream_reasoning'],
+  // Reasoning is always told apart, as it comes.
+  ...['include_reasoning', 'reasoning_control', 'separate_reasoning', 'stream_reasoning'],
   // How an answer is sent.
   ...['return_progress', 'spaces_between_special_tokens', 'sse_ping_interval', 'timings_per_token', 'verbose'],
 ];

@@ -183,6 +183,8 @@ export const chatCompletionSchema = z.object({
   logprobs: z.boolean().nullish(),
   top_logprobs: topLogprobs,
   tool_choice: toolChoice,
+  parallel_tool_calls: z.boolean().nullish(),
+  reasoning_format: z.enum(['auto', 'none', 'deepseek']).nullish(),
 });
 
 export const completionSchema = z.object({

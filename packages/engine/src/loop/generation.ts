@@ -34,6 +34,8 @@ export interface GenerationRequest {
   /** Seed of the random numbers; the same seed, prompt and options give the same text. */
   readonly seed: number;
   readonly stops: readonly string[];
+  /** Control tokens that stand in the answer as text, so that its reader sees where its parts begin. */
+  readonly shownTokens?: ReadonlySet<number>;
   /** Go on after an end-of-generation token, for measurements. */
   readonly ignoreEndOfGeneration: boolean;
   /**

@@ -264,7 +264,8 @@ export class GenerationTask {
       this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush(), true);
       return 'stop';
     }
-    const { text, stopped } = this.#stops.push(this.#decoder.decode(vocabulary.piece(token), { stream: true }));
+    const bytes = vocabulary.piece(token, this.request.shownTokens?.has(token) ?? false);
+    const { text, stopped } = this.#stops.push(this.#decoder.decode(bytes, { stream: true }));
     if (stopped || !isLast) {
       this.#emit(text, stopped);
       return stopped ? 'stop' : undefined;

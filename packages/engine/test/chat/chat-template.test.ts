@@ -72,15 +72,16 @@ describe('the chat template', () => {
     const tool = { type: 'function', function: { name: 'find', parameters: { type: 'object' } } } as const;
     const template = new ChatTemplate({ source: model.chatTemplate }, model.vocabulary);
     const system: ChatMessage = { role: 'system', content: 'Be kind.' };
-    const textWith = async (messages: ChatMessage[], isCallForced: boolean): Promise<string> =>
-      model.vocabulary.detokenize((await template.tokenize(messages, true, { tools: [tool], isCallForced })).tokens);
-    expect(await textWith([system, ...HELLO], true)).toMatch(
+    const textWith = async (messages: ChatMessage[], callChoice: 'forced' | 'free' | 'none'): Promise<string> =>
+      model.vocabulary.detokenize((await template.tokenize(messages, true, { tools: [tool], callChoice })).tokens);
+    expect(await textWith([system, ...HELLO], 'forced')).toMatch(
       /system\nBe kind\.\n\nAnswer with a call [^\n]*:\n\{"name":"find",[^\n]*\}<\|im_end\|>\n<\|im_start\|>user\nHello<\|im_end\|>/,
     );
-    const free = await textWith(HELLO, false);
+    const free = await textWith(HELLO, 'free');
     expect(free).toMatch(/system\nYou may call [^\n]*\n\{"name":"find",[^\n]*\}<\|im_end\|>/);
+    expect(await textWith(HELLO, 'none')).not.toContain('find');
     // The next turn begins with all of it.
-    const later = await textWith([...HELLO, { role: 'assistant', content: 'Hi' }, ...HELLO], false);
+    const later = await textWith([...HELLO, { role: 'assistant', content: 'Hi' }, ...HELLO], 'free');
     expect(later.startsWith(free)).toBe(true);
   });
 
