@@ -44,7 +44,7 @@ describe('vLLM', () => {
 });
 
 describe('SGLang', () => {
-  const info = { page_size: 64, max_total_num_tokens: 6_450, disable_radix_cache: false, kv_events_config: null };
+  const info = { page_size: 64, max_total_num_tokens: 6_450, disable_radix_cache: false };
   const told = (more: object, path = '/server_info') =>
     factsOf('sglang', { [path]: JSON.stringify({ ...info, ...more }) });
 
@@ -52,20 +52,6 @@ describe('SGLang', () => {
     const pages = { cacheSize: { blocks: 100, blockTokens: 64 } };
     expect(await told({}, path)).toEqual({ ...pages, isReused: true });
     expect(await told({ disable_radix_cache: true }, path)).toEqual({ ...pages, isReused: false });
-  });
-
-  it('says where each of its ranks publishes events', async () => {
-    const events = (config: object | string, ranks = 1) =>
-      told({ kv_events_config: typeof config === 'string' ? config : JSON.stringify(config), dp_size: ranks });
-    const source = { endpoint: 'tcp://*:5557', replayEndpoint: 'tcp://*:5558' };
-    const config = { publisher: 'zmq', endpoint: source.endpoint, replay_endpoint: source.replayEndpoint };
-    expect((await events(config)).eventSources).toEqual([source]);
-    expect((await events(config, 2)).eventSources).toHaveLength(2);
-    expect((await events({ publisher: 'zmq', topic: 'kv-events' })).eventSources).toEqual([
-      { endpoint: 'tcp://*:5557', replayEndpoint: undefined },
-    ]);
-    expect((await events({ publisher: 'null' })).eventSources).toEqual([]);
-    expect((await events('not JSON')).eventSources).toEqual([]);
   });
 
   it('is known by the size of its pages', () => {
@@ -79,9 +65,9 @@ it.each([
   ['tcp://*:5557', 'http://gpu-1:8000/v1', 'tcp://gpu-1:5557'],
   ['tcp://0.0.0.0:5557', 'https://10.0.0.7', 'tcp://10.0.0.7:5557'],
   ['tcp://[::]:5557', 'http://[::1]:8000', 'tcp://[::1]:5557'],
-  ['tcp://10.0.0.7:40123', 'http://gpu-1:8000', 'tcp://10.0.0.7:40123'],
-  ['ipc:///run/kv', 'http://127.0.0.1:8000', 'ipc:///run/kv'],
-  ['ipc:///run/kv', 'http://gpu-1:8000', undefined],
+  ['tcp://10.0.0.7:40123', 'http://10.0.0.7:8000', 'tcp://10.0.0.7:40123'],
+  ['tcp://10.0.0.8:6379', 'http://10.0.0.7:8000', undefined],
+  ['ipc:///run/docker.sock', 'http://127.0.0.1:8000', undefined],
   ['inproc://kv', 'http://127.0.0.1:8000', undefined],
   ['tcp://*:0', 'http://gpu-1:8000', undefined],
   ['tcp://*', 'http://gpu-1:8000', undefined],

@@ -51,7 +51,7 @@ export interface EngineFacts {
 
 /** Of the first data-parallel rank. */
 interface FoundEvents {
-  /** `undefined` where no other machine or process can connect. */
+  /** `undefined` where they are on another host than the engine. */
   readonly source: EventSource | undefined;
   readonly isConnectable: boolean;
   /** Whether the library for KV events is installed. */
@@ -245,9 +245,9 @@ async function findEvents(published: EventSource, url: string): Promise<FoundEve
 }
 
 function isConnectable(endpoint: string): Promise<boolean> {
-  const [, host, port] = /^tcp:\/\/\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
+  const { hostname, port } = new URL(endpoint.replace('tcp:', 'http:'));
   return new Promise((resolve) => {
-    const socket = host === undefined ? connect(endpoint.replace('ipc://', '')) : connect({ host, port: Number(port) });
+    const socket = connect({ host: hostname.replace(/[[\]]/g, ''), port: Number(port || 80) });
     const answer = (isReached: boolean) => {
       socket.destroy();
       resolve(isReached);

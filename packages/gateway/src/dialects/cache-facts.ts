@@ -83,11 +83,10 @@ export function readVllmEventSources(text: string): CacheFacts {
 export function readSglangInfo(text: string): CacheFacts {
   const info = parseObject(text);
   if (info === undefined) return {};
-  const { page_size: page, max_total_num_tokens: tokens, disable_radix_cache: isOff, kv_events_config: events } = info;
+  const { page_size: page, max_total_num_tokens: tokens, disable_radix_cache: isOff } = info;
   return {
     ...(typeof tokens === 'number' && typeof page === 'number' && cacheSizeOf(Math.floor(tokens / page), page)),
     ...(typeof isOff === 'boolean' && { isReused: !isOff }),
-    ...(typeof events === 'string' && { eventSources: sglangSources(events, info['dp_size']) }),
   };
 }
 
@@ -105,8 +104,8 @@ export function readReuse(text: string): CacheFacts {
 }
 
 /**
- * The endpoints of a publisher for a subscriber that reaches the engine at this URL; `undefined` where they are not
- * reachable from another process or machine.
+ * The endpoints of a publisher, for a subscriber that reaches the engine at this URL; `undefined` if they are on another
+ * host. An engine does not choose where the gateway connects.
  */
 export function reachableSource({ endpoint, replayEndpoint }: EventSource, url: string): EventSource | undefined {
   const { hostname } = new URL(url);
@@ -115,25 +114,13 @@ export function reachableSource({ endpoint, replayEndpoint }: EventSource, url: 
   return { endpoint: reached, replayEndpoint: replayEndpoint && reachable(replayEndpoint, hostname) };
 }
 
-/** Hosts of this machine. */
-const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/;
+/** Addresses at which a publisher listens on all interfaces. */
+const ALL_INTERFACES = /^(?:\*|0\.0\.0\.0|::|\[::\])$/;
 
-/** A publisher that listens on all addresses is reached where the engine is. */
 function reachable(endpoint: string, hostname: string): string | undefined {
-  if (endpoint.startsWith('ipc://')) return LOOPBACK.test(hostname) ? endpoint : undefined;
   const [, host, port] = /^tcp:\/\/(.+):(\d{1,5})$/.exec(endpoint) ?? [];
   if (host === undefined || Number(port) === 0) return undefined;
-  return `tcp://${/^(?:\*|0\.0\.0\.0|::|\[::\])$/.test(host) ? hostname : host}:${port}`;
-}
-
-/** SGLang's ranks publish on ports in a row. Its default endpoint is `tcp://*:5557`. */
-function sglangSources(config: string, ranks: unknown): readonly EventSource[] {
-  const publisher = parseObject(config);
-  if (publisher?.['publisher'] !== 'zmq') return [];
-  const [source] = sourceOf({ endpoint: 'tcp://*:5557', ...publisher });
-  if (source === undefined) return [];
-  const count = isCount(ranks) ? Math.min(ranks, MAX_SOURCES) : 1;
-  return new Array<EventSource>(count).fill(source);
+  return host === hostname || ALL_INTERFACES.test(host) ? `tcp://${hostname}:${port}` : undefined;
 }
 
 function sourceOf({ endpoint, replay_endpoint: replay }: Readonly<Record<string, unknown>>): EventSource[] {

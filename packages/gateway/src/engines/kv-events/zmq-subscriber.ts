@@ -159,7 +159,10 @@ export async function canHearKvEvents(): Promise<boolean> {
 
 async function loadZmq(): Promise<typeof import('zeromq')> {
   try {
-    return await import('zeromq');
+    const zmq = await import('zeromq');
+    // The process ends without waiting for unsent messages.
+    zmq.context.blocky = false;
+    return zmq;
   } catch (cause) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: 'upstream.kvEvents',
