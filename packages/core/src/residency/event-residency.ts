@@ -165,6 +165,13 @@ export class EventResidency {
     return this.#find(history, pathOf(request).keys).length;
   }
 
+  /** Leading learned steps of a request's path whose blocks the engine holds. O(k). */
+  residentSteps(history: ServedHistory, request: ServedRequest): number {
+    const found = this.#find(history, pathOf(request).keys);
+    const missing = found.findIndex((document) => !document.isResident);
+    return missing < 0 ? found.length : missing;
+  }
+
   /** Whether all steps of a request's path are learned. O(k). */
   knowsTokens(history: ServedHistory, request: ServedRequest): boolean {
     const { keys } = pathOf(request);

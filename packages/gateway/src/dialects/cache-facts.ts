@@ -104,8 +104,8 @@ export function readReuse(text: string): CacheFacts {
 }
 
 /**
- * The endpoints of a publisher, for a subscriber that reaches the engine at this URL; `undefined` if they are on another
- * host. An engine does not choose where the gateway connects.
+ * The endpoints of a publisher, for a subscriber that reaches the engine at this URL; `undefined` if they are on
+ * another host. An engine does not choose where the gateway connects.
  */
 export function reachableSource({ endpoint, replayEndpoint }: EventSource, url: string): EventSource | undefined {
   const { hostname } = new URL(url);

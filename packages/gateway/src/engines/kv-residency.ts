@@ -119,8 +119,8 @@ export class KvResidency {
   #late: LatePrompt[] = [];
   #waitingBytes = 0;
   #subscriber: ZmqSubscriber | undefined;
-  /** The history whose prompt the engine is asked about. */
-  #asked: ServedHistory | undefined;
+  /** Whether the engine is asked about a prompt. */
+  #isAsking = false;
   /** Prompts that could not be followed since the start. */
   #unlearned = 0;
   /** Whether the tokens of the latest prompt could not be had. */
@@ -181,13 +181,7 @@ export class KvResidency {
 
   /** Prompts whose tokens are not known yet. */
   get waiting(): number {
-    return this.#waiting.length + Number(this.#asked !== undefined);
-  }
-
-  /** Whether tokens or events of served prompts of this history are not known yet. O(waiting prompts). */
-  isLearning(history: ServedHistory): boolean {
-    if (this.#asked === history || this.#waiting.some((prompt) => prompt.history === history)) return true;
-    return this.#late.some(({ prompt }) => prompt.history === history);
+    return this.#waiting.length + Number(this.#isAsking);
   }
 
   /** Follows a completed prompt, after its history has recorded it. */
@@ -197,7 +191,7 @@ export class KvResidency {
     else if (this.#hasRoomFor(prompt) && this.#parts.now() >= this.#notBefore) {
       this.#waiting.push(prompt);
       this.#waitingBytes += prompt.bytes;
-      if (this.#asked === undefined) this.#askNext();
+      if (!this.#isAsking) this.#askNext();
     } else this.#tokensUnavailable(prompt);
   }
 
@@ -214,7 +208,7 @@ export class KvResidency {
 
   #askNext(): void {
     const prompt = this.#waiting.shift();
-    this.#asked = prompt?.history;
+    this.#isAsking = prompt !== undefined;
     if (prompt === undefined) return;
     this.#waitingBytes -= prompt.bytes;
     const request = prompt.request();

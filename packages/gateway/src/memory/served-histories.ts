@@ -5,8 +5,6 @@ import { beliefOf, type Dialect, leastReused, reusable } from '../dialects/diale
 /** The residency that follows an engine's KV events. */
 interface FollowedEvents {
   readonly events: EventResidency;
-  /** Whether tokens of served prompts of this history are not known yet. */
-  isLearning(history: ServedHistory): boolean;
 }
 
 /** The engine of a history. */
@@ -166,11 +164,9 @@ export function predictedTokens({ engine, model, history, counts }: TenantModel,
   const estimated = () => reusable(engine.dialect, model, counts.toEngineTokens(arrangement.predictedCachedTokens));
   const known = engine.kvResidency?.events.cachedTokens(history, arrangement, unit);
   if (known === undefined) return estimated();
-  // Prompts whose tokens are not known yet count as cached.
-  const { events } = engine.kvResidency!;
-  const isBelieved =
-    engine.kvResidency!.isLearning(history) || events.followedSteps(history, arrangement) < believedSteps(arrangement);
-  return isBelieved ? Math.max(known, estimated()) : known;
+  // Prompts that are being computed, and those whose tokens are not known yet, count as cached.
+  const isReported = engine.kvResidency!.events.residentSteps(history, arrangement) >= believedSteps(arrangement);
+  return isReported ? known : Math.max(known, estimated());
 }
 
 /** Path steps up to the last document that should be cached; 0 if none. */

@@ -12,6 +12,8 @@ const source = (port: number) => ({ enable_kv_cache_events: true, endpoint: `tcp
 const documents = ['a', 'b', 'c'].map((id) => ({ id, content: `Document ${id}. `.repeat(30) }));
 
 async function before(ranks: () => object, config: object = {}) {
+  const held: (() => void)[] = [];
+  const hold = { isHeld: false };
   const engine = closing(
     await FakeEngine.start((response, { path, body }) => {
       const answers: Readonly<Record<string, () => object>> = {
@@ -22,7 +24,10 @@ async function before(ranks: () => object, config: object = {}) {
       };
       const answer = answers[path]?.();
       const status = answer === undefined ? 404 : 200;
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+      const end = () =>
+        void response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+      if (hold.isHeld && path === CHAT) held.push(end);
+      else end();
     }),
   );
   let found = () => {};
@@ -41,7 +46,14 @@ async function before(ranks: () => object, config: object = {}) {
   const lastTokens = () =>
     tokenised(engine.received.findLast(({ path }) => path === CHAT)!.body).tokens.map(({ id }) => id);
   const metrics = async () => (await send(`${gateway.url}/metrics`)).text;
-  return { engine, gateway, ask, lastTokens, metrics };
+  /** Prompts are answered when `release` is called. */
+  const holdAnswers = () => {
+    hold.isHeld = true;
+    return () => {
+      for (const end of held) end();
+    };
+  };
+  return { engine, gateway, ask, lastTokens, metrics, holdAnswers };
 }
 
 const batches = 'warmpath_kv_events_total{engine="engine",kind="batches"}';
@@ -60,6 +72,31 @@ test('events are followed where the engine says that it publishes them', async (
   await untilMetric(gateway, 'warmpath_kv_prompts_waiting{engine="engine"}', 0);
   expect(Number((await ask())['predicted'])).toBeGreaterThan(100);
   expect(await metrics()).toContain('kind="unlearned"} 0');
+});
+
+test('a prompt that is being computed counts as cached, though it was evicted before', async () => {
+  const port = await freePort();
+  const { joined, publish } = await publisher(port);
+  const { engine, gateway, ask, lastTokens, holdAnswers } = await before(() => ({ 0: source(port) }));
+  await joined;
+  await publish([stored([1, 2, 3, 4])]);
+  await untilMetric(gateway, batches, 1);
+  await ask();
+  const blocks = stored(lastTokens());
+  await publish([blocks]);
+  await untilMetric(gateway, batches, 2);
+  await untilMetric(gateway, 'warmpath_kv_prompts_waiting{engine="engine"}', 0);
+  await publish([['BlockRemoved', blocks[1], 'GPU']]);
+  await untilMetric(gateway, batches, 3);
+  const release = holdAnswers();
+  const sent = engine.received.filter(({ path }) => path === CHAT).length;
+  const first = ask();
+  while (engine.received.filter(({ path }) => path === CHAT).length === sent) await new Promise(setImmediate);
+  const second = ask();
+  while (engine.received.filter(({ path }) => path === CHAT).length === sent + 1) await new Promise(setImmediate);
+  release();
+  expect(Number((await first)['predicted'])).toBe(0);
+  expect(Number((await second)['predicted'])).toBeGreaterThan(100);
 });
 
 test('events are followed again where the engine publishes them after a restart', async () => {
