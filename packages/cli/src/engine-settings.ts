@@ -74,8 +74,10 @@ export function engineNotes(
   return [model.notice, building].filter((note) => note !== undefined);
 }
 
-/** Milliseconds between two lines about the same work. */
-const LINE_INTERVAL_MS = 200;
+/** Milliseconds between two texts about the same work, where the next replaces the one before. */
+const STATUS_INTERVAL_MS = 200;
+/** The same where each is a line of a log. */
+const LINE_INTERVAL_MS = 10_000;
 
 /** The start of an embedded engine, as a person follows it. */
 export interface EngineStart {
@@ -88,12 +90,13 @@ export interface EngineStart {
 export function announceStart(terminal: Terminal): EngineStart {
   const text = 'Starting the embedded engine …';
   const waiting = startWaiting(terminal, text);
-  let shownAt = 0;
+  const intervalMs = terminal.showsProgress ? STATUS_INTERVAL_MS : LINE_INTERVAL_MS;
+  let shownAt = Number.NEGATIVE_INFINITY;
   let pace = startPace('', 0);
   const onProgress: ModelProgressListener = (event) => {
     const now = performance.now();
     const done = 'totalBytes' in event && event.bytes === event.totalBytes;
-    if (now - shownAt < LINE_INTERVAL_MS && !done) return;
+    if (now - shownAt < intervalMs && !done) return;
     shownAt = now;
     const work = `${event.kind} ${event.name}`;
     if ('bytes' in event && pace.work !== work) pace = startPace(work, event.bytes);

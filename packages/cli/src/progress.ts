@@ -45,11 +45,11 @@ export interface Waiting {
   stop(): void;
 }
 
-/** Says on standard error what is waited for: once without a terminal, and every second on one. */
+/** Says on standard error what is waited for: on a line each time without a terminal, and every second on one. */
 export function startWaiting(terminal: Terminal, text: string): Waiting {
   if (!terminal.showsProgress) {
     terminal.note(text);
-    return { say: () => {}, stop: () => {} };
+    return { say: (next) => terminal.note(next), stop: () => {} };
   }
   const startedAt = performance.now();
   let shown = text;

@@ -1,8 +1,9 @@
 import { PassThrough } from 'node:stream';
 import { timeLeft } from '@warmpath/lab';
 import type { Command } from 'commander';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { createContext, HELP_EXAMPLES } from '../src/command-context.js';
+import { announceStart } from '../src/engine-settings.js';
 import { describeRequest } from '../src/gateway-settings.js';
 import { createProgram } from '../src/program.js';
 import { startWaiting } from '../src/progress.js';
@@ -100,7 +101,7 @@ describe('the time left', () => {
     expect(noted()).toBe('\r\u001b[2KDownloading');
   });
 
-  it('what is waited for is said at once, and only once where nobody watches', () => {
+  it('what is waited for is said at once, on a line each where nobody watches', () => {
     const watched = terminalOf();
     startWaiting(watched.terminal, 'Starting …').stop();
     expect(watched.noted()).toMatch(/^\r.*Starting …\r/);
@@ -108,7 +109,30 @@ describe('the time left', () => {
     const waiting = startWaiting(other.terminal, 'Starting …');
     waiting.say('Loading …');
     waiting.stop();
-    expect(other.noted()).toBe('Starting …\n');
+    expect(other.noted()).toBe('Starting …\nLoading …\n');
+  });
+
+  it('a download is followed without a terminal too: a line every ten seconds, and at its end', () => {
+    const { terminal, noted } = terminalOf({ isTTY: false });
+    const now = vi.spyOn(performance, 'now').mockReturnValue(50_000);
+    try {
+      const start = announceStart(terminal);
+      for (let second = 0; second <= 25; second++) {
+        now.mockReturnValue(50_000 + second * 1_000);
+        const bytes = second * 4 * 1_048_576;
+        start.onProgress({ kind: 'download', name: 'hf:org/repo/model.gguf', bytes, totalBytes: 100 * 1_048_576 });
+      }
+      start.stop();
+    } finally {
+      now.mockRestore();
+    }
+    expect(noted().trim().split('\n')).toEqual([
+      'Starting the embedded engine …',
+      'hf:org/repo/model.gguf: download 0.0 MiB of 100.0 MiB',
+      expect.stringMatching(/: download 40\.0 MiB of 100\.0 MiB {2}about 15 s left$/),
+      expect.stringMatching(/: download 80\.0 MiB of 100\.0 MiB {2}about 5 s left$/),
+      'Starting the embedded engine …',
+    ]);
   });
 });
 

@@ -126,6 +126,29 @@ describe('warmpath up', () => {
     expect((await cli.ended).code).toBe(0);
   });
 
+  it('prints a curl line that works for a model whose template cannot be parsed', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
+    try {
+      const bytes = await readFile((await resolveModel('demo')).path);
+      bytes.write('{%{', bytes.indexOf('{%', bytes.indexOf('tokenizer.chat_template')));
+      const model = join(folder, 'untemplated.gguf');
+      await writeFile(model, bytes);
+      const cli = start(['up', '--port', '0', '--model', model]);
+      const [, path, body] = await cli.waitFor(/^curl -s (\S+) -H 'content-type: application\/json' -d '(.+)'$/m);
+      const { statusCode, body: answer } = await request(path!, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: body!,
+      });
+      expect([statusCode, path]).toEqual([200, expect.stringMatching(/\/v1\/completions$/)]);
+      await answer.dump();
+      expect(cli.stdout()).toMatch(/^ {2}template {2}The model's chat template cannot be parsed/m);
+      expect(cli.stdout()).toMatch(/^ {2}reuse {5}every prefix/m);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
   it('says once how to have prompts computed faster, where that pays and can be done', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
     try {

@@ -93,17 +93,44 @@ function jsonLine(server: SupervisedEngine): string {
 function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
   const { model } = server;
   const notes = [model.notice, model.paysToBuild ? buildNote('npx warmpath-engine', cacheDir) : undefined];
+  const example =
+    model.template.problem === undefined
+      ? `/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`
+      : `/v1/completions -d '{"prompt":"Hello","max_tokens":16}'`;
   return [
     `Warmpath engine on ${server.url}`,
-    `  model    ${model.name} (${model.parameters.toLocaleString('en')} parameters)`,
-    `  cpu      ${cpuText(model)}`,
-    `  context  ${model.contextTokens} tokens a request, ${server.cells} cells in all`,
+    ...modelLines(model).map(([label, text]) => `  ${label.padEnd(8)} ${text}`),
+    `  cells    ${server.cells} in all`,
     ...notes.filter((note) => note !== undefined).map((note) => `  note     ${note}`),
-    `  try      curl ${server.url}/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`,
+    `  try      curl ${server.url}${example}`,
     `  numbers  ${server.url}/metrics`,
   ]
     .map((line) => `${printableLine(line)}\n`)
     .join('');
+}
+
+const REUSE: Readonly<Record<ServedModel['reuse'], string>> = {
+  prefix: 'every prefix that prompts share, to the token',
+  checkpoint: 'from checkpoints at the ends of documents, messages and prompts',
+  none: 'none: every prompt is computed whole',
+};
+const TEMPLATES: Readonly<Record<ServedModel['template']['source'], string>> = {
+  model: "the model's own",
+  options: 'as the options say',
+  chatml: 'ChatML, as the file has none',
+};
+
+/** What a user should know of a model before the first request: labels of at most 8 letters, each with one line. */
+export function modelLines(model: ServedModel): readonly (readonly [label: string, text: string])[] {
+  const { name, architecture, parameters, template, contextTokens, reuse } = model;
+  return [
+    ['model', `${name} (${architecture}, ${parameters.toLocaleString('en')} parameters)`],
+    ['cpu', cpuText(model)],
+    ['context', `${contextTokens.toLocaleString('en')} tokens a request`],
+    ['reuse', REUSE[reuse]],
+    ['template', template.problem ?? TEMPLATES[template.source]],
+    ['tools', `described to the model by ${template.describesTools ? 'its template' : 'a system message'}`],
+  ];
 }
 
 function jsonText(value: unknown): string {

@@ -1,5 +1,5 @@
 export { type EngineExit, type EngineProcess, spawnEngine } from './child-process.js';
-export { cpuText, type EngineCommandHooks, runEngineCommand } from './command.js';
+export { cpuText, type EngineCommandHooks, modelLines, runEngineCommand } from './command.js';
 export { type EngineFlag, engineFlags, readFlag } from './flags.js';
 export { readGgufHeader } from './gguf/reader.js';
 export { requestFields } from './http/request-fields.js';

@@ -14,7 +14,7 @@ import { closeServer, closeStalled } from './http/slow-clients.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
-import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
+import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-options.js';
 import { modelFingerprint, modelIdentity } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
@@ -66,6 +66,11 @@ export interface ServedModel {
   /** What a user must know about this model before reading its text. */
   readonly notice?: string;
   readonly parameters: number;
+  /** The name of its architecture in llama.cpp. */
+  readonly architecture: string;
+  /** Where what one request computed may serve another. */
+  readonly reuse: EngineReuse;
+  readonly template: ServedTemplate;
   /** Most tokens of one request, prompt and answer. */
   readonly contextTokens: number;
   /** Largest body of a request: as configured, or less where no prompt that fits the context needs as much. */
@@ -76,6 +81,16 @@ export interface ServedModel {
   readonly paysToBuild: boolean;
   /** The build of llama.cpp's CPU code that computes it. */
   readonly cpuVariant: CpuVariant;
+}
+
+/** The chat template that a model is served with. */
+interface ServedTemplate {
+  /** The file's metadata, the options, or ChatML where there is neither. */
+  readonly source: 'model' | 'options' | 'chatml';
+  /** Why it cannot be used, if it cannot: then there are no chats, only completions. */
+  readonly problem?: string;
+  /** Whether it tells the model of tools; else a system message does. */
+  readonly describesTools: boolean;
 }
 
 /** An engine that listens. */
@@ -214,6 +229,13 @@ async function serve(
       kind: resolved.kind,
       ...(resolved.notice !== undefined && { notice: resolved.notice }),
       parameters: model.parameterCount,
+      architecture: model.architecture,
+      reuse: loop.reuse,
+      template: {
+        source: templateSource(settings, model),
+        ...(template.problem !== undefined && { problem: template.problem }),
+        describesTools: template.describesTools,
+      },
       contextTokens: loop.contextTokens,
       bodyLimitBytes,
       profiled: profile !== undefined,
@@ -229,6 +251,14 @@ async function serve(
       return closing;
     },
   };
+}
+
+function templateSource(
+  { chatTemplate, chatTemplateFile }: ResolvedEngineOptions,
+  model: NativeModel,
+): ServedTemplate['source'] {
+  if (chatTemplate ?? chatTemplateFile) return 'options';
+  return (model.chatTemplate ?? model.toolUseTemplate) ? 'model' : 'chatml';
 }
 
 /** @throws WARMPATH_CONFIG_INVALID when the template's file cannot be read. */

@@ -43,7 +43,18 @@ describe('the engine command', () => {
     expect(text).toMatch(/^Warmpath engine on http:/);
     expect(text).toContain('/v1/chat/completions');
     expect(text).toMatch(/^ {2}cpu {6}\w+ \(.+\)$/m);
+    expect(text).toMatch(/^ {2}model {4}warmpath-tiny \(llama, [\d,]+ parameters\)$/m);
+    expect(text).toMatch(/^ {2}context {2}1,024 tokens a request$/m);
+    expect(text).toMatch(/^ {2}reuse {4}every prefix that prompts share, to the token$/m);
+    expect(text).toMatch(/^ {2}template the model's own$/m);
+    expect(text).toMatch(/^ {2}tools {4}described to the model by \w/m);
     expect(text).toContain('tiny demonstration model');
+  });
+
+  it('gives an example that works for a model whose template cannot be parsed', async () => {
+    const { text } = await run({}, true, { chatTemplate: '{% if %}' });
+    expect(text).toMatch(/^ {2}template The model's chat template cannot be parsed: /m);
+    expect(text).toMatch(/^ {2}try {6}curl \S+\/v1\/completions -d/m);
   });
 
   it('says how to have prompts computed faster, where that pays and can be done', async () => {

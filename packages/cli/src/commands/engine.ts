@@ -1,7 +1,7 @@
 import {
   buildLibraries,
-  cpuText,
   type EngineOptions,
+  modelLines,
   parseEngineOptions,
   profileEngine,
   profileLines,
@@ -56,7 +56,7 @@ async function engine(settings: EngineOptions, context: CommandContext, signal: 
   const { name, contextTokens } = server.model;
   terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });
   terminal.line(`The engine serves ${name} at ${server.url}.`);
-  terminal.line(`CPU code: ${cpuText(server.model)}`);
+  for (const [label, text] of modelLines(server.model)) terminal.line(`  ${label.padEnd(8)}  ${text}`);
   for (const note of engineNotes(server.model, settings, context)) terminal.line(note);
   const failure = await Promise.race([interrupted(signal), server.failed]);
   await server.close();

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import { type EngineOptions, type SupervisedEngine, startSupervisedEngine } from '@warmpath/engine';
+import { type EngineOptions, modelLines, type SupervisedEngine, startSupervisedEngine } from '@warmpath/engine';
 import { canHearKvEvents, type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { collectionsFolder } from '../collections/open-collection.js';
@@ -116,6 +116,9 @@ const EXAMPLE = {
   ],
 };
 
+/** For a model that cannot chat: a text to go on with. */
+const TEXT_EXAMPLE = { prompt: 'The weight of Velka is 42 kg. The weight of Orsin is', max_tokens: 16 };
+
 interface StartedEngine {
   readonly engine: SupervisedEngine;
   readonly notes: readonly string[];
@@ -127,7 +130,7 @@ function announce(
   { engine, notes }: StartedEngine,
 ): void {
   terminal.serves();
-  const { name } = engine.model;
+  const { name, template, reuse } = engine.model;
   const metrics = `${gateway.url}/metrics`;
   terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
@@ -137,18 +140,21 @@ function announce(
   terminal.line(`  gateway   ${cyan(gateway.url)}  ${dim(`OpenAI API; base URL for clients: ${gateway.url}/v1`)}`);
   terminal.line(`  page      ${cyan(`${gateway.url}/ui`)}  ${dim('what Warmpath saves, and why not more')}`);
   terminal.line(`  metrics   ${metrics}`);
-  terminal.line(`  engine    ${engine.url}  ${dim(name)}`);
+  terminal.line(`  engine    ${engine.url}`);
+  for (const [label, text] of modelLines(engine.model)) terminal.line(`  ${label.padEnd(8)}  ${text}`);
   for (const note of notes) terminal.line(`  note      ${note}`);
   terminal.line();
-  terminal.line('  Ask a question over two documents:');
+  const canChat = template.problem === undefined;
+  const [path, body] = canChat ? ['chat/completions', EXAMPLE] : ['completions', TEXT_EXAMPLE];
+  terminal.line(canChat ? '  Ask a question over two documents:' : '  Let it go on with a text:');
   terminal.line();
-  terminal.line(
-    `curl -s ${gateway.url}/v1/chat/completions -H 'content-type: application/json' -d '${JSON.stringify(EXAMPLE)}'`,
-  );
+  terminal.line(`curl -s ${gateway.url}/v1/${path} -H 'content-type: application/json' -d '${JSON.stringify(body)}'`);
   terminal.line();
-  terminal.line(
-    dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
-  );
+  if (canChat && reuse !== 'none') {
+    terminal.line(
+      dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
+    );
+  }
   terminal.line(dim(`  Or ask documents of your own: \`${program} ingest docs\`, then \`${program} ask "…"\`.`));
   terminal.line(dim(`  \`${program} demo\` compares both orders on real documents.`));
   terminal.line(dim('  Ctrl-C stops both.'));

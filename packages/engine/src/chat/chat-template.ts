@@ -76,6 +76,12 @@ export class ChatTemplate {
     return this.#plain instanceof WarmpathError ? this.#plain.message : undefined;
   }
 
+  /** Whether the model's own template tells it of tools; else a system message does. */
+  get describesTools(): boolean {
+    const parsed = this.#toolUse ?? this.#plain;
+    return !(parsed instanceof WarmpathError) && parsed.traits.describesTools;
+  }
+
   /**
    * How the model writes its reasoning and its calls, and the control tokens that its answers are read by.
    *

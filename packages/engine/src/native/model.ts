@@ -13,6 +13,8 @@ export class NativeModel {
   readonly #bindings: LlamaBindings;
   readonly #model: NativePointer;
   readonly vocabulary: Vocabulary;
+  /** The name of its architecture in llama.cpp, as `qwen3`. */
+  readonly architecture: string;
   /** Context length that the model was trained for, in tokens. */
   readonly trainedContext: number;
   readonly parameterCount: number;
@@ -56,6 +58,7 @@ export class NativeModel {
     this.attentionBuffers = bindings.isRecurrent(model) ? 0 : this.slidingWindow > 0 ? 2 : 1;
     const architecture = metadata(bindings, model, 'general.architecture');
     this.poolingType = Number(metadata(bindings, model, `${architecture}.pooling_type`));
+    this.architecture = architecture;
     const hasOwnMemory = this.slidingWindow > 0 && COMPRESSED_WINDOWS.has(architecture);
     this.canSharePrefixes = !this.isRecurrent && !hasOwnMemory;
     const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
