@@ -14,7 +14,7 @@ const MAX_PRIORITY = 100;
 /** Longest cache salt in characters, as in vLLM. */
 const MAX_SALT_LENGTH = 1024;
 
-/** Most messages of a conversation: a template takes up to 40 ms for so many, in which nothing else happens. */
+/** Most messages of a conversation: a template is rendered on the event loop, in which nothing else happens. */
 const MAX_MESSAGES = 2048;
 
 /** An array whose elements are looked at only when there are no more than so many of them. */
