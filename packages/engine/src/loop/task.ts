@@ -17,7 +17,7 @@ import { StopStrings } from './stop-strings.js';
 
 /** Fewest and most tokens from one checkpoint to the next; a prompt ends where it ends. */
 const MIN_CHECKPOINT_TOKENS = 16;
-const MAX_CHECKPOINT_TOKENS = 512;
+const MAX_CHECKPOINT_TOKENS = 128;
 
 /** What a task must know of a vocabulary. */
 export interface TokenPieces {
