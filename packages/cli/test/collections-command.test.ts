@@ -317,6 +317,23 @@ describe('warmpath ask', () => {
     }
   });
 
+  it('shows the passages before the answer, once, and keeps them where no answer comes', async () => {
+    await fill('documents');
+    const engine = await startFakeEngine({ answers: ({ model }) => (model === 'broken' ? 500 : 'An answer.') });
+    const gateway = await gatewayBefore(engine.url);
+    try {
+      const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url];
+      const { stdout } = await run(ask);
+      expect(stdout).toMatch(/^\nPassages\n.+42 kg.+\n\nAn answer\.\n$/s);
+      expect(stdout.split('Passages')).toHaveLength(2);
+      const failed = await run([...ask, '--model', 'broken']);
+      expect(failed).toMatchObject({ code: 1, stdout: expect.stringContaining('The weight of Velka is 42 kg.') });
+    } finally {
+      await gateway.close();
+      await engine.close();
+    }
+  });
+
   it.each([
     ['warmpath-tiny', false, 'yes'],
     ['any-name', true, null],

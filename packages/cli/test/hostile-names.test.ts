@@ -283,7 +283,7 @@ describe('names from elsewhere on a terminal', () => {
   it('stay readable: what is left of an answer and of the names of its sources', async () => {
     const { argv } = RUNS['ask']!()[0]!;
     const { stdout } = await print({ argv, environment }, false);
-    expect(stdout).toMatch(/^yes\n\t👍evil\[2J/);
+    expect(stdout).toMatch(/^yes\n\t👍evil\[2J/m);
     expect(stdout).toMatch(/^ {2}1 {2}evil\[2J.* Velka .*\d$/m);
     const told = JSON.parse((await print({ argv: [...argv, '--json'], environment }, false)).stdout) as object;
     expect(told).toMatchObject({ answer: ANSWER });

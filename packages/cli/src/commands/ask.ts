@@ -26,10 +26,15 @@ interface AskParts {
 interface Source {
   readonly id: string;
   readonly label?: string;
-  readonly title?: string;
-  readonly source?: string;
+  readonly title?: string | undefined;
+  readonly source?: string | undefined;
   readonly score: number;
   readonly content: string;
+}
+
+/** A passage as the search tells it. */
+interface Candidate extends Omit<Source, 'label' | 'source'> {
+  readonly metadata?: { readonly source?: string };
 }
 
 /** What the gateway tells beside an answer. */
@@ -44,6 +49,8 @@ const DEMO_NOTE = [
   'No answer: this is the demo model. A real model would answer from these passages:',
   '`warmpath up --model hf:org/repo/file.gguf`, or `warmpath serve --engine URL`.',
 ];
+/** Passages of an answer where the gateway's configuration says no other number. */
+const USUAL_PASSAGES = 6;
 /** Lines of a passage that are printed, of at most so many characters; of fewer on a narrow terminal. */
 const EXCERPT_LINES = 3;
 const LINE_LENGTH = 110;
@@ -74,6 +81,13 @@ async function ask(
   const name = model ?? served[0]?.id ?? '';
   const demos = new Set(served.filter(({ demo }) => demo === true).map(({ id }) => id));
   let isDemo = demos.has(name);
+  // Prefill of a real model takes minutes on a CPU: what was found is shown before.
+  const found = await search(client, { question, collection, k: passages ?? USUAL_PASSAGES }, signal);
+  if (found.length > 0) {
+    printSources(terminal, question, found);
+    terminal.line();
+    if (!isDemo) terminal.note('Waiting for the answer …');
+  }
   const { chunks } = await client.streamChat(
     {
       model: name,
@@ -97,10 +111,34 @@ async function ask(
     ({ sources = sources, warnings = warnings } = (chunk.warmpath ?? {}) as Retrieved);
   }
   if (!isDemo) terminal.line();
-  printSources(terminal, question, sources);
+  if (found.length === 0 || found.map(({ id }) => id).join() !== sources.map(({ id }) => id).join()) {
+    printSources(terminal, question, sources);
+  }
   for (const { code, message } of warnings) terminal.note(`The search went without a part: ${message} (${code})`);
   if (isDemo) for (const line of ['', ...DEMO_NOTE]) terminal.note(line);
   terminal.data({ question, collection, model: name, answer: isDemo ? null : answer, sources, warnings });
+}
+
+/** The passages that the gateway is going to answer from, as far as they can be searched without an answer. */
+async function search(
+  client: EngineClient,
+  { question, collection, k }: { readonly question: string; readonly collection: string; readonly k: number },
+  signal: AbortSignal,
+): Promise<readonly Source[]> {
+  try {
+    const path = `/v1/collections/${encodeURIComponent(collection)}/search`;
+    const { results } = (await client.post(path, { query: question, k }, signal)) as { results: readonly Candidate[] };
+    return results.map(({ id, title, score, content, metadata }) => ({
+      id,
+      title,
+      score,
+      content,
+      source: metadata?.source,
+    }));
+  } catch {
+    // A model may answer from a collection that others may not search; what else is wrong, the question meets again.
+    return [];
+  }
 }
 
 function printSources(terminal: Terminal, question: string, sources: readonly Source[]): void {
