@@ -15,6 +15,8 @@ import type { ModelProgressListener } from './progress.js';
 const DEFAULT_HUB_URL = 'https://huggingface.co';
 
 const MAX_FAILURES = 5;
+/** Whole transfers with a wrong SHA-256 before the download is given up. */
+const MAX_WRONG_SUMS = 2;
 const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 15_000;
@@ -98,6 +100,7 @@ class Download {
   readonly #url: URL;
   readonly #partial: PartialFile;
   readonly #options: HubDownloadOptions & { readonly signal: AbortSignal };
+  #wrongSums = 0;
   readonly #dispatcher = new EnvHttpProxyAgent({
     connect: { timeout: CONNECT_TIMEOUT_MS },
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -160,7 +163,10 @@ class Download {
       );
       if (sha256 !== identity.linkedEtag) {
         await this.#partial.discard();
-        throw new TransientFailure("the SHA-256 of what arrived is not the hub's");
+        this.#wrongSums += 1;
+        const detail = "the SHA-256 of what arrived is not the hub's";
+        if (this.#wrongSums < MAX_WRONG_SUMS) throw new TransientFailure(detail);
+        throw this.#failed(`${detail}, twice: a proxy or mirror may change the file`, undefined);
       }
     }
     await this.#checkHeader();

@@ -14,7 +14,9 @@ export interface HubReference {
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
 const REVISION = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$/;
 const MAX_SEGMENTS = 16;
-const SPLIT_MODEL = /-\d{5}-of-\d{5}\.gguf$/i;
+const SPLIT_MODEL = /^(.*-)\d{5}(-of-(\d{5})\.gguf)$/i;
+/** A model of a terabyte in parts of four gigabytes has 250. */
+const MAX_PARTS = 1_000;
 const FORM = 'hf:org/repo/file.gguf or hf:org/repo@revision/path/file.gguf';
 
 /**
@@ -35,12 +37,18 @@ export function parseHubReference(text: string): HubReference {
   }
   const file = segments.at(-1)!;
   if (!/\.gguf$/i.test(file)) throw refuse('the file is not a .gguf file');
-  if (SPLIT_MODEL.test(file)) {
-    throw refuse(
-      'the file is one part of a split model; name a model of one file, or download all parts and give the path of the first',
-    );
-  }
   return { organisation, repository, revision, segments };
+}
+
+/** All parts of a split model, the first one first, by the name of any of them; else the file itself. */
+export function hubParts(reference: HubReference): readonly HubReference[] {
+  const [, lead, tail, count] = SPLIT_MODEL.exec(reference.segments.at(-1)!) ?? [];
+  const parts = Number(count ?? 0);
+  if (parts < 1 || parts > MAX_PARTS) return [reference];
+  return Array.from({ length: parts }, (_, index) => {
+    const file = `${lead}${String(index + 1).padStart(5, '0')}${tail}`;
+    return { ...reference, segments: [...reference.segments.slice(0, -1), file] };
+  });
 }
 
 function isPlainPath(segments: readonly string[]): boolean {

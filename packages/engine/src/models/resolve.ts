@@ -5,7 +5,7 @@ import { WarmpathError } from '@warmpath/core';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from './cache-folder.js';
 import { downloadFromHub } from './hub-download.js';
-import { parseHubReference } from './hub-reference.js';
+import { hubParts, parseHubReference } from './hub-reference.js';
 import type { ModelProgressListener } from './progress.js';
 
 /** The demo model that comes with this package; the same place from the sources and from the build. */
@@ -69,13 +69,17 @@ function describe(model: ResolvedModel, { metadata }: GgufHeader): ResolvedModel
 
 async function resolveHub(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
   const { onProgress, signal } = options;
-  const path = await downloadFromHub(parseHubReference(text), {
+  const settings = {
     cacheDir: cacheDirOf(options),
     hubUrl: options.hubUrl ?? nonEmpty(process.env['HF_ENDPOINT']),
     token: options.token ?? nonEmpty(process.env['HF_TOKEN']),
     onProgress,
     signal,
-  });
+  };
+  const paths: string[] = [];
+  for (const part of hubParts(parseHubReference(text))) paths.push(await downloadFromHub(part, settings));
+  // llama.cpp finds the other parts by the name of the first.
+  const path = paths[0]!;
   return { path, name: modelName(path), kind: 'hub' };
 }
 

@@ -1,7 +1,13 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hubFilePath, hubFileUrl, hubReferenceText, parseHubReference } from '../../src/models/hub-reference.js';
+import {
+  hubFilePath,
+  hubFileUrl,
+  hubParts,
+  hubReferenceText,
+  parseHubReference,
+} from '../../src/models/hub-reference.js';
 
 describe('the name of a file on the hub', () => {
   it('is read with and without a revision and folders', () => {
@@ -49,8 +55,13 @@ describe('the name of a file on the hub', () => {
     );
   });
 
-  it('is refused with a reason of its own for one part of a split model', () => {
-    expect(() => parseHubReference('org/repo/model-00001-of-00003.gguf')).toThrow('one part of a split model');
+  it('stands for all parts of a split model, whichever is named', () => {
+    const names = (text: string) => hubParts(parseHubReference(text)).map(({ segments }) => segments.join('/'));
+    const parts = ['Q4/model-00001-of-00003.gguf', 'Q4/model-00002-of-00003.gguf', 'Q4/model-00003-of-00003.gguf'];
+    for (const part of parts) expect(names(`org/repo/${part}`)).toEqual(parts);
+    for (const whole of ['model.gguf', 'model-00001-of-00000.gguf', 'model-00001-of-99999.gguf']) {
+      expect(names(`org/repo/${whole}`)).toEqual([whole]);
+    }
   });
 
   it('whatever it is, never leads out of the cache folder or to another host', () => {

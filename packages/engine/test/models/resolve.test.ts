@@ -1,4 +1,4 @@
-import { access, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { access, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -104,6 +104,25 @@ describe('a name that means nothing', () => {
 });
 
 describe('a model on the hub', () => {
+  it('is downloaded in all its parts where it is split, and named by the first', async () => {
+    const { path: demo } = await resolveModel('demo');
+    const hub = new FakeHub(await readFile(demo));
+    await hub.start();
+    try {
+      vi.stubEnv('no_proxy', '127.0.0.1');
+      const spec = 'hf:org/repo/Q4/Tiny-00002-of-00002.gguf';
+      const { path } = await resolveModel(spec, { cacheDir: folder, hubUrl: hub.url });
+      const home = join(folder, 'hub', 'org--repo', 'main', 'Q4');
+      expect(path).toBe(join(home, 'Tiny-00001-of-00002.gguf'));
+      const parts = ['Tiny-00001-of-00002.gguf', 'Tiny-00002-of-00002.gguf'];
+      expect((await readdir(home)).toSorted()).toEqual(parts);
+      const asked = hub.requests.filter(({ server }) => server === 'hub').map(({ path: url }) => url);
+      expect(asked).toEqual(parts.map((part) => `/org/repo/resolve/main/Q4/${part}`));
+    } finally {
+      await hub.stop();
+    }
+  });
+
   it('is downloaded from the endpoint and with the token of the environment, and named after its file', async () => {
     const { path: demo } = await resolveModel('demo');
     const hub = new FakeHub(await readFile(demo));
