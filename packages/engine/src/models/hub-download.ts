@@ -53,7 +53,7 @@ export interface HubDownloadOptions {
 export async function downloadFromHub(reference: HubReference, options: HubDownloadOptions): Promise<string> {
   const path = hubFilePath(reference, options.cacheDir);
   const name = hubReferenceText(reference);
-  const url = hubFileUrl(reference, parseHubUrl(options.hubUrl ?? DEFAULT_HUB_URL));
+  const url = hubFileUrl(reference, parseHubUrl(options.hubUrl));
   if (await isIntact(path)) return path;
   await stored(name, mkdir(dirname(path), { recursive: true }));
   const { signal, onProgress } = options;
@@ -83,7 +83,7 @@ async function isIntact(path: string): Promise<boolean> {
   }
 }
 
-function parseHubUrl(text: string): URL {
+export function parseHubUrl(text: string = DEFAULT_HUB_URL): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== 'https:' && url?.protocol !== 'http:') {
     throw new WarmpathError('WARMPATH_MODEL_SPEC', {

@@ -4,8 +4,9 @@ import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from './cache-folder.js';
-import { downloadFromHub } from './hub-download.js';
-import { hubParts, parseHubReference } from './hub-reference.js';
+import { chooseHubFile } from './hub-choice.js';
+import { downloadFromHub, parseHubUrl } from './hub-download.js';
+import { hubParts } from './hub-reference.js';
 import type { ModelProgressListener } from './progress.js';
 
 /** The demo model that comes with this package; the same place from the sources and from the build. */
@@ -15,7 +16,8 @@ const DEMO_NAME = 'warmpath-tiny';
 const DEMO_NOTICE =
   'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.';
 
-const ACCEPTED_FORMS = 'a path to a .gguf file, hf:org/repo/file.gguf (hf:org/repo@revision/file.gguf), or demo';
+const ACCEPTED_FORMS =
+  'a path to a .gguf file, hf:org/repo/file.gguf or hf:org/repo[:Q4_K_M] (each may have @revision behind repo), or demo';
 
 export interface ResolveModelOptions {
   /** Folder for downloaded models; by default what {@link cacheFolder} says. */
@@ -42,7 +44,7 @@ export interface ResolvedModel {
 }
 
 /**
- * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo/file.gguf`, or a path. Downloads where
+ * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo[:quantisation]`, `hf:org/repo/file.gguf`, or a path. Downloads where
  * needed.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
@@ -77,7 +79,8 @@ async function resolveHub(text: string, options: ResolveModelOptions): Promise<R
     signal,
   };
   const paths: string[] = [];
-  for (const part of hubParts(parseHubReference(text))) paths.push(await downloadFromHub(part, settings));
+  const reference = await chooseHubFile(text, { ...settings, hubUrl: parseHubUrl(settings.hubUrl) });
+  for (const part of hubParts(reference)) paths.push(await downloadFromHub(part, settings));
   // llama.cpp finds the other parts by the name of the first.
   const path = paths[0]!;
   return { path, name: modelName(path), kind: 'hub' };

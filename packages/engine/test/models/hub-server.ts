@@ -26,6 +26,8 @@ export interface HubBehaviour {
   chunked: boolean;
   /** Address to which the hub redirects; the serving host when left out. */
   location?: string;
+  /** Paths of the repository's files, for its list. */
+  files: string[];
   /** Called when a transfer's first bytes are on their way. */
   onTransfer?: () => void;
 }
@@ -58,6 +60,7 @@ export class FakeHub {
       etag: '"storage-1"',
       cuts: [],
       hubAnswers: [],
+      files: [],
       ignoreRanges: false,
       ignoreIfRange: false,
       rangeShift: 0,
@@ -105,6 +108,13 @@ export class FakeHub {
     seen.status = special?.status ?? 302;
     if (special !== undefined) {
       response.writeHead(special.status, special.headers).end('not the file');
+      return;
+    }
+    if (request.url?.startsWith('/api/models/') === true) {
+      seen.status = 200;
+      const entries = this.behaviour.files.map((path) => ({ type: 'file', path, size: content.length }));
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify([{ type: 'directory', path: 'Q4' }, ...entries]));
       return;
     }
     const tag = linkedEtag === undefined ? createHash('sha256').update(content).digest('hex') : linkedEtag;

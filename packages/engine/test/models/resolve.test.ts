@@ -104,6 +104,37 @@ describe('a name that means nothing', () => {
 });
 
 describe('a model on the hub', () => {
+  it('is chosen by its quantisation, and not asked for again when it is there', async () => {
+    const { path: demo } = await resolveModel('demo');
+    const hub = new FakeHub(await readFile(demo));
+    await hub.start();
+    hub.behaviour.files = [
+      'README.md',
+      'mmproj-T-F16.gguf',
+      'T-F16.gguf',
+      'T-IQ4_XS.gguf',
+      'T-Q4_K_M.gguf',
+      'T-UD-Q2_K_XL.gguf',
+    ];
+    try {
+      vi.stubEnv('no_proxy', '127.0.0.1');
+      const options = { cacheDir: folder, hubUrl: hub.url };
+      const nameOf = async (spec: string) => (await resolveModel(spec, options)).name;
+      expect(await nameOf('hf:org/repo')).toBe('T-Q4_K_M');
+      expect(await nameOf('hf:org/repo:f16')).toBe('T-F16');
+      expect(await nameOf('hf:org/repo:UD-Q2_K_XL')).toBe('T-UD-Q2_K_XL');
+      await expect(nameOf('hf:org/repo:Q8_0')).rejects.toMatchObject({
+        code: 'WARMPATH_MODEL_SPEC',
+        message: expect.stringContaining('the repository has T-F16.gguf, T-IQ4_XS.gguf, T-Q4_K_M.gguf'),
+      });
+      await hub.stop();
+      expect(await nameOf('hf:org/repo')).toBe('T-Q4_K_M');
+      await expect(nameOf('hf:org/other')).rejects.toMatchObject({ code: 'WARMPATH_DOWNLOAD_FAILED' });
+    } finally {
+      await hub.stop().catch(() => undefined);
+    }
+  });
+
   it('is downloaded in all its parts where it is split, and named by the first', async () => {
     const { path: demo } = await resolveModel('demo');
     const hub = new FakeHub(await readFile(demo));
