@@ -44,8 +44,8 @@ export interface ResolvedModel {
 }
 
 /**
- * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo[:quantisation]`, `hf:org/repo/file.gguf`, or a path. Downloads where
- * needed.
+ * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo[:quantisation]`, `hf:org/repo/file.gguf`,
+ * or a path. Downloads where needed.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
  * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
