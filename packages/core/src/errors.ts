@@ -443,7 +443,7 @@ export const ERROR_TABLE = {
   WARMPATH_MODEL_UNSUPPORTED: {
     status: 500,
     type: 'configuration_error',
-    message: 'llama.cpp cannot run this model.',
+    message: 'The model is of a kind that llama.cpp cannot run.',
     remedy: 'Take another model. Where memory is short, take a smaller file of this one, or fewer tokens of context.',
   },
   WARMPATH_MODEL_SPEC: {

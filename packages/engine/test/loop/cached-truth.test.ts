@@ -314,12 +314,13 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
   if (isShared) {
     it('stays so while what it stands on is evicted', async () => {
       let evicted = 0;
-      const found = 0;
+      let found = 0;
       await fc.assert(
         fc.asyncProperty(prompts, async (sequence) => {
           const loop = await start(512, 64);
           for (const count of await check(loop, sequence)) {
             expect(count.found).toBeLessThanOrEqual(count.possible);
+            found += count.found;
           }
           evicted += loop.stats.evictedTokens;
           await loop.close(0);
