@@ -80,7 +80,8 @@ export class DecodeStep {
     const { running } = this.#options.places;
     this.#options.adjacent.gather(running);
     const limits = this.#options.pacing.limits(running, this.#options.cache.leasedCells());
-    const entries = planStep(running, this.#options.cache, limits);
+    const { cache, places } = this.#options;
+    const entries = planStep(running, cache, limits, (task, computed) => places.commitEnd(task, computed));
     const isAnyDone = this.#options.places.finishPrefills();
     if (entries.length > 0) {
       await this.#compute(entries);

@@ -114,14 +114,19 @@ export class RequestPlaces {
    * Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it.
    */
   commit(task: GenerationTask): void {
-    const { reuse, cachedDocuments } = this.#options;
     const lease = task.lease!;
-    const end = Math.min(task.computed, task.cachedAtMost(cachedDocuments));
-    // The state that a checkpoint saves is of all that was computed.
-    if (reuse === 'none' || (reuse === 'checkpoint' && end < task.computed)) {
-      return;
+    const end = this.commitEnd(task, task.computed);
+    if (end > lease.length) {
+      this.#options.cache.commit(lease, task.tokens.slice(lease.length, end));
     }
-    this.#options.cache.commit(lease, task.tokens.slice(lease.length, end));
+  }
+
+  /** How many tokens of a task the cache gets when the task has computed so many. */
+  commitEnd(task: GenerationTask, computed: number): number {
+    const { reuse, cachedDocuments } = this.#options;
+    const end = Math.min(computed, task.cachedAtMost(cachedDocuments));
+    // The state that a checkpoint saves is of all that was computed.
+    return reuse === 'none' || (reuse === 'checkpoint' && end < computed) ? 0 : end;
   }
 
   /**

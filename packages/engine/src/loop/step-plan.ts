@@ -15,10 +15,13 @@ export interface StepLimits {
 }
 
 /**
- * A prompt waits one step when another prompt of the same step is about to compute at least this many tokens that it
- * needs too, and then shares them. Below that, waiting costs more than computing them twice.
+ * A prompt waits when another prompt of the same step is about to compute at least this many tokens that it needs too,
+ * or all that it needs, and then shares them. Below that, waiting costs more than computing them twice.
  */
 const WORTH_WAITING_TOKENS = 16;
+
+/** Says how many tokens of a task the cache gets when the task has computed so many. */
+export type CommitEnd = (task: GenerationTask, computed: number) => number;
 
 /**
  * Fills one decode: first one token for every task that generates, so that no stream waits for a prompt; then prompts
@@ -28,7 +31,12 @@ const WORTH_WAITING_TOKENS = 16;
  * @param running In the order of admission; every one has a lease.
  * @param limits Most tokens in one decode, and most of them for prompts.
  */
-export function planStep(running: readonly GenerationTask[], cache: PrefixCache, limits: StepLimits): StepEntry[] {
+export function planStep(
+  running: readonly GenerationTask[],
+  cache: PrefixCache,
+  limits: StepLimits,
+  commitEnd: CommitEnd,
+): StepEntry[] {
   const entries: StepEntry[] = [];
   for (const task of running.filter((candidate) => candidate.isDecoding)) {
     if (entries.length < limits.batchTokens && cache.grow(task.lease!, 1)) {
@@ -45,10 +53,10 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
     if (task.isAwaitingDisk) {
       continue;
     }
-    if (prompts.some((entry) => isWorthWaiting(task, entry, cache))) {
+    if (prompts.some((entry) => isWorthWaiting(task, entry, cache, commitEnd))) {
       continue;
     }
-    const wanted = cache.checkpoints ? task.nextCheckpoint - task.computed : task.pending;
+    const wanted = cache.checkpoints ? task.checkpointAfter(task.computed) - task.computed : task.pending;
     const count = Math.min(budget, wanted, cache.availableCells());
     task.endsAtCheckpoint = count === wanted;
     if (count > 0 && cache.grow(task.lease!, count)) {
@@ -71,14 +79,21 @@ function share(task: GenerationTask, cache: PrefixCache): void {
   task.isAwaitingDisk = gained.isAwaitingDisk;
 }
 
-function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {
-  if (task.hasPrivateTokens || entry.task.hasPrivateTokens || !cache.samePath(task.lease!, entry.task.lease!)) {
+function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache, commitEnd: CommitEnd): boolean {
+  const { task: other, count } = entry;
+  if (task.hasPrivateTokens || !cache.samePath(task.lease!, other.lease!)) {
     return false;
   }
-  const most = Math.min(entry.count, task.sharedAtMost - task.computed);
+  const computed = cache.checkpoints ? other.checkpointAfter(other.lease!.length) : other.computed + count;
+  if (computed <= other.computed) {
+    // There was no room for its checkpoint.
+    return false;
+  }
+  const needed = task.sharedAtMost - task.computed;
+  const most = Math.min(commitEnd(other, computed) - task.computed, needed);
   let common = 0;
-  while (common < most && task.tokens[task.computed + common] === entry.task.tokens[entry.task.computed + common]) {
+  while (common < most && task.tokens[task.computed + common] === other.tokens[task.computed + common]) {
     common++;
   }
-  return common >= WORTH_WAITING_TOKENS;
+  return common >= Math.min(WORTH_WAITING_TOKENS, Math.max(1, needed));
 }

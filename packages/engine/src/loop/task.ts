@@ -102,16 +102,16 @@ export class GenerationTask {
   }
 
   /**
-   * The next place at which its state is saved, on models whose sequences go on at such places alone: where a document
-   * or message ends, where it parts from an earlier prompt, the last token that may come from the cache, and in long
-   * texts every so many tokens.
+   * The first place behind so many computed tokens at which its state is saved, on models whose sequences go on at such
+   * places alone: where a document or message ends, where it parts from an earlier prompt, the last token that may come
+   * from the cache, and in long texts every so many tokens.
    */
-  get nextCheckpoint(): number {
+  checkpointAfter(computed: number): number {
     const { boundaries = [] } = this.request;
     const { length: from, commonTokens } = this.lease!;
-    const isNext = (end: number): boolean => end > this.computed && end >= from + MIN_CHECKPOINT_TOKENS;
-    const last = this.computed < this.sharedAtMost ? this.sharedAtMost : this.tokens.length;
-    const distance = (Math.floor((this.computed - from) / MAX_CHECKPOINT_TOKENS) + 1) * MAX_CHECKPOINT_TOKENS;
+    const isNext = (end: number): boolean => end > computed && end >= from + MIN_CHECKPOINT_TOKENS;
+    const last = computed < this.sharedAtMost ? this.sharedAtMost : this.tokens.length;
+    const distance = (Math.floor((computed - from) / MAX_CHECKPOINT_TOKENS) + 1) * MAX_CHECKPOINT_TOKENS;
     return Math.min(...[boundaries.find(isNext) ?? last, commonTokens].filter(isNext), last, from + distance);
   }
 

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { EventLog, someTokens, TestEngine, textOf } from '../support/engine.js';
 
 const NAMES = ['Marlo', 'Tibin', 'Sarek', 'Lumen', 'Dovar', 'Pelin', 'Koram', 'Vesta'];
@@ -105,6 +106,51 @@ describe('continuous batching', () => {
     const prefill = log.steps.filter(({ promptTokens }) => promptTokens > 0);
     expect(prefill.reduce((sum, { promptTokens }) => sum + promptTokens, 0)).toBe(500 + 7);
     expect(engine.server.stats()).toMatchObject({ leases: 0, usedCells: 503 });
+  });
+
+  /** Prompt tokens and cached ones of each request that has ended, the one that found least first. */
+  const prompts = (): (readonly [number, number])[] =>
+    log.ends
+      .map(({ result }) => [result!.promptTokens, result!.cachedTokens] as const)
+      .toSorted(([, a], [, b]) => a - b);
+
+  it.each([2, 12, 90])('computes a prompt of %i tokens once for all answers of a request', async (length) => {
+    engine = await TestEngine.start();
+    const prompt = someTokens(length, 54);
+    const { usage } = await engine.complete(prompt, { n: 3 });
+    expect(prompts()).toEqual([
+      [length, 0],
+      [length, length - 1],
+      [length, length - 1],
+    ]);
+    expect(usage).toMatchObject({ prompt_tokens: length, prompt_tokens_details: { cached_tokens: 0 } });
+    log.ends.length = 0;
+    await engine.complete(prompt.slice(1), { prompt: [prompt.slice(1), prompt, prompt.slice(1)] });
+    expect(prompts().map(([, cached]) => cached)).toEqual([0, length - 2, length - 1]);
+  });
+
+  it('computes a prompt once on a model that goes on at checkpoints, however few tokens a step holds', async () => {
+    const model = await modelPath('random:1m-hybrid');
+    engine = await TestEngine.start({ model, contextTokens: 1024, batchTokens: 50, verifyCache: true });
+    await engine.complete(someTokens(300, 55), { n: 2 });
+    expect(prompts()).toEqual([
+      [300, 0],
+      [300, 299],
+    ]);
+  });
+
+  it.each([
+    ['the cache is not to keep it', { cachedDocuments: 0 }, undefined, [400]],
+    ['the model shares nothing', { hostTier: 0 }, 'random:1m-hybrid', [400]],
+    // It is known only when the first checkpoint is to be saved.
+    ['there is no room for checkpoints', { hostTier: 1 }, 'random:1m-hybrid', [50, 99, 100, 100, 50, 1]],
+  ])('lets no prompt wait for what another computes where %s', async (_, options, spec, steps) => {
+    const model = spec === undefined ? undefined : await modelPath(spec);
+    engine = await TestEngine.start({ model, contextTokens: 1024, ...options });
+    await engine.complete(someTokens(100, 56), { n: 4, segments: [50] });
+    expect(prompts()).toEqual(new Array(4).fill([100, 0]));
+    const counts = log.steps.map(({ promptTokens }) => promptTokens).filter((count) => count > 0);
+    expect(counts).toEqual(steps);
   });
 
   it.each([
