@@ -1,4 +1,4 @@
-import { readFile, stat } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
@@ -15,7 +15,7 @@ import { baseUrl, cannotListen } from './listen-address.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-options.js';
-import { modelFingerprint, modelIdentity } from './models/fingerprint.js';
+import { modelBytes, modelFingerprint, modelIdentity } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
@@ -54,7 +54,7 @@ export interface WorkerHooks extends EngineHooks {
   readonly kvEvents?: KvEventPublisher;
   /** For what the next worker begins with should this one crash. */
   readonly warm?: WarmPlace;
-  /** Hears how many bytes the model's file has, which is there and is loaded next. */
+  /** Hears how many bytes the model's files have, which are there and are loaded next. */
   readonly onModelFile?: (bytes: number) => void;
 }
 
@@ -128,7 +128,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  hooks.onModelFile?.((await stat(resolved.path)).size);
+  hooks.onModelFile?.(await modelBytes(resolved.path));
   const bindings = await llamaFor(resolved.path, settings);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   let publisher: KvEventPublisher | undefined;

@@ -131,11 +131,11 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
     const head = { id, created: origin.created, model: app.model };
     const format = (_: unknown, choice: number): AnswerFormat => {
+      const callIds = choice === 0 ? `call_${id}` : `call_${id}_${choice}`;
       if (form.callChoice === 'forced') {
-        return toolCallFormat(head);
+        return toolCallFormat(head, callIds);
       }
       const reader = isRead ? answerReader(told, callable, prompt.answerBegins) : undefined;
-      const callIds = choice === 0 ? `call_${id}` : `call_${id}_${choice}`;
       return chatFormat(head, { hasLogprobs, reader, callIds, isParallel: body.parallel_tool_calls ?? true });
     };
     const options = { ...streamOptions(app, request, body, origin), fits: form.fits };

@@ -104,10 +104,13 @@ export function chatFormat(
   };
 }
 
-/** The same for an answer that calls a function: what it says as text is sent as the call. */
-export function toolCallFormat(head: AnswerHead): AnswerFormat {
+/**
+ * The same for an answer that calls a function: what it says as text is sent as the call.
+ *
+ * @param id The id of the call.
+ */
+export function toolCallFormat(head: AnswerHead, id: string): AnswerFormat {
   const { chunk, whole, usage } = chatObjects(head);
-  const id = `call_${head.id}`;
   const isComplete = ({ finishReason, stopString }: GenerationResult): boolean =>
     finishReason === 'stop' && stopString === undefined;
   const ending = (result: GenerationResult): object =>

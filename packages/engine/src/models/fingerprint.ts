@@ -39,6 +39,12 @@ export async function modelIdentity(path: string): Promise<string> {
   return identities.join();
 }
 
+/** The size of a model's file, or of all its parts. */
+export async function modelBytes(path: string): Promise<number> {
+  const sizes = await Promise.all(modelFiles(path).map(async (file) => (await stat(file)).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
 /** The file itself, or all parts of a split model: llama.cpp finds the others by the name of the first. */
 function modelFiles(path: string): string[] {
   const [, prefix, count] = /^(.*-)\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? [];

@@ -102,8 +102,9 @@ function cacheDirOf({ cacheDir }: ResolveModelOptions): string {
   return cacheDir === undefined ? cacheFolder() : resolve(cacheDir);
 }
 
+/** The name of its file, without the number of a part. */
 function modelName(path: string): string {
-  return basename(path).replace(/\.gguf$/i, '');
+  return basename(path).replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

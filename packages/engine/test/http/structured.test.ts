@@ -156,6 +156,19 @@ describe.each(['demo', 'random:1m'])('structured answers of %s', (name) => {
     expect(textOf(chunks)).toBe('');
   });
 
+  it('are calls with an id of their own in each of several choices, in pieces as well', async () => {
+    const fields = { seed: 5, n: 3, tools: TOOLS, tool_choice: 'required' };
+    const { choices } = (await engine.call(CHAT, ask(fields))).body as { choices: { message: Message }[] };
+    const whole = choices.map(({ message }) => message.tool_calls![0]!.id);
+    const pieces = (await streamed(fields)).flatMap(
+      ({ choices: [choice] }) => (choice?.delta as Partial<Message> | undefined)?.tool_calls ?? [],
+    );
+    for (const ids of [whole, pieces.map(({ id }) => id).filter((id) => id !== undefined)]) {
+      expect(ids).toHaveLength(3);
+      expect(new Set(ids).size).toBe(3);
+    }
+  });
+
   it('are calls that are cut, with all of their arguments so far', async () => {
     const fields = { temperature: 0, tools: TOOLS, tool_choice: { type: 'function', function: { name: 'find' } } };
     const whole = (await chat(fields)).message.tool_calls![0]!.function.arguments;

@@ -3,7 +3,7 @@ import { mkdtemp, readdir, rename, rm, symlink, utimes, writeFile } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { modelFingerprint, modelIdentity } from '../../src/models/fingerprint.js';
+import { modelBytes, modelFingerprint, modelIdentity } from '../../src/models/fingerprint.js';
 
 describe('the fingerprint of a model', () => {
   let folder: string;
@@ -51,6 +51,7 @@ describe('the fingerprint of a model', () => {
     for (const number of [1, 2, 3]) {
       await writeFile(part(number), `weights ${number}`);
     }
+    expect(await modelBytes(part(1))).toBe(3 * 'weights 1'.length);
     const whole = await modelFingerprint(part(1), cache());
     const identity = await modelIdentity(part(1));
     expect(await modelFingerprint(part(2), cache())).toBe(whole);

@@ -135,14 +135,16 @@ describe('a model on the hub', () => {
     }
   });
 
-  it('is downloaded in all its parts where it is split, and named by the first', async () => {
+  it('is downloaded in all its parts where it is split, and named without their numbers', async () => {
     const { path: demo } = await resolveModel('demo');
     const hub = new FakeHub(await readFile(demo));
     await hub.start();
     try {
       vi.stubEnv('no_proxy', '127.0.0.1');
       const spec = 'hf:org/repo/Q4/Tiny-00002-of-00002.gguf';
-      const { path } = await resolveModel(spec, { cacheDir: folder, hubUrl: hub.url });
+      const { path, name } = await resolveModel(spec, { cacheDir: folder, hubUrl: hub.url });
+      expect(name).toBe('Tiny');
+      expect((await resolveModel(path)).name).toBe('Tiny');
       const home = join(folder, 'hub', 'org--repo', 'main', 'Q4');
       expect(path).toBe(join(home, 'Tiny-00001-of-00002.gguf'));
       const parts = ['Tiny-00001-of-00002.gguf', 'Tiny-00002-of-00002.gguf'];
