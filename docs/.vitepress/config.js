@@ -5,7 +5,13 @@ const list = (folder, ...entries) => entries.map(([text, page]) => ({ text, link
 const SIDEBAR = [
   {
     text: 'Start',
-    items: list('', ['Install', 'install'], ['How it works', 'how-it-works'], ['Will it help me?', 'will-it-help']),
+    items: list(
+      '',
+      ['Install', 'install'],
+      ['How it works', 'how-it-works'],
+      ['Will it help me?', 'will-it-help'],
+      ['A model of your own', 'embedded-engine/models'],
+    ),
   },
   {
     text: 'Put it before',
@@ -26,7 +32,6 @@ const SIDEBAR = [
       ['AI SDK', 'ai-sdk'],
       ['Python and others', 'python'],
       ['Coding agents', 'claude-code'],
-      ['TypeScript client', 'client'],
     ),
   },
   {

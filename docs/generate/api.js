@@ -2,18 +2,10 @@
 // wrote. They are plain enough to be cut by their brackets, so no second compiler is needed.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { code, page, table } from './markdown.js';
+import { page } from './markdown.js';
 
 /** Lines of a constant that are shown; a longer one is a table with a page of its own. */
 const CONSTANT_LINES = 40;
-
-/** The rows of a page's overview: heading, and the kinds of declarations under it. */
-const KINDS = [
-  ['functions', ['function']],
-  ['classes', ['class']],
-  ['constants', ['const']],
-  ['types', ['interface', 'type']],
-];
 
 const EXPORT = /export (type )?\{([^}]*)\} from '(.*?)\.js';/g;
 
@@ -33,27 +25,13 @@ export function apiPage(name) {
   return page(
     `@warmpath/${name}`,
     'Every public name of the package, from its doc comments. All fields are read only.',
-    [
-      table(
-        ['kind', 'names'],
-        KINDS.map(([heading, kinds]) => [
-          heading,
-          symbols
-            .filter(({ kind }) => kinds.includes(kind))
-            .map(({ name: symbol }) => `[${code(symbol)}](#${symbol.toLowerCase().replaceAll('_', '-')})`)
-            .join(', '),
-        ]).filter(([, names]) => names !== ''),
-      ),
-      ...symbols.map(({ name: symbol, comment, text }) => {
-        return [`## ${symbol}`, inline(comment), `\`\`\`ts\n${text}\n\`\`\``]
-          .filter((part) => part !== '')
-          .join('\n\n');
-      }),
-    ],
+    symbols.map(({ name: symbol, comment, text }) => {
+      return [`## ${symbol}`, inline(comment), `\`\`\`ts\n${text}\n\`\`\``].filter((part) => part !== '').join('\n\n');
+    }),
   );
 }
 
-/** Where a name is declared: its kind, the doc comment above it, and its text. */
+/** Where a name is declared: the doc comment above it, and its text. */
 function declarationOf(name, text) {
   const pattern = new RegExp(
     `^export (?:declare )?(?:abstract )?(class|interface|type|function|const) ${name}\\b`,
@@ -67,7 +45,6 @@ function declarationOf(name, text) {
     return isLong ? `${declaration.split('\n')[0]} … };` : declaration;
   });
   return {
-    kind: first[1],
     comment: commentBefore(text, first.index),
     text: declarations.map(shortened).join('\n'),
   };

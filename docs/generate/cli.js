@@ -1,5 +1,5 @@
 import { createProgram } from '../../packages/cli/dist/program.js';
-import { code, page, table } from './markdown.js';
+import { code, page } from './markdown.js';
 
 /** Of every command, and explained once. */
 const COMMON = new Set(['--json', '--help']);
@@ -12,13 +12,7 @@ export async function cliPage() {
   return page(
     'Command line',
     '`npx warmpath <command>`. Every command has `--help`, and `--json`: standard output then has JSON and nothing else, errors too.',
-    [
-      table(
-        ['command', 'what it does'],
-        leavesOf(program, '').map(({ name, command }) => [code(`warmpath ${name}`), command.description()]),
-      ),
-      ...leavesOf(program, '').map(({ name, command }) => sectionOf(name, command)),
-    ],
+    leavesOf(program, '').map(({ name, command }) => sectionOf(name, command)),
   );
 }
 
@@ -43,5 +37,7 @@ function sectionOf(name, command) {
   const text = [usage, ...rest].join('\n').trim();
   const flags = elsewhere.map(({ long }) => code(long)).join(', ');
   const note = elsewhere.length === 0 ? '' : `\n\nAs [engine](#engine): ${flags}.`;
-  return `## ${name}\n\n\`\`\`text\n${text}\n\`\`\`${note}`;
+  const [first, ...letters] = command.description();
+  const summary = `${first.toUpperCase()}${letters.join('')}.`;
+  return `## ${name}\n\n${summary}\n\n\`\`\`text\n${text}\n\`\`\`${note}`;
 }

@@ -19,6 +19,9 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
 /** Objects that several routes have: `[name, schema]`. */
 const shared = sharedObjects();
 
+/** Fields whose description the page has already, each as name and schema. */
+const described = new Set();
+
 /** The OpenAPI document of the gateway's routes. */
 export function openApiFile() {
   return `${JSON.stringify(document, null, 2)}\n`;
@@ -26,9 +29,10 @@ export function openApiFile() {
 
 /** Every route with the fields of its request and of its answer. */
 export function httpPage() {
+  described.clear();
   return page(
     'HTTP',
-    `The gateway's own routes, also as [openapi.json](/openapi.json){target="_self"}. ${document.info.description} What every answer has beside its body: [headers](./headers.md) and [errors](./errors.md). A field with \`?\` may be left out. \`…\` stands for other fields, which are passed on.`,
+    `The gateway's own routes, also as [openapi.json](/openapi.json){target="_self"}. ${document.info.description} What every answer has beside its body: [headers](./headers.md) and [errors](./errors.md). A field with \`?\` may be left out. A field is explained where it comes first. \`…\` stands for other fields, which are passed on.`,
     [
       '## Objects of several routes',
       ...shared.map(([name, schema]) => block(`${name} = ${objectOf(schema, '', true)}`)),
@@ -108,11 +112,19 @@ function objectOf({ properties, required = [], additionalProperties }, indent, i
   const lines = Object.entries(properties).map(([name, schema]) => {
     const owner = isShared ? undefined : ownerOf(name, schema);
     const [first, ...rest] = (owner ?? typeOf(schema, inner)).split('\n');
-    const comment = owner === undefined && schema.description !== undefined ? ` // ${schema.description}` : '';
+    const comment = owner === undefined ? commentOf(name, schema) : '';
     return [`${inner}${name}${required.includes(name) ? '' : '?'}: ${first}${comment}`, ...rest].join('\n');
   });
   if (additionalProperties !== false) lines.push(`${inner}…`);
   return `{\n${lines.join('\n')}\n${indent}}`;
+}
+
+/** Its description, where the page does not have it yet. */
+function commentOf(name, schema) {
+  const key = JSON.stringify([name, schema]);
+  if (schema.description === undefined || described.has(key)) return '';
+  described.add(key);
+  return ` // ${schema.description}`;
 }
 
 /** The shared object that describes a field of this name and schema. */
@@ -132,13 +144,22 @@ function sharedObjects() {
   }
   return [...found.values()]
     .filter(({ schema, count }) => count > 1 && Object.keys(schema.properties).length >= MIN_SHARED_FIELDS)
-    .map(({ name, schema }) => [`${name[0].toUpperCase()}${name.slice(1)}`.replace(/s$/, ''), schema]);
+    .map(({ name, schema }) => [typeName(schema.properties.object?.const ?? name), schema]);
 }
 
-/** Every object inside the request and the answers of a route, with the name of its field. */
+/** `prompt_kind` is `PromptKind`, and a field `notices` has objects that are a `Notice`. */
+function typeName(name) {
+  return name.replace(/(?:^|_)(\w)/g, (_, letter) => letter.toUpperCase()).replace(/s$/, '');
+}
+
+/** Every object of the request and the answers of a route, with the name of its field or of its kind. */
 function objectsIn({ requestBody, responses }) {
   const bodies = [requestBody, ...Object.values(responses)].filter((part) => part?.content !== undefined);
-  return bodies.flatMap((body) => [...nestedObjects(schemaOf(body))]);
+  return bodies.flatMap((body) => {
+    const schema = schemaOf(body);
+    const name = schema.properties?.object?.const;
+    return [...(name === undefined ? [] : [[name, schema]]), ...nestedObjects(schema)];
+  });
 }
 
 function* nestedObjects({ properties = {} }) {
