@@ -11,6 +11,10 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'warmpath serve --config warmpath.yaml',
   ],
   engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --profile'],
+  models: ['warmpath models list', 'warmpath models pull hf:org/repo:Q4_K_M'],
+  'models list': ['warmpath models list --json'],
+  'models pull': ['warmpath models pull hf:org/repo:Q4_K_M', 'warmpath models pull https://host/file.gguf'],
+  'models remove': ['warmpath models remove hf:org/repo/file.gguf'],
   demo: ['warmpath demo', 'warmpath demo --engine http://127.0.0.1:8000 --questions 20'],
   ingest: [
     'warmpath ingest docs',

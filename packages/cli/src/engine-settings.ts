@@ -30,6 +30,14 @@ export function addEngineOptions(command: Command): Command {
   ).addHelpText('after', MORE_FLAGS);
 }
 
+/** Adds the folder of downloaded models. */
+export function addModelFolderOption(command: Command): Command {
+  return addFlags(
+    command,
+    FLAGS.filter(({ name }) => name === 'cacheDir'),
+  );
+}
+
 /** Adds every option of the embedded engine but its address. */
 export function addAllEngineOptions(command: Command): Command {
   return addFlags(command, FLAGS);
@@ -79,16 +87,15 @@ const STATUS_INTERVAL_MS = 200;
 /** The same where each is a line of a log. */
 const LINE_INTERVAL_MS = 10_000;
 
-/** The start of an embedded engine, as a person follows it. */
+/** The start of an embedded engine, or the download of a model, as a person follows it. */
 export interface EngineStart {
   readonly onProgress: ModelProgressListener;
-  /** It has started, or failed to. */
+  /** It is done, or has failed. */
   stop(): void;
 }
 
-/** Says on standard error that an engine starts, how long that takes, and how a download for it goes. */
-export function announceStart(terminal: Terminal): EngineStart {
-  const text = 'Starting the embedded engine …';
+/** Says on standard error what starts, how long that takes, and how a download for it goes. */
+export function announceStart(terminal: Terminal, text = 'Starting the embedded engine …'): EngineStart {
   const waiting = startWaiting(terminal, text);
   const intervalMs = terminal.showsProgress ? STATUS_INTERVAL_MS : LINE_INTERVAL_MS;
   let shownAt = Number.NEGATIVE_INFINITY;
@@ -128,6 +135,7 @@ function describe(event: ModelProgress): string {
   }
 }
 
-function megabytes(bytes: number): string {
+/** A size for a person. */
+export function megabytes(bytes: number): string {
   return `${(bytes / 1_048_576).toFixed(1)} MiB`;
 }

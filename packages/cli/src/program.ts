@@ -21,6 +21,7 @@ export async function createProgram(context: CommandContext): Promise<Command> {
     up: async () => (await import('./commands/up.js')).addUpCommand,
     serve: async () => (await import('./commands/serve.js')).addServeCommand,
     engine: async () => (await import('./commands/engine.js')).addEngineCommand,
+    models: async () => (await import('./commands/models.js')).addModelsCommand,
     demo: async () => (await import('./commands/demo.js')).addDemoCommand,
     ingest: async () => (await import('./commands/ingest.js')).addIngestCommand,
     ask: async () => (await import('./commands/ask.js')).addAskCommand,

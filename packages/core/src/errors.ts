@@ -450,7 +450,7 @@ export const ERROR_TABLE = {
     status: 500,
     type: 'configuration_error',
     message: 'The name of the model is not valid.',
-    remedy: 'Use a path to a .gguf file, hf:org/repo:Q4_K_M, hf:org/repo/file.gguf, or demo.',
+    remedy: 'Use a path or URL of a .gguf file, hf:org/repo:Q4_K_M, hf:org/repo/file.gguf, or demo.',
   },
   WARMPATH_DOWNLOAD_FAILED: {
     status: 500,

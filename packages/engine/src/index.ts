@@ -7,6 +7,7 @@ export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/e
 export type { FinishReason, GenerationResult, GenerationTimings } from './loop/generation.js';
 export type { ModelProgress, ModelProgressListener } from './models/progress.js';
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
+export { listModels, removeModel, type StoredModel } from './models/stored-models.js';
 export { type BuildHooks, buildLibraries, buildNote } from './native/built-libraries.js';
 export { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 export type { EngineProfile, ProfileSubject } from './profile/engine-profile.js';

@@ -54,7 +54,9 @@ export const engineOptionsSchema = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Path to a .gguf file, hf:org/repo:Q4_K_M, hf:org/repo/file.gguf, or demo; the demo model when left out'),
+    .describe(
+      'Path or URL of a .gguf file, hf:org/repo:Q4_K_M, hf:org/repo/file.gguf, or demo; the demo model when left out',
+    ),
   cacheDir: z.string().min(1).optional().describe('Folder for downloaded models'),
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on'),
   port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one'),

@@ -47,12 +47,14 @@ function isModel(path: string): boolean {
 
 function chosen(paths: readonly string[], quantisation: string | undefined): string | undefined {
   const models = paths.filter(isModel).toSorted();
-  const ofKind = (kind: string): string | undefined => {
-    const pattern = new RegExp(`(^|[-./])${kind.replaceAll('.', '\\.')}(?=[-./])`, 'i');
-    return models.find((path) => pattern.test(path));
-  };
+  const ofKind = (kind: string): string | undefined => models.find((path) => isOfQuantisation(path, kind));
   if (quantisation !== undefined) return ofKind(quantisation);
   return USUAL_QUANTISATIONS.map(ofKind).find((path) => path !== undefined) ?? models[0];
+}
+
+/** Whether the path of a file in its repository names this quantisation. */
+export function isOfQuantisation(path: string, quantisation: string): boolean {
+  return new RegExp(`(^|[-./])${quantisation.replaceAll('.', '\\.')}(?=[-./])`, 'i').test(path);
 }
 
 async function localFiles(folder: string): Promise<readonly string[]> {

@@ -7,7 +7,8 @@ import { readGgufHeader } from '../gguf/reader.js';
 import { acquireFileLock } from './file-lock.js';
 import { type HubReference, hubFilePath, hubFileUrl, hubReferenceText } from './hub-reference.js';
 import { TransientFailure } from './hub-request.js';
-import { stored, transferFile } from './hub-transfer.js';
+import { stored, type TransferSource, transferFile } from './hub-transfer.js';
+import { type ModelUrl, modelUrlPath, modelUrlText } from './model-url.js';
 import { PartialFile } from './partial-file.js';
 import type { ModelProgressListener } from './progress.js';
 
@@ -24,17 +25,25 @@ const HEADERS_TIMEOUT_MS = 30_000;
 /** Longest silence in the middle of a transfer. */
 const SILENCE_TIMEOUT_MS = 60_000;
 
-export interface HubDownloadOptions {
-  /** Folder for models; the file lies in `hub/` below it. */
+export interface DownloadOptions {
+  /** Folder for models; files of the hub lie in `hub/` below it, others in `https/` and `http/`. */
   readonly cacheDir: string;
-  /** Base address of the hub; {@link DEFAULT_HUB_URL} when left out. */
-  readonly hubUrl?: string | undefined;
-  /** Access token; sent to the hub's origin and to no other. */
-  readonly token?: string | undefined;
   readonly onProgress?: ModelProgressListener | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds before the first new try, doubled at each further one up to 30 s; 500 when left out. */
   readonly firstDelayMs?: number;
+}
+
+export interface HubDownloadOptions extends DownloadOptions {
+  /** Base address of the hub. */
+  readonly hubUrl: URL;
+  /** Access token; sent to the hub's origin and to no other. */
+  readonly token?: string | undefined;
+}
+
+/** A file that a server has, and where it will lie. */
+interface RemoteFile extends TransferSource {
+  readonly path: string;
 }
 
 /**
@@ -50,10 +59,25 @@ export interface HubDownloadOptions {
  * is no GGUF file), `WARMPATH_MODEL_SPEC` (the hub's address), the signal's reason. None shows the token or a signed
  * address.
  */
-export async function downloadFromHub(reference: HubReference, options: HubDownloadOptions): Promise<string> {
-  const path = hubFilePath(reference, options.cacheDir);
-  const name = hubReferenceText(reference);
-  const url = hubFileUrl(reference, parseHubUrl(options.hubUrl));
+export function downloadFromHub(reference: HubReference, options: HubDownloadOptions): Promise<string> {
+  const file: RemoteFile = {
+    name: hubReferenceText(reference),
+    url: hubFileUrl(reference, options.hubUrl),
+    path: hubFilePath(reference, options.cacheDir),
+    server: 'hub',
+    token: options.token,
+  };
+  return download(file, options);
+}
+
+/** The same for a file at an address of its own. No token is sent, and no error shows the query of the address. */
+export function downloadFromUrl(address: ModelUrl, options: DownloadOptions): Promise<string> {
+  const path = modelUrlPath(address, options.cacheDir);
+  return download({ name: modelUrlText(address), url: address.url, path, server: 'server', token: undefined }, options);
+}
+
+async function download(file: RemoteFile, options: DownloadOptions): Promise<string> {
+  const { name, path } = file;
   if (await isIntact(path)) return path;
   await stored(name, mkdir(dirname(path), { recursive: true }));
   const { signal, onProgress } = options;
@@ -61,11 +85,8 @@ export async function downloadFromHub(reference: HubReference, options: HubDownl
   try {
     // Another process may have finished it while this one waited.
     if (await isIntact(path)) return path;
-    const download = new Download(name, url, new PartialFile(path), {
-      ...options,
-      signal: signal === undefined ? lock.lost : AbortSignal.any([signal, lock.lost]),
-    });
-    await download.run();
+    const ends = signal === undefined ? lock.lost : AbortSignal.any([signal, lock.lost]);
+    await new Download(file, { ...options, signal: ends }).run();
     return path;
   } finally {
     await lock.release();
@@ -83,7 +104,8 @@ async function isIntact(path: string): Promise<boolean> {
   }
 }
 
-export function parseHubUrl(text: string = DEFAULT_HUB_URL): URL {
+/** A hub's base address; `$HF_ENDPOINT`, else the public one, when left out. */
+export function parseHubUrl(text: string = process.env['HF_ENDPOINT']?.trim() || DEFAULT_HUB_URL): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== 'https:' && url?.protocol !== 'http:') {
     throw new WarmpathError('WARMPATH_MODEL_SPEC', {
@@ -96,10 +118,9 @@ export function parseHubUrl(text: string = DEFAULT_HUB_URL): URL {
 
 /** One file on its way, over as many tries as it takes. */
 class Download {
-  readonly #name: string;
-  readonly #url: URL;
+  readonly #file: RemoteFile;
   readonly #partial: PartialFile;
-  readonly #options: HubDownloadOptions & { readonly signal: AbortSignal };
+  readonly #options: DownloadOptions & { readonly signal: AbortSignal };
   #wrongSums = 0;
   readonly #dispatcher = new EnvHttpProxyAgent({
     connect: { timeout: CONNECT_TIMEOUT_MS },
@@ -107,15 +128,9 @@ class Download {
     bodyTimeout: SILENCE_TIMEOUT_MS,
   });
 
-  constructor(
-    name: string,
-    url: URL,
-    partial: PartialFile,
-    options: HubDownloadOptions & { readonly signal: AbortSignal },
-  ) {
-    this.#name = name;
-    this.#url = url;
-    this.#partial = partial;
+  constructor(file: RemoteFile, options: DownloadOptions & { readonly signal: AbortSignal }) {
+    this.#file = file;
+    this.#partial = new PartialFile(file.path);
     this.#options = options;
   }
 
@@ -144,14 +159,12 @@ class Download {
   }
 
   async #attempt(): Promise<void> {
-    const { token, signal, onProgress } = this.#options;
-    const name = this.#name;
+    const { signal, onProgress } = this.#options;
+    const { name, server } = this.#file;
     const identity = await transferFile({
-      name,
-      url: this.#url,
+      ...this.#file,
       partial: this.#partial,
       dispatcher: this.#dispatcher,
-      token,
       signal,
       onProgress: (bytes, totalBytes) => onProgress?.({ kind: 'download', name, bytes, totalBytes }),
     });
@@ -164,7 +177,7 @@ class Download {
       if (sha256 !== identity.linkedEtag) {
         await this.#partial.discard();
         this.#wrongSums += 1;
-        const detail = "the SHA-256 of what arrived is not the hub's";
+        const detail = `the SHA-256 of what arrived is not the one of the ${server}`;
         if (this.#wrongSums < MAX_WRONG_SUMS) throw new TransientFailure(detail);
         throw this.#failed(`${detail}, twice: a proxy or mirror may change the file`, undefined);
       }
@@ -175,7 +188,7 @@ class Download {
 
   async #checkHeader(): Promise<void> {
     try {
-      await readGgufHeader(this.#partial.path, this.#name);
+      await readGgufHeader(this.#partial.path, this.#file.name);
     } catch (error) {
       // It has arrived as the hub has it; more of the same would not mend it.
       await this.#partial.discard();
@@ -186,11 +199,11 @@ class Download {
   async #pause(failures: number, { message, retryAfterMs }: TransientFailure): Promise<void> {
     const { firstDelayMs = FIRST_DELAY_MS, onProgress, signal } = this.#options;
     const delayMs = Math.min(LONGEST_DELAY_MS, retryAfterMs ?? firstDelayMs * 2 ** (failures - 1));
-    onProgress?.({ kind: 'retry', name: this.#name, failures, delayMs, reason: message });
+    onProgress?.({ kind: 'retry', name: this.#file.name, failures, delayMs, reason: message });
     await delay(delayMs, undefined, { signal }).catch(() => signal.throwIfAborted());
   }
 
   #failed(detail: string, cause: unknown): WarmpathError {
-    return new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { path: this.#name, detail, cause });
+    return new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { path: this.#file.name, detail, cause });
   }
 }

@@ -42,18 +42,22 @@ export function parseHubReference(text: string): HubReference {
 
 /** All parts of a split model, the first one first, by the name of any of them; else the file itself. */
 export function hubParts(reference: HubReference): readonly HubReference[] {
-  const [, lead, tail, count] = SPLIT_MODEL.exec(reference.segments.at(-1)!) ?? [];
-  const parts = Number(count ?? 0);
-  if (parts < 1 || parts > MAX_PARTS) return [reference];
-  return Array.from({ length: parts }, (_, index) => {
-    const file = `${lead}${String(index + 1).padStart(5, '0')}${tail}`;
-    return { ...reference, segments: [...reference.segments.slice(0, -1), file] };
-  });
+  const folder = reference.segments.slice(0, -1);
+  return splitPartNames(reference.segments.at(-1)!).map((file) => ({ ...reference, segments: [...folder, file] }));
 }
 
-function isPlainPath(segments: readonly string[]): boolean {
+/** Names of all parts of a split model by the name of any of them; else the name itself. */
+export function splitPartNames(file: string): readonly string[] {
+  const [, lead, tail, count] = SPLIT_MODEL.exec(file) ?? [];
+  const parts = Number(count ?? 0);
+  if (parts < 1 || parts > MAX_PARTS) return [file];
+  return Array.from({ length: parts }, (_, index) => `${lead}${String(index + 1).padStart(5, '0')}${tail}`);
+}
+
+/** Whether the segments name a file below a folder on every file system. */
+export function isPlainPath(segments: readonly string[]): boolean {
   return segments.every(
-    (segment) => segment.length <= 255 && !['', '.', '..'].includes(segment) && !/[\p{Cc}\\:*?"<>|]/u.test(segment),
+    (segment) => segment.length <= 255 && !['', '.', '..'].includes(segment) && !/[\p{Cc}/\\:*?"<>|]/u.test(segment),
   );
 }
 

@@ -84,7 +84,9 @@ export async function requestHubFile({ url, token, dispatcher, signal, resume }:
     await networked(response.body.dump(), signal);
     target = redirectTarget(location, target);
   }
-  throw new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { detail: `the hub redirects more than ${MAX_REDIRECTS} times` });
+  throw new WarmpathError('WARMPATH_DOWNLOAD_FAILED', {
+    detail: `the server redirects more than ${MAX_REDIRECTS} times`,
+  });
 }
 
 /** Turns a failure of the network into a {@link TransientFailure}; an abort stays what it is. */
@@ -121,7 +123,7 @@ function redirectTarget(location: string, from: URL): URL {
   const secureEnough = target?.protocol === 'https:' || (target?.protocol === 'http:' && from.protocol === 'http:');
   if (target === undefined || !secureEnough) {
     throw new WarmpathError('WARMPATH_DOWNLOAD_FAILED', {
-      detail: 'the hub redirects to an address that is not https',
+      detail: 'the server redirects to an address that is not https',
     });
   }
   return target;

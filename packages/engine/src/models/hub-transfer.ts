@@ -11,13 +11,19 @@ import {
 } from './hub-request.js';
 import type { PartialFile } from './partial-file.js';
 
-export interface TransferRequest {
+/** A file that a server has. */
+export interface TransferSource {
   /** What messages call the file. */
   readonly name: string;
   readonly url: URL;
+  /** What messages call the server. */
+  readonly server: 'hub' | 'server';
+  readonly token: string | undefined;
+}
+
+export interface TransferRequest extends TransferSource {
   readonly partial: PartialFile;
   readonly dispatcher: Dispatcher;
-  readonly token: string | undefined;
   readonly signal: AbortSignal;
   readonly onProgress: (bytes: number, totalBytes: number | undefined) => void;
 }
@@ -50,7 +56,7 @@ export async function transferFile(request: TransferRequest): Promise<ContentIde
       }
       case 416:
         await partial.discard();
-        throw new TransientFailure('the partial file is longer than the file on the hub');
+        throw new TransientFailure('the partial file is longer than the file on the server');
       default:
         throw refusal(request, response);
     }
@@ -150,20 +156,26 @@ export async function stored<T>(name: string, work: Promise<T>): Promise<T> {
 }
 
 /** What an answer without content means: to be tried again, or final, with what to do about it. */
-function refusal({ name, token }: TransferRequest, { status, header }: HubResponse): Error {
+function refusal({ name, server, token }: TransferRequest, { status, header }: HubResponse): Error {
   if (status === 408 || status === 425 || status === 429 || status >= 500) {
     const seconds = wholeNumber(header('retry-after'));
-    return new TransientFailure(`the hub answers ${status}`, {
+    return new TransientFailure(`the ${server} answers ${status}`, {
       retryAfterMs: seconds === undefined ? undefined : seconds * 1000,
     });
   }
-  return new WarmpathError('WARMPATH_DOWNLOAD_FAILED', {
-    path: name,
-    detail: `the hub answers ${status}: ${meaning(status, header('x-error-code'), token !== undefined)}`,
-  });
+  const reason =
+    server === 'hub' ? hubReason(status, header('x-error-code'), token !== undefined) : serverReason(status);
+  const detail = `the ${server} answers ${status}: ${reason}`;
+  return new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { path: name, detail });
 }
 
-function meaning(status: number, errorCode: string | undefined, hasToken: boolean): string {
+function serverReason(status: number): string {
+  if (status === 404 || status === 410) return 'there is no such file';
+  if (status === 401 || status === 403) return 'the address gives no access, or no longer does';
+  return 'the request was refused';
+}
+
+function hubReason(status: number, errorCode: string | undefined, hasToken: boolean): string {
   if (errorCode === 'RevisionNotFound') return 'the repository has no such revision';
   if (errorCode === 'EntryNotFound') return 'the repository has no such file';
   if (status === 404) return 'there is no such repository, revision or file';

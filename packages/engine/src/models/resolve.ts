@@ -5,8 +5,9 @@ import { WarmpathError } from '@warmpath/core';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from './cache-folder.js';
 import { chooseHubFile } from './hub-choice.js';
-import { downloadFromHub, parseHubUrl } from './hub-download.js';
+import { downloadFromHub, downloadFromUrl, parseHubUrl } from './hub-download.js';
 import { hubParts } from './hub-reference.js';
+import { hubTextOf, isModelUrl, modelUrlParts, parseModelUrl } from './model-url.js';
 import type { ModelProgressListener } from './progress.js';
 
 /** The demo model that comes with this package; the same place from the sources and from the build. */
@@ -17,7 +18,7 @@ const DEMO_NOTICE =
   'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.';
 
 const ACCEPTED_FORMS =
-  'a path to a .gguf file, hf:org/repo/file.gguf or hf:org/repo[:Q4_K_M] (each may have @revision behind repo), or demo';
+  'a path to a .gguf file, hf:org/repo/file.gguf or hf:org/repo[:Q4_K_M] (each may have @revision behind repo), https://host/file.gguf, or demo';
 
 export interface ResolveModelOptions {
   /** Folder for downloaded models; by default what {@link cacheFolder} says. */
@@ -38,14 +39,14 @@ export interface ResolvedModel {
   readonly path: string;
   /** What `/v1/models` calls it. */
   readonly name: string;
-  readonly kind: 'demo' | 'file' | 'hub';
+  readonly kind: 'demo' | 'file' | 'hub' | 'url';
   /** One plain line that the user ought to see. */
   readonly notice?: string;
 }
 
 /**
  * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo[:quantisation]`, `hf:org/repo/file.gguf`,
- * or a path. Downloads where needed.
+ * the URL of a file, or a path. Downloads where needed. A URL of the hub means the hub's file.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
  * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
@@ -56,6 +57,10 @@ export async function resolveModel(
 ): Promise<ResolvedModel> {
   if (spec === undefined || spec === 'demo') return resolveDemo(options);
   if (spec.startsWith('hf:')) return resolveHub(spec.slice('hf:'.length), options);
+  if (isModelUrl(spec)) {
+    const hubText = hubTextOf(spec, parseHubUrl(options.hubUrl));
+    return hubText === undefined ? resolveUrl(spec, options) : resolveHub(hubText, options);
+  }
   return resolveFile(spec);
 }
 
@@ -73,17 +78,26 @@ async function resolveHub(text: string, options: ResolveModelOptions): Promise<R
   const { onProgress, signal } = options;
   const settings = {
     cacheDir: cacheDirOf(options),
-    hubUrl: options.hubUrl ?? nonEmpty(process.env['HF_ENDPOINT']),
-    token: options.token ?? nonEmpty(process.env['HF_TOKEN']),
+    hubUrl: parseHubUrl(options.hubUrl),
+    token: options.token ?? (process.env['HF_TOKEN']?.trim() || undefined),
     onProgress,
     signal,
   };
   const paths: string[] = [];
-  const reference = await chooseHubFile(text, { ...settings, hubUrl: parseHubUrl(settings.hubUrl) });
+  const reference = await chooseHubFile(text, settings);
   for (const part of hubParts(reference)) paths.push(await downloadFromHub(part, settings));
   // llama.cpp finds the other parts by the name of the first.
   const path = paths[0]!;
   return { path, name: modelName(path), kind: 'hub' };
+}
+
+async function resolveUrl(spec: string, options: ResolveModelOptions): Promise<ResolvedModel> {
+  const { onProgress, signal } = options;
+  const settings = { cacheDir: cacheDirOf(options), onProgress, signal };
+  const paths: string[] = [];
+  for (const part of modelUrlParts(parseModelUrl(spec))) paths.push(await downloadFromUrl(part, settings));
+  const path = paths[0]!;
+  return { path, name: modelName(path), kind: 'url' };
 }
 
 async function resolveFile(spec: string): Promise<ResolvedModel> {
@@ -105,11 +119,6 @@ function cacheDirOf({ cacheDir }: ResolveModelOptions): string {
 /** The name of its file, without the number of a part. */
 function modelName(path: string): string {
   return basename(path).replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
-}
-
-function nonEmpty(text: string | undefined): string | undefined {
-  const trimmed = text?.trim();
-  return trimmed === '' ? undefined : trimmed;
 }
 
 async function exists(path: string): Promise<boolean> {

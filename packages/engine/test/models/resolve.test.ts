@@ -1,7 +1,7 @@
 import { access, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { cacheFolder } from '../../src/models/cache-folder.js';
 import { resolveModel } from '../../src/models/resolve.js';
 import { FakeHub } from './hub-server.js';
@@ -80,20 +80,16 @@ describe('a path', () => {
 });
 
 describe('a name that means nothing', () => {
-  it.each([
-    '',
-    'llama3',
-    'Demo',
-    'random:1m',
-    'ollama:llama3',
-    'https://huggingface.co/org/repo/resolve/main/model.gguf',
-  ])('is refused with the accepted forms: %j', async (spec) => {
-    await expect(resolveModel(spec)).rejects.toMatchObject({
-      code: 'WARMPATH_MODEL_SPEC',
-      path: 'model',
-      message: expect.stringMatching(/path to a \.gguf file, hf:org\/repo\/file\.gguf .*or demo/),
-    });
-  });
+  it.each(['', 'llama3', 'Demo', 'random:1m', 'ollama:llama3', 'ftp://host/model.gguf'])(
+    'is refused with the accepted forms: %j',
+    async (spec) => {
+      await expect(resolveModel(spec)).rejects.toMatchObject({
+        code: 'WARMPATH_MODEL_SPEC',
+        path: 'model',
+        message: expect.stringMatching(/path to a \.gguf file, hf:org\/repo\/file\.gguf .*or demo/),
+      });
+    },
+  );
 
   it('is refused where it belongs: an hf form that is wrong', async () => {
     await expect(resolveModel('hf:model.gguf')).rejects.toMatchObject({
@@ -177,6 +173,107 @@ describe('a model on the hub', () => {
     } finally {
       await hub.stop();
     }
+  });
+});
+
+describe('a model at an address of its own', () => {
+  let hub: FakeHub;
+  beforeAll(async () => {
+    hub = new FakeHub(await readFile((await resolveModel('demo')).path));
+    await hub.start();
+  });
+  afterAll(() => hub.stop());
+  beforeEach(() => {
+    vi.stubEnv('no_proxy', '127.0.0.1');
+    vi.stubEnv('HF_TOKEN', 'hf_secret');
+    hub.requests.length = 0;
+  });
+  const home = () => join(folder, 'http', new URL(hub.url).host.replace(':', '%3A'));
+  const resolveUrl = (path: string) => resolveModel(`${hub.url}${path}`, { cacheDir: folder });
+
+  it('is downloaded once, without the token, and named after its file', async () => {
+    const model = await resolveUrl('/some%20models/Tiny.Q8_0.gguf?signature=secret#top');
+    expect(model).toStrictEqual({
+      path: join(home(), 'some models', 'Tiny.Q8_0.gguf'),
+      name: 'Tiny.Q8_0',
+      kind: 'url',
+    });
+    expect(hub.requests.map(({ path, authorization }) => [path, authorization])).toStrictEqual([
+      ['/some%20models/Tiny.Q8_0.gguf?signature=secret', undefined],
+      ['/blob?signature=secret', undefined],
+    ]);
+    // Another signature is the same file.
+    expect(await resolveUrl('/some%20models/Tiny.Q8_0.gguf?signature=other')).toStrictEqual(model);
+    expect(hub.requests).toHaveLength(2);
+  });
+
+  it('is resumed where the connection broke, on the server itself too', async () => {
+    const half = Math.floor(hub.behaviour.content.length / 2);
+    hub.behaviour.cuts = [half];
+    const model = await resolveModel(`${hub.storageUrl}/resumed.gguf`, { cacheDir: folder });
+    expect(hub.transfers.map(({ range }) => range)).toStrictEqual([undefined, `bytes=${half}-`]);
+    expect(hub.behaviour.content.equals(await readFile(model.path))).toBe(true);
+  });
+
+  it('is downloaded in all its parts where it is split', async () => {
+    const { path } = await resolveUrl('/Q4/Big-00002-of-00002.gguf?key=1');
+    expect(path).toBe(join(home(), 'Q4', 'Big-00001-of-00002.gguf'));
+    const asked = hub.requests.filter(({ server }) => server === 'hub').map(({ path: url }) => url);
+    expect(asked).toEqual(['/Q4/Big-00001-of-00002.gguf?key=1', '/Q4/Big-00002-of-00002.gguf?key=1']);
+  });
+
+  it('is held against the SHA-256 that the server states', async () => {
+    hub.behaviour.linkedEtag = '0'.repeat(64);
+    await expect(resolveUrl('/changed.gguf?signature=secret')).rejects.toMatchObject({
+      code: 'WARMPATH_DOWNLOAD_FAILED',
+      message: expect.stringMatching(
+        /\/changed\.gguf: the SHA-256 of what arrived is not the one of the server, twice/,
+      ),
+    });
+    delete hub.behaviour.linkedEtag;
+  });
+
+  it('is refused with the status of the server, and no word of a token', async () => {
+    hub.behaviour.hubAnswers = [{ status: 403 }];
+    await expect(resolveUrl('/gone.gguf?signature=secret')).rejects.toMatchObject({
+      message: `${hub.url}/gone.gguf: the server answers 403: the address gives no access, or no longer does`,
+    });
+  });
+
+  it.each(['/resolve', '/blob'])('is a file of the hub where it is an address of the hub: %s', async (kind) => {
+    vi.stubEnv('HF_ENDPOINT', hub.url);
+    const { path } = await resolveUrl(`/org/page${kind}/refs%2Fpr%2F1/Q8/Tiny%20one.gguf?download=true`);
+    expect(path).toBe(join(folder, 'hub', 'org--page', 'refs%2Fpr%2F1', 'Q8', 'Tiny one.gguf'));
+    if (kind === '/resolve') expect(hub.requests[0]!.authorization).toBe('Bearer hf_secret');
+  });
+
+  it('is chosen on the page of a repository', async () => {
+    vi.stubEnv('HF_ENDPOINT', hub.url);
+    hub.behaviour.files = ['T-Q8_0.gguf', 'T-Q4_K_M.gguf'];
+    expect((await resolveUrl('/org/front')).name).toBe('T-Q4_K_M');
+    expect((await resolveUrl('/org/front/tree/main')).name).toBe('T-Q4_K_M');
+  });
+
+  it.each([
+    ['/model.bin', 'does not end in .gguf'],
+    ['/', 'does not end in .gguf'],
+    ['/a%2F..%2Fb.gguf', 'not plain'],
+    ['/a//b.gguf', 'not plain'],
+    ['/%2e%2e%5Cb.gguf', 'not plain'],
+    ['/%ff.gguf', 'not plain'],
+    ['/a%00.gguf', 'not plain'],
+  ])('is refused before anything is asked: %s', async (path, detail) => {
+    await expect(resolveUrl(`${path}?signature=secret`)).rejects.toMatchObject({
+      code: 'WARMPATH_MODEL_SPEC',
+      message: expect.stringMatching(new RegExp(`^((?!secret).)*${detail}((?!secret).)*$`)),
+    });
+    expect(hub.requests).toEqual([]);
+  });
+
+  it('is refused with a password, which no error shows', async () => {
+    await expect(resolveModel('https://me:secret@host/m.gguf')).rejects.toMatchObject({
+      message: 'https://host/m.gguf: an address with a user name is not supported',
+    });
   });
 });
 
