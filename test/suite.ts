@@ -13,3 +13,10 @@ export const isFull = process.env['WARMPATH_TEST'] === 'full';
 export function runs(full: number): number {
   return isFull ? full : Math.min(full, Math.max(MIN_FAST_RUNS, Math.ceil(full / FAST_DIVISOR)));
 }
+
+/** Pairs of two lists: all in `npm run test:full`; in `npm test` as few as name each member of both. */
+export function pairs<First, Second>(first: readonly First[], second: readonly Second[]): [First, Second][] {
+  if (isFull) return first.flatMap((one) => second.map((other): [First, Second] => [one, other]));
+  const count = Math.max(first.length, second.length);
+  return Array.from({ length: count }, (_, i) => [first[i % first.length]!, second[i % second.length]!]);
+}

@@ -133,8 +133,6 @@ describe('the page of prompts', () => {
     await page.locator('.program').waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(look.width);
-    if (process.env['SHOT'])
-      await page.screenshot({ path: `${process.env['SHOT']}-${look.width}.png`, fullPage: true });
     expect(dashboard.complaints).toEqual([]);
   });
 });

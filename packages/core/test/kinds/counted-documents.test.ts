@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { isFull } from '../../../../test/suite.js';
+import { isFull, pairs } from '../../../../test/suite.js';
 import { type PromptText, rewriteText } from '../../src/index.js';
 import { isCounted, LabelMap, PromptKinds } from '../../src/internal.js';
 import { CITING_LANGUAGES, type CitingLanguage } from './citing-languages.js';
@@ -58,9 +58,11 @@ function* found(write: Write, passages = PASSAGES) {
   }
 }
 
-describe.each(CITING_LANGUAGES)('documents that a $name program counts', (language) => {
-  const { asks, sources, question } = language;
-  test.each(Object.keys(FORMS))('%s', (form) => {
+describe('documents that a program counts', () => {
+  test.each(
+    pairs(CITING_LANGUAGES, Object.keys(FORMS)).map(([language, form]) => ({ name: language.name, form, language })),
+  )('in $name: $form', ({ form, language }) => {
+    const { asks, sources, question } = language;
     for (const { between, isAnnounced, firstNumber } of TRIED) {
       const head = isAnnounced ? `${sources}\n` : '';
       const written = (text: string, place: number) => FORMS[form]!(text, place + firstNumber, language);
