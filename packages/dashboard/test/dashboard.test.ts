@@ -103,7 +103,7 @@ describe('what the page shows', () => {
     expect(dashboard.complaints).toEqual([]);
   });
 
-  it('follows the traffic', async () => {
+  it.runIf(isFull)('follows the traffic', async () => {
     const simulation = await simulate();
     const dashboard = await openDashboard(simulation.gateway.url);
     await dashboard.page.getByText('No prompts in 15 minutes').waitFor();
@@ -116,7 +116,7 @@ describe('what the page shows', () => {
     expect(await lines.locator('.tip').textContent()).toMatch(/Reported by the engine: [\d.]+%\nPredicted: [\d.]+%/);
   });
 
-  it('explains a request: stages, order, and why its prefix broke', async () => {
+  it.runIf(isFull)('explains a request: stages, order, and why its prefix broke', async () => {
     const simulation = await simulate({ explain: { prompts: 'all' } }, { limit: 1 });
     await simulation.run(questions(30, 3));
     const dashboard = await openDashboard(simulation.gateway.url);
@@ -156,7 +156,7 @@ describe('who may see it', () => {
     expect(await page.evaluate('sessionStorage.length')).toBe(0);
   });
 
-  it('is nobody where everybody could ask, and the page says what to configure', async () => {
+  it.runIf(isFull)('is nobody where everybody could ask, and the page says what to configure', async () => {
     const simulation = await simulate({ server: { host: '0.0.0.0' } });
     const { page } = await openDashboard(simulation.gateway.url.replace('0.0.0.0', '127.0.0.1'));
     await page.getByRole('alert').getByText('configure server.operatorKey').waitFor();
@@ -175,7 +175,7 @@ describe('texts of clients', () => {
     },
   };
 
-  it('are shown as what they are, where the operator wants names', async () => {
+  it.runIf(isFull)('are shown as what they are, where the operator wants names', async () => {
     const simulation = await simulate({ dashboard: { names: true } });
     await simulation.run([request]);
     const dashboard = await openDashboard(simulation.gateway.url);
@@ -228,7 +228,7 @@ describe('a gateway that goes away', () => {
     await live(dashboard);
   });
 
-  it('shows an engine that fails', async () => {
+  it.runIf(isFull)('shows an engine that fails', async () => {
     const simulation = await simulate();
     simulation.engine.isReady = false;
     const { page } = await openDashboard(simulation.gateway.url);
@@ -238,7 +238,7 @@ describe('a gateway that goes away', () => {
 });
 
 describe('without a mouse', () => {
-  it('every view can be reached and used', async () => {
+  it.runIf(isFull)('every view can be reached and used', async () => {
     const simulation = await simulate();
     await simulation.run(questions(60, 1));
     const dashboard = await openDashboard(simulation.gateway.url);
@@ -297,7 +297,7 @@ describe('everybody can read it', () => {
     expect(dashboard.complaints).toEqual([]);
   });
 
-  it('in the colours that somebody chose, whatever the system says', async () => {
+  it.runIf(isFull)('in the colours that somebody chose, whatever the system says', async () => {
     const simulation = await simulate();
     const dashboard = await openDashboard(simulation.gateway.url, { scheme: 'dark' });
     await live(dashboard);

@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { closing, gatewayAt, OPERATOR_KEY, type StandConfig, stand } from '../../gateway/test/harness.js';
 import { learnedKinds, numbered, questionFirst, questionLast } from '../../gateway/test/learned-kinds.js';
 import type { PromptKindList } from '../src/index.js';
@@ -53,7 +54,7 @@ describe('the page of prompts', () => {
     expect([dashboard.complaints, dashboard.foreign]).toEqual([[], []]);
   });
 
-  it('says why a prompt gains nothing, for the one that is chosen', async () => {
+  it.runIf(isFull)('says why a prompt gains nothing, for the one that is chosen', async () => {
     const url = await gatewayWith([
       ['anonymous', questionFirst],
       ['anonymous', numbered],
@@ -67,7 +68,7 @@ describe('the page of prompts', () => {
     await detail.getByText('No gain as it is').first().waitFor();
   });
 
-  it('says what it waits for where no prompt was found yet', async () => {
+  it.runIf(isFull)('says what it waits for where no prompt was found yet', async () => {
     const { page } = await openPrompts(await gatewayWith([]));
     await page.getByText('It needs 20 prompts with different documents').waitFor();
   });
@@ -118,10 +119,11 @@ describe('the page of prompts', () => {
     expect(dashboard.complaints).toEqual([]);
   });
 
-  it.each([
-    { scheme: 'light', width: 1280 },
+  const looks = [
     { scheme: 'dark', width: 390 },
-  ] as const)('can be read by everybody: $scheme, $width pixels', async (look) => {
+    { scheme: 'light', width: 1280 },
+  ] as const;
+  it.each(isFull ? looks : looks.slice(0, 1))('can be read by everybody: $scheme, $width pixels', async (look) => {
     const dashboard = await openPrompts(
       await gatewayWith([
         ['anonymous', numbered],

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { FileReader } from '../src/ingest/file-reader.ts';
 import { cutDocument, type DocumentFile, readDocument } from '../src/ingest/read-file.ts';
 import { readBounds } from '../src/ingest/reader-process.ts';
@@ -110,25 +111,28 @@ describe('a file that is handed in', () => {
     expect(new Set(ids).size).toBe(3);
   });
 
-  it('is read by a process that ends with the one that started it, in the middle of a file, too', async () => {
-    const script = `
+  it.runIf(isFull)(
+    'is read by a process that ends with the one that started it, in the middle of a file, too',
+    async () => {
+      const script = `
       import { FileReader } from ${JSON.stringify(new URL('../dist/ingest/file-reader.js', import.meta.url).href)};
       import { subscribe } from 'node:diagnostics_channel';
       subscribe('child_process', ({ process: child }) => child.once('spawn', () => console.log(child.pid)));
       const bytes = Buffer.from('> '.repeat(99).concat('a', String.fromCharCode(10)).repeat(200_000));
       const signal = new AbortController().signal;
       await new FileReader().read(bytes, { id: 'a', format: 'markdown' }, { tokens: 128, overlap: 16 }, { tenant: 'a', signal, longest: 1e9 });`;
-    const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const [line] = (await once(parent.stdout, 'data')) as [Buffer];
-    const child = Number(line.toString());
-    expect(isRunning(child)).toBe(true);
-    parent.kill('SIGKILL');
-    await once(parent, 'exit');
-    // Without a limit: a test that hangs fails.
-    while (isRunning(child)) await new Promise(setImmediate);
-  });
+      const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      const [line] = (await once(parent.stdout, 'data')) as [Buffer];
+      const child = Number(line.toString());
+      expect(isRunning(child)).toBe(true);
+      parent.kill('SIGKILL');
+      await once(parent, 'exit');
+      // Without a limit: a test that hangs fails.
+      while (isRunning(child)) await new Promise(setImmediate);
+    },
+  );
 
   it('takes no memory and no time beyond the bounds where an element does not end', async () => {
     const reader = newReader({ memoryBytes: 256 * 2 ** 20, answerMs: 5_000 });
@@ -162,7 +166,7 @@ describe('a file that is handed in', () => {
     expect(processes).toBe(2);
   });
 
-  it('takes turns with those of other tenants, and gives up the places of whoever has most', async () => {
+  it.runIf(isFull)('takes turns with those of other tenants, and gives up the places of whoever has most', async () => {
     const reader = newReader();
     const order: string[] = [];
     const hand = async (tenant: string, name: string) => {

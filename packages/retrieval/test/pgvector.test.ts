@@ -9,6 +9,7 @@ import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
+import { isFull } from '../../../test/suite.js';
 import { Collections, HashedTfIdf } from '../src/index.js';
 import { type PgVectorOptions, PgVectorRetriever } from '../src/stores/pgvector.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
@@ -67,7 +68,7 @@ async function tableOf(documents: readonly CaseDocument[], index?: 'hnsw' | 'ivf
 const over = (table: string, options: Partial<PgVectorOptions> = {}) =>
   new PgVectorRetriever({ pool, table, embedder, fields: { title: 'heading', metadata: 'meta' }, ...options });
 
-for (const index of ['none', 'hnsw'] as const) {
+for (const index of isFull ? (['none', 'hnsw'] as const) : (['hnsw'] as const)) {
   runStagedRetrieverCases(`pgvector (${index})`, async (documents) => ({
     retriever: over(await tableOf(documents, index === 'none' ? undefined : index), { index }),
   }));

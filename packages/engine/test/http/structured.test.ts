@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { misfit, RECURSIVE_SCHEMAS, type TestSchema } from '../structured/random-schema.js';
 import { type Chunk, EventLog, TestEngine, textOf } from '../support/engine.js';
@@ -32,7 +33,7 @@ const format = (schema: TestSchema) => ({ type: 'json_schema', json_schema: { na
 const ask = (fields: object) => ({ messages: [{ role: 'user', content: 'Where is it?' }], max_tokens: 300, ...fields });
 
 /** One model says what it was trained for, the other anything. */
-describe.each(['demo', 'random:1m'])('structured answers of %s', (name) => {
+describe.each(isFull ? ['demo', 'random:1m'] : ['random:1m'])('structured answers of %s', (name) => {
   let engine: TestEngine;
 
   beforeAll(async () => {

@@ -27,7 +27,7 @@ const RUNS = isFull
       'random:1m-recurrent': 2,
       'random:1m-hybrid': 2,
     }
-  : { demo: 1, 'random:4m-window32': 1, 'random:1m-recurrent': 1, 'random:1m-hybrid': 1 };
+  : { demo: 1, 'random:4m-window32': 1, 'random:1m-hybrid': 1 };
 
 /** Sizes of batches in which the same prompts are computed without a cache, to see how far that alone moves a logit. */
 const SHAPES = [5, 13, 37, 64];
