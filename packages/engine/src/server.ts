@@ -8,6 +8,7 @@ import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-log.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
+import { EmbeddingQueue } from './http/embedding-queue.js';
 import { largestBodyBytes } from './http/json-body.js';
 import { EngineMetrics } from './http/metrics.js';
 import { closeServer, closeStalled } from './http/slow-clients.js';
@@ -177,15 +178,15 @@ async function serve(
     ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,
   });
-  metrics.watch(() => loop.stats, model.vocabulary.grammars.counts, loop.reuse !== 'none');
-  let embeddings: Promise<EmbeddingContext> | undefined;
-  const openEmbeddings = (): Promise<EmbeddingContext> => {
-    embeddings ??= EmbeddingContext.create(llamaBindings(), model, settings.threads).catch((error: unknown) => {
-      embeddings = undefined;
-      throw error;
-    });
-    return embeddings;
+  const open = () => EmbeddingContext.create(llamaBindings(), model, settings.threads);
+  const embeddings =
+    model.poolingType > 0 ? new EmbeddingQueue({ open, queueLimit: settings.queueLimit, metrics }) : undefined;
+  const stats = (): LoopStats => {
+    const { running = 0, waiting = 0 } = embeddings?.counts ?? {};
+    const own = loop.stats;
+    return { ...own, running: own.running + running, waiting: own.waiting + waiting };
   };
+  metrics.watch(stats, model.vocabulary.grammars.counts, loop.reuse !== 'none');
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
@@ -199,7 +200,8 @@ async function serve(
     vocabulary: model.vocabulary,
     template,
     metrics,
-    ...(model.poolingType > 0 && { embeddings: openEmbeddings }),
+    embeddings,
+    stats,
     defaultMaxTokens: settings.defaultMaxTokens,
     bodyLimitBytes,
     ...(front !== undefined && { records: new RecordWriter(front.records) }),
@@ -219,7 +221,7 @@ async function serve(
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
     await publisher?.close();
-    await (await embeddings?.catch(() => undefined))?.free();
+    await embeddings?.close();
     await model.free();
   };
   return {
@@ -244,7 +246,7 @@ async function serve(
     },
     cells: loop.stats.cells,
     failed: loop.failed,
-    stats: () => loop.stats,
+    stats,
     decoding: () => loop.decoding,
     close: () => {
       closing ??= close();

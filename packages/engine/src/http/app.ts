@@ -8,8 +8,8 @@ import type { ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationRequest } from '../loop/generation.js';
+import type { LoopStats } from '../loop/loop-options.js';
 import type { CpuVariant } from '../native/cpu-variant.js';
-import type { EmbeddingContext } from '../native/embedding-context.js';
 import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
 import {
@@ -22,6 +22,7 @@ import {
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm, readTools } from './answer-form.js';
 import { readConversation } from './chat-request.js';
+import type { EmbeddingQueue } from './embedding-queue.js';
 import { addEmbeddingRoutes } from './embedding-routes.js';
 import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
@@ -54,8 +55,10 @@ export interface EngineApp {
   readonly vocabulary: Vocabulary;
   readonly template: ChatTemplate;
   readonly metrics: EngineMetrics;
-  /** The context for embeddings, made with the first request; left out where the model makes none. */
-  readonly embeddings?: () => Promise<EmbeddingContext>;
+  /** Left out where the model makes no embeddings. */
+  readonly embeddings?: EmbeddingQueue | undefined;
+  /** What the loop holds, with the requests for embeddings. */
+  readonly stats: () => LoopStats;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
   /** Where streams are sent to a front of ours, which alone can reach this server. */
@@ -297,7 +300,7 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
   });
 
   server.get('/health', (_request, reply) => {
-    const { running, waiting, cells, usedCells, cachedCells } = app.loop.stats;
+    const { running, waiting, cells, usedCells, cachedCells } = app.stats();
     return reply.status(app.loop.isOpen ? 200 : 503).send({
       status: app.loop.isOpen ? 'ok' : 'unavailable',
       model: app.model,

@@ -1,8 +1,8 @@
-import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { type EmbeddingContext, normalised } from '../native/embedding-context.js';
+import { normalised } from '../native/embedding-context.js';
 import { refuse } from '../structured/schema-node.js';
+import type { EmbeddingQueue } from './embedding-queue.js';
 import { parseBody } from './schemas.js';
 
 /** Most texts of one request, as at OpenAI. */
@@ -18,8 +18,8 @@ const embeddingsSchema = z.object({
 export interface EmbeddingRoutes {
   readonly model: string;
   readonly checkModel: (asked: string | null | undefined) => void;
-  /** The context, made with the first request; `undefined` where the model makes no embeddings. */
-  readonly embeddings: (() => Promise<EmbeddingContext>) | undefined;
+  /** `undefined` where the model makes no embeddings. */
+  readonly embeddings: EmbeddingQueue | undefined;
   /** The tokens of a text or of token ids. */
   readonly tokensOf: (input: unknown, most: number, path: string, reply: FastifyReply) => Promise<readonly number[]>;
 }
@@ -32,21 +32,20 @@ export function addEmbeddingRoutes(server: FastifyInstance, routes: EmbeddingRou
     if (routes.embeddings === undefined) {
       throw refuse('model', 'This model makes no embeddings: its file names no pooling');
     }
-    const context = await routes.embeddings();
-    const inputs = textsOf(input);
+    const { maxTokens, width } = await routes.embeddings.context();
+    if (dimensions !== undefined && dimensions !== null && dimensions > width) {
+      throw refuse('dimensions', `Expected at most ${width}`);
+    }
     const tokens: (readonly number[])[] = [];
-    for (const { value, path } of inputs) {
-      tokens.push(await routes.tokensOf(value, context.maxTokens, path, reply));
+    for (const { value, path } of textsOf(input)) {
+      tokens.push(await routes.tokensOf(value, maxTokens, path, reply));
     }
-    const data: object[] = [];
-    for (const [index, each] of tokens.entries()) {
-      if (reply.raw.destroyed) {
-        throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
-      }
-      const vector = shortened(await context.embed(each), dimensions ?? undefined);
+    const vectors = await routes.embeddings.embed(tokens, () => !reply.raw.destroyed);
+    const data = vectors.map((whole, index) => {
+      const vector = dimensions ? normalised(whole.slice(0, dimensions)) : whole;
       const embedding = encoding === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
-      data.push({ object: 'embedding', index, embedding });
-    }
+      return { object: 'embedding', index, embedding };
+    });
     const count = tokens.reduce((sum, each) => sum + each.length, 0);
     return { object: 'list', data, model: routes.model, usage: { prompt_tokens: count, total_tokens: count } };
   });
@@ -61,14 +60,4 @@ function textsOf(input: unknown): readonly { readonly value: unknown; readonly p
   return isSeveral
     ? input.map((value: unknown, index) => ({ value, path: `input[${index}]` }))
     : [{ value: input, path: 'input' }];
-}
-
-function shortened(vector: Float32Array, dimensions: number | undefined): Float32Array {
-  if (dimensions === undefined) {
-    return vector;
-  }
-  if (dimensions > vector.length) {
-    throw refuse('dimensions', `Expected at most ${vector.length}`);
-  }
-  return normalised(vector.slice(0, dimensions));
 }

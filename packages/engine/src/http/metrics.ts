@@ -31,6 +31,7 @@ const COUNTERS = {
   cached: ['vllm:prompt_tokens_cached_total', 'Those of them that were cached, in any tier'],
   generated: ['vllm:generation_tokens_total', 'Tokens generated'],
   preemptions: ['vllm:num_preemptions_total', 'Running requests that gave their cells away'],
+  embedded: ['warmpath_engine_embedding_tokens_total', 'Tokens of texts that were turned into vectors'],
   steps: ['warmpath_engine_steps_total', 'Decodes computed'],
   stepPromptTokens: ['warmpath_engine_prefill_tokens_total', 'Prompt tokens computed'],
 } as const;
@@ -234,6 +235,16 @@ export class EngineMetrics implements LoopObserver {
     this.#observe.answerTokens.observe(completionTokens);
     if (completionTokens > 1) {
       this.#observe.perToken.observe(timings.predicted_ms / (completionTokens - 1) / 1000);
+    }
+  }
+
+  /** A request for embeddings has ended. Its tokens are none of the prefix cache's. */
+  onEmbeddings(outcome: EndEvent['outcome'], tokens: number, totalMs: number): void {
+    this.#by.ended.inc({ outcome });
+    this.#by.endings.inc({ finished_reason: OTHER_REASONS[outcome] });
+    if (outcome === 'finished') {
+      this.#count.embedded.inc(tokens);
+      this.#observe.latency.observe(totalMs / 1000);
     }
   }
 

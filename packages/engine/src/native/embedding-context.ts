@@ -47,6 +47,11 @@ export class EmbeddingContext {
     return this.#batch.capacity;
   }
 
+  /** Numbers of a vector. */
+  get width(): number {
+    return this.#model.width;
+  }
+
   /** @returns The vector of a text, of length 1. */
   embed(tokens: readonly number[]): Promise<Float32Array> {
     const turn = this.#last.then(() => this.#compute(tokens));
@@ -71,7 +76,7 @@ export class EmbeddingContext {
     if (pointer === null) {
       throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: `llama.cpp made no embedding (code ${code})` });
     }
-    const bytes = this.#model.width * Float32Array.BYTES_PER_ELEMENT;
+    const bytes = this.width * Float32Array.BYTES_PER_ELEMENT;
     return normalised(new Float32Array(ffi().view(pointer, bytes)).slice());
   }
 }

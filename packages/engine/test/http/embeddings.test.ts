@@ -82,6 +82,53 @@ describe('POST /v1/embeddings', () => {
   });
 });
 
+describe('requests for embeddings', () => {
+  let engine: TestEngine;
+  beforeAll(async () => {
+    engine = await TestEngine.start({
+      model: await modelPath('random:1m-embedding'),
+      contextTokens: 65_536,
+      queueLimit: 1,
+    });
+  });
+  afterAll(() => engine.close());
+
+  const until = async (isDone: () => boolean): Promise<void> => {
+    while (!isDone()) {
+      await engine.get('/health');
+    }
+  };
+  const ended = (outcome: string): Promise<number> =>
+    engine.metric('warmpath_engine_requests_total', `outcome="${outcome}"`);
+
+  it('are counted, and their tokens apart from prompts', async () => {
+    await engine.call(PATH, { input: [[300, 301], [302]] });
+    expect(await ended('finished')).toBe(1);
+    expect(await engine.metric('warmpath_engine_embedding_tokens_total')).toBe(3);
+    expect(await engine.metric('vllm:e2e_request_latency_seconds_count')).toBe(1);
+    expect(await engine.metric('vllm:request_success_total', 'finished_reason="stop"')).toBe(1);
+    expect(await engine.metric('vllm:prompt_tokens_total')).toBe(0);
+  });
+
+  it('wait up to the limit of the queue, and end with their client', async () => {
+    const input = new Array(2048).fill('word '.repeat(100));
+    const first = engine.send(PATH, { input });
+    await until(() => engine.server.stats().running === 1);
+    const second = engine.send(PATH, { input });
+    await until(() => engine.server.stats().waiting === 1);
+    const { status, headers, body } = await engine.call(PATH, { input: 'a' });
+    expect([status, headers.get('retry-after')]).toEqual([429, '1']);
+    expect(body).toMatchObject({ error: { message: expect.stringContaining('--queue-limit') } });
+    expect(JSON.parse(await engine.get('/health'))).toMatchObject({ running: 1, waiting: 1 });
+    expect(await engine.metric('vllm:num_requests_waiting')).toBe(1);
+    first.destroy();
+    second.destroy();
+    await until(() => engine.server.stats().running === 0);
+    expect(await ended('aborted')).toBe(2);
+    expect((await engine.call(PATH, { input: 'a' })).status).toBe(200);
+  }, 60_000);
+});
+
 describe('a model without pooling', () => {
   it('says that it makes no embeddings', async () => {
     const engine = await TestEngine.start({ contextTokens: 256 });
