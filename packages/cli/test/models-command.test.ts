@@ -52,7 +52,9 @@ it('warmpath models downloads, lists and removes a model', async () => {
   expect(await json('list')).toEqual([]);
   const again = await run('remove', model);
   expect(again.code).toBe(2);
-  expect(again.stderr).toContain(`model: "${model}" was not downloaded; \`warmpath models list\` shows what was`);
+  expect(again.stderr).toContain(
+    `model: "${model}" was not downloaded by Warmpath; \`warmpath models list\` shows what was`,
+  );
 });
 
 it('warmpath models says what a model is not', async () => {

@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { EnvHttpProxyAgent } from 'undici';
+import { hubCacheSnapshot } from './hub-cache.js';
 import { type HubReference, hubFilePath, hubReferenceText, parseHubReference } from './hub-reference.js';
 import { requestHubFile } from './hub-request.js';
 
@@ -21,7 +22,7 @@ export interface HubSettings {
 
 /**
  * Reads `org/repo`, `org/repo:quantisation` (each with `@revision` behind the repository) or the full name of a file. A
- * file that was downloaded before is taken first; else the hub is asked for its list.
+ * file that was downloaded before, by the Hugging Face tools too, is taken first; else the hub is asked for its list.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (no such quantisation; names those there are), `WARMPATH_DOWNLOAD_FAILED`.
  */
@@ -29,9 +30,11 @@ export async function chooseHubFile(text: string, settings: HubSettings): Promis
   const [, repository, quantisation] = /^([^/]+\/[^/:]+)(?::([\w.-]+))?$/.exec(text) ?? [];
   if (repository === undefined) return parseHubReference(text);
   const reference = (path: string): HubReference => parseHubReference(`${repository}/${path}`);
-  const local = await localFiles(dirname(hubFilePath(reference('any.gguf'), settings.cacheDir)));
-  const cached = chosen(local, quantisation);
-  if (cached !== undefined) return reference(cached);
+  const own = dirname(hubFilePath(reference('any.gguf'), settings.cacheDir));
+  for (const folder of [own, await hubCacheSnapshot(reference('any.gguf'))]) {
+    const cached = folder && chosen(await localFiles(folder), quantisation);
+    if (cached) return reference(cached);
+  }
   const files = await listedFiles(reference('any.gguf'), settings);
   const found = chosen(files, quantisation);
   if (found !== undefined) return reference(found);

@@ -94,7 +94,7 @@ async function download(file: RemoteFile, options: DownloadOptions): Promise<str
 }
 
 /** Whether the file is there and as long as its header says. A damaged one is downloaded again. */
-async function isIntact(path: string): Promise<boolean> {
+export async function isIntact(path: string): Promise<boolean> {
   try {
     await readGgufHeader(path);
     return true;

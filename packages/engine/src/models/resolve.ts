@@ -1,12 +1,13 @@
 import { stat } from 'node:fs/promises';
-import { basename, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder } from './cache-folder.js';
+import { hubCacheSnapshot } from './hub-cache.js';
 import { chooseHubFile } from './hub-choice.js';
-import { downloadFromHub, downloadFromUrl, parseHubUrl } from './hub-download.js';
-import { hubParts } from './hub-reference.js';
+import { downloadFromHub, downloadFromUrl, isIntact, parseHubUrl } from './hub-download.js';
+import { type HubReference, hubParts } from './hub-reference.js';
 import { hubTextOf, isModelUrl, modelUrlParts, parseModelUrl } from './model-url.js';
 import type { ModelProgressListener } from './progress.js';
 
@@ -46,7 +47,8 @@ export interface ResolvedModel {
 
 /**
  * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo[:quantisation]`, `hf:org/repo/file.gguf`,
- * the URL of a file, or a path. Downloads where needed. A URL of the hub means the hub's file.
+ * the URL of a file, or a path. Downloads where needed. A URL of the hub means the hub's file. Files of
+ * the hub that the Hugging Face tools have downloaded are used where they lie.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
  * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
@@ -83,12 +85,21 @@ async function resolveHub(text: string, options: ResolveModelOptions): Promise<R
     onProgress,
     signal,
   };
-  const paths: string[] = [];
-  const reference = await chooseHubFile(text, settings);
-  for (const part of hubParts(reference)) paths.push(await downloadFromHub(part, settings));
+  const parts = hubParts(await chooseHubFile(text, settings));
+  const paths = (await inHubCache(parts)) ?? [];
+  if (paths.length === 0) for (const part of parts) paths.push(await downloadFromHub(part, settings));
   // llama.cpp finds the other parts by the name of the first.
   const path = paths[0]!;
   return { path, name: modelName(path), kind: 'hub' };
+}
+
+/** Paths of all parts in the cache of the Hugging Face tools; `undefined` where one is missing or cut short. */
+async function inHubCache(parts: readonly HubReference[]): Promise<string[] | undefined> {
+  const snapshot = await hubCacheSnapshot(parts[0]!);
+  if (snapshot === undefined) return undefined;
+  const paths = parts.map(({ segments }) => join(snapshot, ...segments));
+  for (const path of paths) if (!(await isIntact(path))) return undefined;
+  return paths;
 }
 
 async function resolveUrl(spec: string, options: ResolveModelOptions): Promise<ResolvedModel> {

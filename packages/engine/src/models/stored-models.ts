@@ -72,7 +72,7 @@ export async function removeModel(spec: string, options: RemoveModelOptions): Pr
   if (stored === undefined || found.length > 1) {
     const detail =
       stored === undefined
-        ? `${JSON.stringify(spec)} was not downloaded; \`warmpath models list\` shows what was`
+        ? `${JSON.stringify(spec)} was not downloaded by Warmpath; \`warmpath models list\` shows what was`
         : `${JSON.stringify(spec)} names several models: ${found.map(({ model }) => model).join(', ')}`;
     throw new WarmpathError('WARMPATH_USAGE', { path: 'model', detail });
   }

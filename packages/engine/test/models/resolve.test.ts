@@ -1,8 +1,10 @@
-import { access, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { access, copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { cacheFolder } from '../../src/models/cache-folder.js';
+import { hubCacheFolder, hubCacheSnapshot } from '../../src/models/hub-cache.js';
+import { parseHubReference } from '../../src/models/hub-reference.js';
 import { resolveModel } from '../../src/models/resolve.js';
 import { FakeHub } from './hub-server.js';
 
@@ -173,6 +175,76 @@ describe('a model on the hub', () => {
     } finally {
       await hub.stop();
     }
+  });
+});
+
+describe('a model in the cache of the Hugging Face tools', () => {
+  const commit = '0123456789abcdef0123456789abcdef01234567';
+  let home: string;
+  beforeEach(async () => {
+    home = await mkdtemp(join(folder, 'hf-'));
+    vi.stubEnv('HF_HUB_CACHE', join(home, 'hub'));
+  });
+  const repository = () => join(home, 'hub', 'models--org--kept');
+  const snapshot = () => join(repository(), 'snapshots', commit);
+  /** A file as the tools lay it out: a link to content that is named by its hash. */
+  const keep = async (file: string, content?: Buffer) => {
+    const { path: demo } = await resolveModel('demo');
+    const blob = join(repository(), 'blobs', file.replaceAll('/', '-'));
+    await mkdir(join(repository(), 'blobs'), { recursive: true });
+    await mkdir(dirname(join(snapshot(), file)), { recursive: true });
+    await (content === undefined ? copyFile(demo, blob) : writeFile(blob, content));
+    await symlink(blob, join(snapshot(), file));
+  };
+  const note = async (revision: string) => {
+    await mkdir(dirname(join(repository(), 'refs', revision)), { recursive: true });
+    await writeFile(join(repository(), 'refs', revision), `${commit}\n`);
+  };
+  /** Asking the hub would fail. */
+  const resolveHere = (spec: string) => {
+    const signal = AbortSignal.abort(new Error('asked the hub'));
+    return resolveModel(spec, { cacheDir: join(home, 'own'), hubUrl: 'http://127.0.0.1:9', signal });
+  };
+
+  it.each([
+    ['hf:org/kept', 'main', 'T-Q4_K_M.gguf'],
+    ['hf:org/kept:Q8_0', 'main', 'Q8/T-Q8_0.gguf'],
+    ['hf:org/kept/Q8/T-Q8_0.gguf', 'main', 'Q8/T-Q8_0.gguf'],
+    ['hf:org/kept@refs%2Fpr%2F1', 'refs/pr/1', 'T-Q4_K_M.gguf'],
+    [`hf:org/kept@${commit}/T-Q4_K_M.gguf`, 'none', 'T-Q4_K_M.gguf'],
+    ['http://127.0.0.1:9/org/kept/blob/main/T-Q4_K_M.gguf', 'main', 'T-Q4_K_M.gguf'],
+    ['hf:org/kept:F16', 'main', 'T-F16-00001-of-00002.gguf'],
+  ])('is used where it lies: %s', async (spec, revision, file) => {
+    for (const name of ['T-Q4_K_M.gguf', 'Q8/T-Q8_0.gguf', 'T-F16-00001-of-00002.gguf', 'T-F16-00002-of-00002.gguf'])
+      await keep(name);
+    await note(revision);
+    expect((await resolveHere(spec)).path).toBe(join(snapshot(), file));
+  });
+
+  it('is not taken in part, cut short, or of another revision', async () => {
+    await keep('T-F16-00001-of-00002.gguf');
+    await keep('short.gguf', Buffer.from('GGUF'));
+    await keep('other.gguf');
+    await note('v1');
+    for (const spec of ['@v1/T-F16-00001-of-00002.gguf', '@v1/short.gguf', '/other.gguf']) {
+      await expect(resolveHere(`hf:org/kept${spec}`)).rejects.toThrow('asked the hub');
+    }
+  });
+
+  it('takes no revision that leads out of the cache', async () => {
+    await mkdir(join(repository(), 'refs'), { recursive: true });
+    await writeFile(join(repository(), 'refs', 'main'), '../../../elsewhere');
+    expect(await hubCacheSnapshot(parseHubReference('org/kept/T.gguf'))).toBeUndefined();
+  });
+
+  it.each([
+    [{ HF_HUB_CACHE: '/cache', HF_HOME: '/hf' }, '/cache'],
+    [{ HUGGINGFACE_HUB_CACHE: '/old', HF_HOME: '/hf' }, '/old'],
+    [{ HF_HUB_CACHE: '', HF_HOME: '/hf', XDG_CACHE_HOME: '/xdg' }, '/hf/hub'],
+    [{ XDG_CACHE_HOME: '/xdg' }, '/xdg/huggingface/hub'],
+    [{}, '/home/user/.cache/huggingface/hub'],
+  ])('lies where their variables say: %j', (environment, expected) => {
+    expect(hubCacheFolder(environment, '/home/user')).toBe(expected);
   });
 });
 
