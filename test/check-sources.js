@@ -1,5 +1,5 @@
-// What neither the compiler nor the linter finds in a file alone: files, exports and dependencies that nothing uses
-// (knip), import cycles, those of types alone included (Biome), and comments that are wider than code may be.
+// Checks sources, all at once: types, lint, files, exports and dependencies that nothing uses (knip), import cycles,
+// those of types alone included (Biome), and comments that are wider than code may be.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,6 +20,9 @@ const folders = readdirSync('packages')
 folders.push('test', 'scripts', 'docs/generate', 'docs/.vitepress/theme', 'examples');
 
 const results = await Promise.all([
+  run('tsc', ['--project', 'tsconfig.test.json']),
+  run('tsc', ['--project', 'packages/dashboard/page']),
+  run('biome', ['check', '--error-on-warnings', '.']),
   run('knip', ['--no-progress', ...leftOut.map((folder) => `--workspace=!${folder}`)]),
   run('biome', ['lint', '--only=suspicious/noImportCycles', '--error-on-warnings', ...folders]),
 ]);

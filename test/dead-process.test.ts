@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { isFull } from './suite.js';
 
 interface JsonReport {
   readonly testResults: readonly { readonly name: string; readonly status: string }[];
@@ -41,7 +42,7 @@ describe('a process that dies while it runs tests', () => {
   });
 
   // What ended just before the process died may not have been reported.
-  it.each([
+  it.runIf(isFull).each([
     ['native-exit-in-second', /\n[1-2] passed, [2-4] failed, 0 skipped\n$/],
     ['abort-after-third', /\n[1-4] passed, [1-4] failed, 0 skipped\n$/],
   ])('fails the run, and counts in its last line: %s', async (file, lastLine) => {

@@ -1,5 +1,6 @@
 import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isFull } from '../../../test/suite.js';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import type { Report } from '../src/shapes/shapes.js';
 import { closing, gatewayAt, send } from './harness.js';
@@ -76,7 +77,7 @@ async function served(bodies: readonly object[], config: Parameters<typeof gatew
 }
 
 describe('the baseline, with the embedded engine', () => {
-  it('agrees with the reported count where documents stay in retrieval order', async () => {
+  it.runIf(isFull)('agrees with the reported count where documents stay in retrieval order', async () => {
     const system = 'Retrieval order: answer from the documents.';
     const bodies = contexts(60, 7).map((documents, place) => ({
       messages: [
@@ -92,7 +93,7 @@ describe('the baseline, with the embedded engine', () => {
     expect(gain).toBe(0);
   });
 
-  it('agrees with it for prompts with documents in the text that the client asks to leave', async () => {
+  it.runIf(isFull)('agrees with it for prompts with documents in the text that the client asks to leave', async () => {
     const system = 'Text: answer from the passages.';
     const bodies = contexts(60, 11).map((documents, place) => ({
       messages: [

@@ -3,6 +3,7 @@ import { recognise } from '@warmpath/core';
 import { answerHash, LabelMap } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { allowPrompts } from '../../../test/real-gateway.js';
+import { pairs } from '../../../test/suite.js';
 import { AnswerReader } from '../src/answer/read-answer.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type ReceivedRequest, startStream } from './fake-engine.js';
@@ -285,32 +286,33 @@ async function rightCitations(
   return { right, moved, labels: [...written.values()].map(({ size }) => size) };
 }
 
-describe.each(Object.entries(FORMS))('citations of %s', (_, form) => {
-  describe.each(Object.entries(APIS))('in %s', (__, api) => {
-    it.each([
-      ['an answer', false],
-      ['a stream, character by character', true],
-    ])('are right 30 of 30 times with labels that belong to documents: %s', async (___, isStreamed) => {
+const CASES = pairs(Object.entries(FORMS), Object.entries(APIS)).flatMap(([[written, form], [name, api]]) =>
+  [false, true].map((isStreamed) => ({ written, form, name, api, isStreamed })),
+);
+
+describe('citations', () => {
+  it.each(CASES)(
+    'of $written in $name are right 30 of 30 times with labels that belong to documents, streamed: $isStreamed',
+    async ({ form, api, isStreamed }) => {
       const gateway = await allowing(form, api, citing(form, isStreamed), 'mapped');
       const { right, moved, labels } = await rightCitations(gateway, { form, api, labels: 'mapped', isStreamed });
       expect(right).toBe(30);
       expect(moved).toBeGreaterThan(0);
       expect(labels).toEqual(labels.map(() => 1));
-    });
-  });
-
-  it.each(['Messages', 'Responses'])(
-    'are right 30 of 30 times in %s that are translated for the engine',
-    async (name) => {
-      for (const isStreamed of [false, true]) {
-        const gateway = await allowing(form, APIS[name]!, citing(form, isStreamed, 'chat'), 'mapped');
-        const { right } = await rightCitations(gateway, { form, api: APIS[name]!, labels: 'mapped', isStreamed });
-        expect(right).toBe(30);
-      }
     },
   );
 
-  it('are right 30 of 30 times with labels that are kept', async () => {
+  it.each(
+    pairs(Object.entries(FORMS), ['Messages', 'Responses']).map(([[written, form], name]) => ({ written, form, name })),
+  )('of $written are right 30 of 30 times in $name that are translated for the engine', async ({ form, name }) => {
+    for (const isStreamed of [false, true]) {
+      const gateway = await allowing(form, APIS[name]!, citing(form, isStreamed, 'chat'), 'mapped');
+      const { right } = await rightCitations(gateway, { form, api: APIS[name]!, labels: 'mapped', isStreamed });
+      expect(right).toBe(30);
+    }
+  });
+
+  it.each(Object.entries(FORMS))('of %s are right 30 of 30 times with labels that are kept', async (_, form) => {
     const api = APIS['chat completions']!;
     const gateway = await allowing(form, api, citing(form, false), 'kept');
     expect((await rightCitations(gateway, { form, api, labels: 'kept', isStreamed: false })).right).toBe(30);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { isFull } from '../../../../test/suite.js';
 import { type PromptText, rewriteText } from '../../src/index.js';
 import { PromptKinds } from '../../src/internal.js';
 import '../seed.js';
@@ -254,7 +255,7 @@ describe('a line that some documents have', () => {
   test.each(cases)('stays with them: $place of $having of 12, $between', ({ place, having, between }) => {
     const passages = PASSAGES.map((text, i) => ((i * 5) % 12 < having ? places[place]!(text) : text));
     const write: Write = (documents, n) => `Read this.\n\n${documents.join(between)}\n\nQuestion: Who keeps ${n}?`;
-    for (const seed of [3, 4, 5]) {
+    for (const seed of isFull ? [3, 4, 5] : [3]) {
       const kinds = new PromptKinds({ salt: 'salt', maxBytes: 8_000_000 });
       for (const [n, documents] of lists(120, seed, passages).entries()) {
         const text = write(documents, n);

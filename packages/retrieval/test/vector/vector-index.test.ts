@@ -3,6 +3,7 @@ import { endianness, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pairs } from '../../../../test/suite.js';
 import { buildVectorIndex } from '../../src/vector/build-index.js';
 import { readVectorIndex, writeVectorIndex } from '../../src/vector/index-file.js';
 import type { VectorIndex, VectorIndexKind, VectorStage } from '../../src/vector/vector-index.js';
@@ -52,7 +53,7 @@ async function recall(
   return hits / truth.flat().length;
 }
 
-describe.each(METRICS)('search by %s', (metric) => {
+describe.each(pairs(METRICS, KINDS))('search by %s', (metric, kind) => {
   const data = { clustered: seededVectors(1000, 32, 1, 20), random: seededVectors(1000, 24, 2) };
   const queries = { clustered: seededVectors(25, 32, 1, 20), random: seededVectors(25, 24, 3) };
   // What each must reach; `dot` has no metric's triangle for a graph to rest on, and random data no lists to find.
@@ -61,7 +62,7 @@ describe.each(METRICS)('search by %s', (metric) => {
     ivf: { clustered: 0.99, random: metric === 'dot' ? 0.8 : 0.7 },
     hnsw: { clustered: 0.99, random: metric === 'dot' ? 0.9 : 0.97 },
   };
-  it.each(KINDS)('by %s finds what a plain scan finds', async (kind) => {
+  it(`by ${kind} finds what a plain scan finds`, async () => {
     for (const name of ['clustered', 'random'] as const) {
       const vectors = data[name];
       const truth = queries[name].map((query) => closest(vectors, query, 10, metric));
