@@ -9,6 +9,7 @@ import { KvEventFeed } from './events/kv-event-log.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
 import { EmbeddingQueue } from './http/embedding-queue.js';
+import { FormCache } from './http/form-cache.js';
 import { largestBodyBytes } from './http/json-body.js';
 import { EngineMetrics } from './http/metrics.js';
 import { closeServer, closeStalled } from './http/slow-clients.js';
@@ -186,7 +187,8 @@ async function serve(
     const own = loop.stats;
     return { ...own, running: own.running + running, waiting: own.waiting + waiting };
   };
-  metrics.watch(stats, model.vocabulary.grammars.counts, loop.reuse !== 'none');
+  const forms = new FormCache();
+  metrics.watch(stats, () => ({ ...model.vocabulary.grammars.counts, bytes: forms.bytes }), loop.reuse !== 'none');
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
@@ -201,6 +203,7 @@ async function serve(
     template,
     metrics,
     embeddings,
+    forms,
     stats,
     defaultMaxTokens: settings.defaultMaxTokens,
     bodyLimitBytes,

@@ -3,17 +3,14 @@ import type { ToolDefinition } from '../chat/messages.js';
 import { writeGrammar } from '../structured/gbnf.js';
 import { readJsonSchema } from '../structured/json-schema.js';
 import { ANY_OBJECT, checkNodes, refuse, type SchemaNode } from '../structured/schema-node.js';
+import type { FormCache, ReadForm } from './form-cache.js';
 import { type GenerationFields, parseBody, type ToolChoice } from './schemas.js';
 
 /** Most functions that a model may choose from. */
 const MAX_TOOLS = 128;
 
 /** The form that a request wants its answer to have, where it wants one. */
-export interface AnswerForm {
-  /** What the answer must follow. */
-  readonly grammar?: string;
-  /** Whether a whole answer fits what the grammar does not keep; every one does when left out. */
-  readonly fits?: (text: string) => boolean;
+export interface AnswerForm extends ReadForm {
   /** The functions that the model is told of. */
   readonly tools?: readonly ToolDefinition[];
   /** Whether the answer must call one of them, may call some, or calls none. */
@@ -55,7 +52,7 @@ export function readTools(given: unknown): readonly ToolDefinition[] | undefined
  *
  * @throws WARMPATH_INVALID_REQUEST with the path of what is wrong or not supported, into the schema too.
  */
-export function jsonForm(fields: GenerationFields): Pick<AnswerForm, 'grammar' | 'fits'> {
+export function jsonForm(fields: GenerationFields, cache: FormCache): ReadForm {
   const { response_format: format, structured_outputs: outputs } = fields;
   const wanted: [path: string, schema: unknown][] = [];
   if (format?.type === 'json_object') {
@@ -80,8 +77,10 @@ export function jsonForm(fields: GenerationFields): Pick<AnswerForm, 'grammar' |
   if (schema === undefined) {
     return { grammar: writeGrammar(ANY_OBJECT, path) };
   }
-  const { node, check } = readJsonSchema(schema, path);
-  return { grammar: writeGrammar(node, path), ...(check && { fits: (text: string) => check(JSON.parse(text)) }) };
+  return cache.form([path, schema], () => {
+    const { node, check } = readJsonSchema(schema, path);
+    return { grammar: writeGrammar(node, path), ...(check && { fits: (text: string) => check(JSON.parse(text)) }) };
+  });
 }
 
 /**
@@ -90,9 +89,12 @@ export function jsonForm(fields: GenerationFields): Pick<AnswerForm, 'grammar' |
  *
  * @throws As {@link jsonForm} does.
  */
-export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; tools?: unknown }): AnswerForm {
+export function chatForm(
+  fields: GenerationFields & { tool_choice?: ToolChoice; tools?: unknown },
+  cache: FormCache,
+): AnswerForm {
   const { tool_choice: choice } = fields;
-  const form = jsonForm(fields);
+  const form = jsonForm(fields, cache);
   const tools = readTools(fields.tools);
   if (choice === undefined || choice === null || choice === 'auto' || choice === 'none') {
     // An answer in a given form calls nothing.
@@ -105,9 +107,13 @@ export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; 
   if (tools === undefined) {
     throw refuse('tools', 'Expected the functions of which one must be called');
   }
+  return { ...cache.form([choice, tools], () => callForm(tools, choice)), tools, callChoice: 'forced' };
+}
+
+function callForm(tools: readonly ToolDefinition[], choice: Exclude<ToolChoice, null | undefined>): ReadForm {
   const checks = new Map<string, (value: unknown) => boolean>();
   const members = tools.flatMap(({ function: { name, parameters } }, index) => {
-    if (choice !== 'required' && choice.function.name !== name) {
+    if (typeof choice === 'object' && choice.function.name !== name) {
       return [];
     }
     const { node, check } = readJsonSchema(parameters ?? NO_PARAMETERS, `tools[${index}].function.parameters`);
@@ -125,7 +131,7 @@ export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; 
     const call = JSON.parse(text) as { readonly name: string; readonly arguments: unknown };
     return checks.get(call.name)?.(call.arguments) ?? true;
   };
-  return { grammar: writeGrammar(node, 'tools'), tools, callChoice: 'forced', ...(checks.size > 0 && { fits }) };
+  return { grammar: writeGrammar(node, 'tools'), ...(checks.size > 0 && { fits }) };
 }
 
 const NO_PARAMETERS = { type: 'object', properties: {} };

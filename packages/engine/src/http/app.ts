@@ -25,6 +25,7 @@ import { readConversation } from './chat-request.js';
 import type { EmbeddingQueue } from './embedding-queue.js';
 import { addEmbeddingRoutes } from './embedding-routes.js';
 import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
+import type { FormCache } from './form-cache.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { parseJson } from './json-body.js';
@@ -59,6 +60,8 @@ export interface EngineApp {
   readonly embeddings?: EmbeddingQueue | undefined;
   /** What the loop holds, with the requests for embeddings. */
   readonly stats: () => LoopStats;
+  /** Forms of answers that requests have asked for. */
+  readonly forms: FormCache;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
   /** Where streams are sent to a front of ours, which alone can reach this server. */
@@ -112,7 +115,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     refuseFields(sent, chatCompletionSchema.shape);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
-    const form = chatForm(body);
+    const form = chatForm(body, app.forms);
     const hasLogprobs = body.logprobs ?? false;
     checkLogprobs(body, form);
     const { messages, opensAnswer, ...conversation } = readConversation(body);
@@ -154,7 +157,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     refuseFields(sent, completionSchema.shape);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
-    const form = jsonForm(body);
+    const form = jsonForm(body, app.forms);
     const topLogprobs = body.logprobs ?? undefined;
     if (body.echo === true && topLogprobs !== undefined) {
       throw refuse('echo', 'This engine reports no log probabilities of a prompt');

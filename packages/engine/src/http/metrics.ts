@@ -277,17 +277,22 @@ export class EngineMetrics implements LoopObserver {
   }
 
   /** Adds what is read whenever it is scraped. Call it once. */
-  watch(stats: () => LoopStats, grammars: Readonly<GrammarCounts>, isReused: boolean): void {
+  watch(stats: () => LoopStats, grammars: () => GrammarCounts & { bytes: number }, isReused: boolean): void {
     for (const [name, help, read] of GAUGES) {
       this.#gauge(name, help, () => read(stats()) ?? 0);
     }
     for (const [name, help, read] of TOTALS) {
       this.#total(name, help, () => read(stats()) ?? 0);
     }
-    this.#gauge('warmpath_engine_grammars', 'Grammars that answers are held to now', () => grammars.open);
+    this.#gauge('warmpath_engine_grammars', 'Grammars that answers are held to now', () => grammars().open);
+    this.#gauge(
+      'warmpath_engine_grammar_bytes',
+      'Bytes of the schemas and grammars that are kept',
+      () => grammars().bytes,
+    );
     const asked = 'Times that a grammar was asked about';
-    this.#total('warmpath_engine_grammar_checks', `${asked} a few tokens`, () => grammars.checks);
-    this.#total('warmpath_engine_grammar_masks', `${asked} the whole vocabulary`, () => grammars.masks);
+    this.#total('warmpath_engine_grammar_checks', `${asked} a few tokens`, () => grammars().checks);
+    this.#total('warmpath_engine_grammar_masks', `${asked} the whole vocabulary`, () => grammars().masks);
     const info = new Gauge({
       name: 'vllm:cache_config_info',
       help: 'The prefix cache: any token can be shared, so a block is one token',

@@ -157,6 +157,26 @@ describe.each(isFull ? ['demo', 'random:1m'] : ['random:1m'])('structured answer
     expect(textOf(chunks)).toBe('');
   });
 
+  it('are held to a schema that was read before, as long as it is the same in the same place', async () => {
+    const bytes = (): Promise<number> => engine.metric('warmpath_engine_grammar_bytes');
+    const schema = (max: number): TestSchema => ({ type: 'string', minLength: 2, maxLength: max });
+    const sizes: number[] = [];
+    for (const fields of [
+      { json_schema: schema(3) },
+      { json_schema: schema(3) },
+      { json_schema: schema(4) },
+      { guided_json: schema(4) },
+      ...[0, 1].map(() => ({ tools: TOOLS, tool_choice: 'required' })),
+      { tools: TOOLS, tool_choice: { type: 'function', function: { name: 'stop' } } },
+    ]) {
+      await chat({ seed: 2, max_tokens: 30, ...fields });
+      sizes.push(await bytes());
+    }
+    expect(sizes.map((size, index) => size > (sizes[index - 1] ?? 0))).toEqual([
+      ...[true, false, true, true, false, false, true],
+    ]);
+  });
+
   it('are calls with an id of their own in each of several choices, in pieces as well', async () => {
     const fields = { seed: 5, n: 3, tools: TOOLS, tool_choice: 'required' };
     const { choices } = (await engine.call(CHAT, ask(fields))).body as { choices: { message: Message }[] };
