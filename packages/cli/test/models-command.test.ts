@@ -17,7 +17,7 @@ beforeEach(async () => {
   const model = await readFile((await resolveModel('demo')).path);
   size = model.length;
   server = createServer((request, response) => {
-    if (request.url === '/tiny.gguf') response.end(model);
+    if (request.url?.split('?')[0] === '/tiny.gguf') response.end(model);
     else response.writeHead(404).end();
   });
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
@@ -37,9 +37,10 @@ it('warmpath models downloads, lists and removes a model', async () => {
   const model = `${url}/tiny.gguf`;
   const megabytes = `${(size / 1_048_576).toFixed(1)} MiB`;
   expect((await run('list')).stdout).toContain('No model was downloaded');
-  const pulled = await run('pull', model);
+  const pulled = await run('pull', `${model}?signature=secret`);
   expect(pulled).toMatchObject({ code: 0, stderr: expect.stringContaining(`Downloading ${model}`) });
   expect(pulled.stderr).toContain(`${model}: download 0.0 MiB of ${megabytes}`);
+  expect(pulled.stdout + pulled.stderr).not.toContain('secret');
   const path = /is here: (.*), /.exec(pulled.stdout)![1]!;
   expect(pulled.stdout).toBe(`${model} is here: ${path}, ${megabytes}.\n`);
   expect(await resolveModel(path)).toMatchObject({ kind: 'demo' });

@@ -52,7 +52,8 @@ async function pull(
   { cacheDir }: ModelsOptions,
   { terminal, signal }: InterruptibleContext,
 ): Promise<void> {
-  const start = announceStart(terminal, `Downloading ${spec} …`);
+  // A query may hold a signature.
+  const start = announceStart(terminal, `Downloading ${spec.replace(/\?.*$/s, '')} …`);
   const folder = cacheDir !== undefined && { cacheDir };
   const { path } = await resolveModel(spec, { ...folder, onProgress: start.onProgress, signal }).finally(() =>
     start.stop(),
