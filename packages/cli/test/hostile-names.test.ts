@@ -196,6 +196,9 @@ const RUNS: Readonly<Record<string, () => readonly Run[]>> = {
   ],
   'lab eval': () => [{ argv: ['lab', 'eval', '--data', NAME] }],
   'lab calibrate': () => [{ argv: ['lab', 'calibrate', '--data', NAME, '--engine', engine.url] }],
+  'models list': () => [{ argv: ['models', 'list', '--cache-dir', path('docs', NAME)] }],
+  'models pull': () => [{ argv: ['models', 'pull', NAME, '--cache-dir', path('models')] }],
+  'models remove': () => [{ argv: ['models', 'remove', NAME, '--cache-dir', path('models')] }],
   'prompts list': () => [{ argv: ['prompts', '--gateway', gateway.url] }],
   'prompts show': () => [
     { argv: ['prompts', 'show', 'abc', '--tenant', HOSTILE, '--gateway', gateway.url] },
