@@ -26,6 +26,9 @@ const MAX_ALTERNATIVES = 256;
 /** Longest text whose length is counted beside a pattern; longer ones are checked when the answer is whole. */
 const MAX_COUNTED_LENGTH = 32;
 
+/** Different bounds of numbers in one schema, of which each becomes an automaton. */
+const MAX_RANGES = 64;
+
 /** Most characters of a property's name in the path of an error. */
 const SHOWN_KEY = 64;
 
@@ -101,6 +104,8 @@ class SchemaReader {
   readonly #rootPath: string;
   readonly #known = new Map<object, ReferenceNode>();
   readonly #languages = new LanguageMaker();
+  readonly #made = new Map<string, TextLanguage | undefined>();
+  #ranges = 0;
   #places = 0;
 
   constructor(root: unknown, rootPath: string) {
@@ -429,22 +434,25 @@ class SchemaReader {
     const min = readCount(schema, 'minLength', path, MAX_LENGTH) ?? 0;
     const max = readCount(schema, 'maxLength', path, MAX_LENGTH);
     checkOrder(min, max, join(path, 'maxLength'));
-    const patterns = [schema['pattern'] ?? []].flat().map((pattern) => {
-      if (typeof pattern !== 'string') {
-        throw refuse(join(path, 'pattern'), 'Expected a regular expression');
-      }
-      return this.#pattern(pattern, join(path, 'pattern'));
-    });
-    const formats = [schema['format'] ?? []].flat().flatMap((format) => {
-      return languageOfFormat(String(format)) ?? [];
-    });
-    if (patterns.length + formats.length === 0) {
+    const isFree = schema['pattern'] === undefined && languagesOfFormats(schema).length === 0;
+    if (isFree) {
       return { kind: 'string', min, max };
     }
     const keyword = join(path, schema['pattern'] === undefined ? 'format' : 'pattern');
     const isCounted = min <= MAX_COUNTED_LENGTH && (max === undefined || max <= MAX_COUNTED_LENGTH);
-    const lengths = !isCounted || (min === 0 && max === undefined) ? [] : [this.#languages.length(min, max)];
-    const language = attempt(keyword, () => this.#languages.intersection([...patterns, ...formats, ...lengths]));
+    const language = this.#once([schema['pattern'], schema['format'], min, max], () => {
+      const patterns = [schema['pattern'] ?? []].flat().map((pattern) => {
+        if (typeof pattern !== 'string') {
+          throw refuse(join(path, 'pattern'), 'Expected a regular expression');
+        }
+        return this.#pattern(pattern, join(path, 'pattern'));
+      });
+      const isAnyLength = !isCounted || (min === 0 && max === undefined);
+      return attempt(keyword, () => {
+        const lengths = isAnyLength ? [] : [this.#languages.length(min, max)];
+        return this.#languages.intersection([...patterns, ...languagesOfFormats(schema), ...lengths]);
+      });
+    });
     if (language === undefined) {
       throw refuse(keyword, 'No text fits all that is said of it here');
     }
@@ -479,12 +487,31 @@ class SchemaReader {
       isMinOpen: above !== undefined && above === min,
       isMaxOpen: below !== undefined && below === max,
     };
-    const language = attempt(path, () => languageOfNumbers({ ...bounds, multipleOf }, this.#languages));
+    const language = this.#once({ ...bounds, multipleOf }, () => {
+      this.#ranges++;
+      if (this.#ranges > MAX_RANGES) {
+        throw refuse(path, `Expected at most ${MAX_RANGES} different bounds of numbers`);
+      }
+      return attempt(path, () => languageOfNumbers({ ...bounds, multipleOf }));
+    });
     if (language === undefined) {
       throw refuse(path, 'No number lies within these bounds');
     }
     return { kind: 'language', isNumber: true, language };
   }
+
+  /** What is said in the same words becomes one automaton, however often it is said. */
+  #once(said: unknown, make: () => TextLanguage | undefined): TextLanguage | undefined {
+    const key = JSON.stringify(said);
+    if (!this.#made.has(key)) {
+      this.#made.set(key, make());
+    }
+    return this.#made.get(key);
+  }
+}
+
+function languagesOfFormats(schema: Schema): readonly TextLanguage[] {
+  return [schema['format'] ?? []].flat().flatMap((format) => languageOfFormat(String(format)) ?? []);
 }
 
 function merge(parts: readonly Schema[], path: string): Schema {

@@ -26,9 +26,14 @@ const ANY_INTEGER = new LanguageMaker().pattern(`^-?${WHOLE}$`);
 /** Any number of JSON. */
 export const ANY_NUMBER = new LanguageMaker().pattern(`^-?${WHOLE}(?:\\.\\d{1,${DIGITS}})?(?:[eE][+-]?\\d{1,2})?$`);
 
+/** The greatest number of so many digits: a bound beyond it binds none of them. */
+const NINES = 10 ** DIGITS - 1;
+
 /** The JSON texts of the numbers within bounds; `undefined` where there is none. */
-export function languageOfNumbers(bounds: NumberBounds, maker: LanguageMaker): TextLanguage | undefined {
-  const { isInteger, min, max, multipleOf } = bounds;
+export function languageOfNumbers(bounds: NumberBounds): TextLanguage | undefined {
+  const { isInteger, multipleOf } = bounds;
+  const min = bounds.min !== undefined && bounds.min <= -NINES ? undefined : bounds.min;
+  const max = bounds.max !== undefined && bounds.max >= NINES ? undefined : bounds.max;
   const isBound = min !== undefined || max !== undefined || multipleOf.length > 0;
   if (!isBound) {
     return isInteger ? ANY_INTEGER : ANY_NUMBER;
@@ -46,6 +51,7 @@ export function languageOfNumbers(bounds: NumberBounds, maker: LanguageMaker): T
       const above = from.value < 0 ? [] : [`(?=${atLeast(from)}$)`];
       return `${sign}${above.join('')}(?=(?:${atMost(to)})$)(?:0|[1-9]\\d{0,${DIGITS}})${fraction}`;
     });
+  const maker = new LanguageMaker();
   const within = maker.pattern(`^(?:${sides.join('|') || '[]'})$`);
   return maker.intersection([within, ...multipleOf.map((step) => maker.states(multiplesOf(step)))]);
 }

@@ -472,4 +472,35 @@ describe('the schemas that people send', () => {
     const taken = async (values: readonly unknown[]): Promise<boolean[]> => Promise.all(values.map(takes));
     expect([await taken(right), await taken(wrong)]).toEqual([right.map(() => true), wrong.map(() => false)]);
   });
+
+  it('may have ten fields of each kind', () => {
+    const kinds: readonly ((at: number) => z.ZodType)[] = [
+      () => z.int(),
+      () => z.int().positive(),
+      () => z.email(),
+      () => z.iso.datetime(),
+      () => z.iso.date(),
+      () => z.uuid(),
+      () => z.url(),
+      (at) =>
+        z
+          .number()
+          .min(0)
+          .max(at + 1),
+      (at) =>
+        z
+          .int()
+          .min(at)
+          .max(1000 * at + 7),
+      (at) => z.string().regex(new RegExp(`^[A-Z]{2}-\\d{${at + 1}}$`)),
+      (at) =>
+        z
+          .string()
+          .min(1)
+          .max(20 + at),
+    ];
+    const fields = kinds.flatMap((make, kind) => Array.from({ length: 10 }, (_, at) => [`f${kind}_${at}`, make(at)]));
+    const { node } = readJsonSchema(zod(z.object(Object.fromEntries(fields))), 's');
+    expect(writeGrammar(node, 's').length).toBeGreaterThan(10_000);
+  });
 });

@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../../test/suite.js';
 import { languageOfNumbers, type NumberBounds } from '../../src/structured/number-language.js';
-import { LanguageMaker } from '../../src/structured/text-language.js';
 
 const FREE: NumberBounds = {
   isInteger: false,
@@ -40,7 +39,7 @@ describe('the texts of numbers', () => {
         }),
         fc.array(texts, { minLength: 1, maxLength: 30 }),
         (bounds, candidates) => {
-          const language = languageOfNumbers({ ...FREE, ...bounds }, new LanguageMaker());
+          const language = languageOfNumbers({ ...FREE, ...bounds });
           const { isInteger, min = -1e15, max = 1e15, isMinOpen, isMaxOpen } = bounds;
           const hasBounds = bounds.min !== undefined || bounds.max !== undefined;
           for (const text of [...candidates, String(min), String(max)]) {
@@ -74,7 +73,7 @@ describe('the texts of numbers', () => {
     [500, ['0', '5000', '-1500'], ['50', '1001']],
     [2.5, ['2.5', '5', '-7.5'], ['2', '3.5']],
   ])('are multiples of %d', (multipleOf, right, wrong) => {
-    const language = languageOfNumbers({ ...FREE, multipleOf: [multipleOf] }, new LanguageMaker())!;
+    const language = languageOfNumbers({ ...FREE, multipleOf: [multipleOf] })!;
     const holds = (text: string): boolean => language.test(Array.from(text, (each) => each.codePointAt(0)!));
     expect(right.filter((text) => !holds(text))).toEqual([]);
     expect(wrong.filter(holds)).toEqual([]);
