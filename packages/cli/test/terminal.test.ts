@@ -150,7 +150,7 @@ describe('the commands that are loaded', () => {
     'are all where none is named: %j',
     async (...argv) => {
       const program = await programOf(...argv);
-      expect(named(program)).toHaveLength(15);
+      expect(named(program)).toHaveLength(16);
       expect(named(program.commands.find((each) => each.name() === 'lab')!)).toHaveLength(5);
     },
   );
