@@ -23,7 +23,7 @@ const RUNS = {
   'random:1m-longrope512': 6,
   'random:1m-mrope': 6,
   'random:1m-mla': 6,
-  'random:4m-window32': 4,
+  'random:4m-window32': 10,
 };
 
 /** Most tokens in one batch. */
