@@ -23,5 +23,5 @@ for (const retrieved of [documents, documents.toReversed()]) {
 }
 
 // Prints:
-// 42 kg, … of 106 tokens cached
+// 42 kg, … of 108 tokens cached
 // …kg, … of … tokens cached
