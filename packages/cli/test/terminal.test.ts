@@ -101,7 +101,7 @@ describe('the time left', () => {
     expect(noted()).toBe('\r\u001b[2KDownloading');
   });
 
-  it('what is waited for is said at once, on a line each where nobody watches', () => {
+  it('what is waited for is said at once, on a line each where there is no terminal', () => {
     const watched = terminalOf();
     startWaiting(watched.terminal, 'Starting …').stop();
     expect(watched.noted()).toMatch(/^\r.*Starting …\r/);

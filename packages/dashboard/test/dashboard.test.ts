@@ -297,7 +297,7 @@ describe('everybody can read it', () => {
     expect(dashboard.complaints).toEqual([]);
   });
 
-  it.runIf(isFull)('in the colours that somebody chose, whatever the system says', async () => {
+  it.runIf(isFull)('in the colours that the reader chose, whatever the system prefers', async () => {
     const simulation = await simulate();
     const dashboard = await openDashboard(simulation.gateway.url, { scheme: 'dark' });
     await live(dashboard);

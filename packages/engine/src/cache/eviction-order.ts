@@ -51,7 +51,7 @@ export class EvictionOrder {
   readonly #spare = new Set<RadixNode>();
 
   /**
-   * `cost` says what computing a node would take that nobody computed here: one from the disk, or a part of one.
+   * `cost`: what it would take to compute a node that came from the disk, or is a part of one.
    * `sizeOf` says what it takes in a tier.
    */
   constructor(

@@ -34,6 +34,16 @@ export function answerReader(
   return syntax.isHarmony ? new ChannelReader(tools ?? [], begins) : new TaggedReader(syntax, tools ?? [], begins);
 }
 
+/** Reads on until a step says that it needs more text. */
+function readSteps(step: (parts: AnswerPart[]) => boolean): AnswerPart[] {
+  const parts: AnswerPart[] = [];
+  let goesOn = true;
+  while (goesOn) {
+    goesOn = step(parts);
+  }
+  return parts;
+}
+
 /** Calls without marks of their own: JSON that is the whole answer, as Llama 3 writes it, fenced or not. */
 const BARE: Pick<CallFormat, 'readers'> = { readers: [jsonCalls] };
 const FENCE = /^\s*```(?:json|tool_call|xml)?\s*|\s*```\s*$/g;
@@ -81,17 +91,12 @@ class TaggedReader implements AnswerReader {
   }
 
   #read(isEnd: boolean): AnswerPart[] {
-    const parts: AnswerPart[] = [];
-    let goesOn = true;
-    while (goesOn) {
-      goesOn =
-        this.#state === 'reasoning'
-          ? this.#readReasoning(parts, isEnd)
-          : this.#state === 'call'
-            ? this.#readCall(parts, isEnd)
-            : this.#readContent(parts, isEnd);
-    }
-    return parts;
+    return readSteps((parts) => {
+      if (this.#state === 'reasoning') {
+        return this.#readReasoning(parts, isEnd);
+      }
+      return this.#state === 'call' ? this.#readCall(parts, isEnd) : this.#readContent(parts, isEnd);
+    });
   }
 
   #readReasoning(parts: AnswerPart[], isEnd: boolean): boolean {
@@ -254,12 +259,7 @@ class ChannelReader implements AnswerReader {
   }
 
   #read(isEnd: boolean): AnswerPart[] {
-    const parts: AnswerPart[] = [];
-    let goesOn = true;
-    while (goesOn) {
-      goesOn = this.#state === 'header' ? this.#readHeader(isEnd) : this.#readBody(parts, isEnd);
-    }
-    return parts;
+    return readSteps((parts) => (this.#state === 'header' ? this.#readHeader(isEnd) : this.#readBody(parts, isEnd)));
   }
 
   #readHeader(isEnd: boolean): boolean {
