@@ -12,12 +12,6 @@ export const DEFAULT_ALIGNMENT = 32;
 /** The metadata key that overrides {@link DEFAULT_ALIGNMENT}. */
 export const ALIGNMENT_KEY = 'general.alignment';
 
-/** Dimensions that a tensor may have (`GGML_MAX_DIMS`). */
-export const MAX_DIMENSIONS = 4;
-
-/** Bytes that a tensor's name may have (`GGML_MAX_NAME` less the terminating zero). */
-export const MAX_TENSOR_NAME_BYTES = 63;
-
 /** Metadata types in the order of their numbers in the file. */
 export const VALUE_TYPES = [
   'uint8',
@@ -62,8 +56,8 @@ export type GgufValue = GgufScalar | GgufArray;
 /** Metadata by key, in the order of the file. */
 export type GgufMetadata = ReadonlyMap<string, GgufValue>;
 
-/** Bytes that a value of each type takes at least; for a string its length field, for an array its type and count. */
-export const MINIMUM_VALUE_BYTES: Readonly<Record<GgufValueType, number>> = {
+/** Bytes of a value of each type; of a string its length field, of an array its type and count. */
+export const VALUE_BYTES: Readonly<Record<GgufValueType, number>> = {
   uint8: 1,
   int8: 1,
   uint16: 2,
@@ -82,73 +76,54 @@ export const MINIMUM_VALUE_BYTES: Readonly<Record<GgufValueType, number>> = {
 /** How a tensor type is laid out: elements in a block, and bytes of a block. */
 export interface TensorType {
   readonly name: string;
-  readonly number: number;
   readonly blockElements: number;
   readonly blockBytes: number;
 }
 
-// [number, name, elements in a block, bytes of a block], from ggml.h and ggml-common.h of the pinned llama.cpp build.
-const TENSOR_TYPE_ROWS: readonly (readonly [number, string, number, number])[] = [
-  [0, 'f32', 1, 4],
-  [1, 'f16', 1, 2],
-  [2, 'q4_0', 32, 18],
-  [3, 'q4_1', 32, 20],
-  [6, 'q5_0', 32, 22],
-  [7, 'q5_1', 32, 24],
-  [8, 'q8_0', 32, 34],
-  [9, 'q8_1', 32, 36],
-  [10, 'q2_K', 256, 84],
-  [11, 'q3_K', 256, 110],
-  [12, 'q4_K', 256, 144],
-  [13, 'q5_K', 256, 176],
-  [14, 'q6_K', 256, 210],
-  [15, 'q8_K', 256, 292],
-  [16, 'iq2_xxs', 256, 66],
-  [17, 'iq2_xs', 256, 74],
-  [18, 'iq3_xxs', 256, 98],
-  [19, 'iq1_s', 256, 50],
-  [20, 'iq4_nl', 32, 18],
-  [21, 'iq3_s', 256, 110],
-  [22, 'iq2_s', 256, 82],
-  [23, 'iq4_xs', 256, 136],
-  [24, 'i8', 1, 1],
-  [25, 'i16', 1, 2],
-  [26, 'i32', 1, 4],
-  [27, 'i64', 1, 8],
-  [28, 'f64', 1, 8],
-  [29, 'iq1_m', 256, 56],
-  [30, 'bf16', 1, 2],
-  [34, 'tq1_0', 256, 54],
-  [35, 'tq2_0', 256, 66],
-  [39, 'mxfp4', 32, 17],
-  [40, 'nvfp4', 64, 36],
-  [41, 'q1_0', 128, 18],
-  [42, 'q2_0', 64, 18],
-];
+const type = (name: string, blockElements: number, blockBytes: number): TensorType => ({
+  name,
+  blockElements,
+  blockBytes,
+});
 
-const TYPES_BY_NUMBER: ReadonlyMap<number, TensorType> = new Map(
-  TENSOR_TYPE_ROWS.map(([number, name, blockElements, blockBytes]) => [
-    number,
-    { name, number, blockElements, blockBytes },
-  ]),
-);
-
-/** The tensor type with this number in the file, or `undefined` where the pinned llama.cpp build knows none. */
-export function tensorType(number: number): TensorType | undefined {
-  return TYPES_BY_NUMBER.get(number);
-}
-
-/** One tensor's entry in the header. */
-export interface GgufTensorInfo {
-  readonly name: string;
-  /** Elements in each dimension, fastest-varying first; 1 to {@link MAX_DIMENSIONS} of them. */
-  readonly shape: readonly number[];
-  readonly type: TensorType;
-  /** Bytes from the start of the tensor data. */
-  readonly offset: number;
-  /** Bytes without padding. */
-  readonly bytes: number;
-}
+/** By their numbers in the file, from ggml.h and ggml-common.h of the pinned llama.cpp build. */
+export const TENSOR_TYPES: Readonly<Record<number, TensorType>> = {
+  0: type('f32', 1, 4),
+  1: type('f16', 1, 2),
+  2: type('q4_0', 32, 18),
+  3: type('q4_1', 32, 20),
+  6: type('q5_0', 32, 22),
+  7: type('q5_1', 32, 24),
+  8: type('q8_0', 32, 34),
+  9: type('q8_1', 32, 36),
+  10: type('q2_K', 256, 84),
+  11: type('q3_K', 256, 110),
+  12: type('q4_K', 256, 144),
+  13: type('q5_K', 256, 176),
+  14: type('q6_K', 256, 210),
+  15: type('q8_K', 256, 292),
+  16: type('iq2_xxs', 256, 66),
+  17: type('iq2_xs', 256, 74),
+  18: type('iq3_xxs', 256, 98),
+  19: type('iq1_s', 256, 50),
+  20: type('iq4_nl', 32, 18),
+  21: type('iq3_s', 256, 110),
+  22: type('iq2_s', 256, 82),
+  23: type('iq4_xs', 256, 136),
+  24: type('i8', 1, 1),
+  25: type('i16', 1, 2),
+  26: type('i32', 1, 4),
+  27: type('i64', 1, 8),
+  28: type('f64', 1, 8),
+  29: type('iq1_m', 256, 56),
+  30: type('bf16', 1, 2),
+  34: type('tq1_0', 256, 54),
+  35: type('tq2_0', 256, 66),
+  39: type('mxfp4', 32, 17),
+  40: type('nvfp4', 64, 36),
+  41: type('q1_0', 128, 18),
+  42: type('q2_0', 64, 18),
+};
 
 /** `value` rounded up to a multiple of `alignment` (both in bytes, below 2^53). */
 export function alignUp(value: number, alignment: number): number {

