@@ -237,8 +237,6 @@ async function metrics(url) {
     diskBytes: read('warmpath_engine_disk_used_bytes'),
     diskFailures: read('warmpath_engine_disk_failures_total'),
     loaded: read('warmpath_engine_disk_loaded_tokens_total'),
-    warmBytes: read('warmpath_engine_warm_used_bytes'),
-    warmFailures: read('warmpath_engine_warm_failures_total'),
     restarts: read('warmpath_engine_restarts_total'),
     retries: read('warmpath_engine_retries_total'),
     continued: read('warmpath_engine_continued_streams_total'),
@@ -440,11 +438,8 @@ async function audit(engine, outcomes, { early, options, kills, greedy }) {
     faults.push(`${state.hostFailures} copies were no good, and ${state.hostBytes} bytes of ${hostTier} are in use`);
   }
   const diskTier = options.diskTierBytes ?? 0;
-  // A worker that was killed while it wrote leaves a file that the next one refuses.
-  const isRefused = state.diskFailures !== 0 || (state.warmFailures !== 0 && kills === 0);
-  if (isRefused || state.diskBytes > diskTier) {
-    const refused = `${state.diskFailures} files and ${state.warmFailures} copies for a restart were no good`;
-    faults.push(`${refused}, and ${state.diskBytes} bytes of ${diskTier} are on the disk`);
+  if (state.diskFailures !== 0 || state.diskBytes > diskTier) {
+    faults.push(`${state.diskFailures} files were no good, and ${state.diskBytes} bytes of ${diskTier} are on the disk`);
   }
   const now = residentBytes(engine);
   for (const part of kills > 0 ? ['front'] : ['front', 'worker']) {

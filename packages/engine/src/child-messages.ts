@@ -4,7 +4,7 @@ import type { KvEventBatch } from './events/kv-event.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import type { ModelProgress } from './models/progress.js';
 import type { EngineOptions } from './options.js';
-import type { ServedModel, WarmPlace } from './server.js';
+import type { ServedModel } from './server.js';
 
 /** Argument that makes the entry point a supervised engine whose parent is `spawnEngine`. */
 export const CHILD_ARGUMENT = '--child';
@@ -18,8 +18,6 @@ export interface StartMessage {
   readonly options: EngineOptions;
   /** For a worker: the Unix domain socket or named pipe to listen on. */
   readonly socketPath?: string;
-  /** For a worker: where it leaves what the next one begins with. */
-  readonly warm?: WarmPlace;
   /** For a worker: the longest that loading has taken one before it, in milliseconds. */
   readonly loadedMs?: number;
 }

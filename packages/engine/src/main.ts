@@ -143,14 +143,13 @@ switch (process.argv[2]) {
     await runChild(({ options }, hooks) => startSupervisedEngine(options, hooks));
     break;
   case WORKER_ARGUMENT:
-    await runChild(async ({ options, socketPath, warm }, hooks) => {
+    await runChild(async ({ options, socketPath }, hooks) => {
       // Loaded by the worker alone: the process in front of it does without the native library and half the memory.
       const { startEngineServer } = await import('./server.js');
       return startEngineServer(options, {
         ...hooks,
         ...(socketPath !== undefined && { front: { socketPath, records: recordsPipe() } }),
         ...(options.kvEvents !== undefined && { kvEvents: publisherInFront }),
-        ...(warm !== undefined && { warm }),
       });
     });
     break;

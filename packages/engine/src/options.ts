@@ -202,14 +202,6 @@ export const engineOptionsSchema = z.strictObject({
     .default(10_000)
     .describe('How long running requests may take to finish at shutdown, in milliseconds')
     .meta(PROGRAMS_ONLY),
-  warmRestartBytes: z
-    .int()
-    .min(0)
-    .default(268_435_456)
-    .describe(
-      'Most memory for copies of what is used most, outside the native part, which begins with them after a crash; 0 for none',
-    )
-    .meta(IN_BYTES),
   nativeLog: z.boolean().default(false).describe("Leave llama.cpp's own log on stderr"),
 });
 

@@ -17,7 +17,7 @@ import { baseUrl, cannotListen } from './listen-address.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-options.js';
-import { modelBytes, modelFingerprint, modelIdentity } from './models/fingerprint.js';
+import { modelBytes, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
@@ -40,12 +40,6 @@ export interface EngineHooks {
   readonly onCrash?: (error: WarmpathError) => void;
 }
 
-/** A folder, in memory at best, and the most bytes of what it holds. */
-export interface WarmPlace {
-  readonly path: string;
-  readonly capacityBytes: number;
-}
-
 /** What a supervisor adds for the process that computes. */
 export interface WorkerHooks extends EngineHooks {
   /** Unix domain socket or named pipe to listen on instead of host and port, for a front that streams are sent to. */
@@ -54,8 +48,6 @@ export interface WorkerHooks extends EngineHooks {
    * Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name.
    */
   readonly kvEvents?: KvEventPublisher;
-  /** For what the next worker begins with should this one crash. */
-  readonly warm?: WarmPlace;
   /** Hears how many bytes the model's files have, which are there and are loaded next. */
   readonly onModelFile?: (bytes: number) => void;
 }
@@ -136,7 +128,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
   let publisher: KvEventPublisher | undefined;
   try {
     publisher = hooks.kvEvents ?? (await openKvEvents(settings));
-    return await serve(settings, resolved, { model, publisher, front: hooks.front, warm: hooks.warm });
+    return await serve(settings, resolved, { model, publisher, front: hooks.front });
   } catch (error) {
     await publisher?.close();
     await model.free();
@@ -149,13 +141,12 @@ interface Opened {
   readonly model: NativeModel;
   readonly publisher: KvEventPublisher | undefined;
   readonly front: WorkerHooks['front'];
-  readonly warm: WarmPlace | undefined;
 }
 
 async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
-  { model, publisher, front, warm }: Opened,
+  { model, publisher, front }: Opened,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(await templateSources(settings, model), model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -171,11 +162,6 @@ async function serve(
     hostTierBytes: settings.hostTier ?? (model.canSharePrefixes || model.isRecurrent ? defaultHostTierBytes() : 0),
     diskTier: await diskTierOf(resolved.path, settings),
     kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
-    hotCopies: warm && {
-      directory: warm.path,
-      capacityBytes: warm.capacityBytes,
-      model: await modelIdentity(resolved.path),
-    },
     ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,
   });

@@ -5,7 +5,7 @@ import type { HostTierStats } from './host-tier.js';
 import { type Extension, type HeldLease, type Lease, LeaseTable } from './lease-table.js';
 import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
-import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+import type { SequenceMemory } from './sequence-memory.js';
 import { TieredTree, type TieredTreeOptions } from './tiered-tree.js';
 import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 
@@ -74,11 +74,6 @@ export class PrefixCache {
    */
   get roots(): readonly RadixNode[] {
     return this.#tree.roots;
-  }
-
-  /** A sequence that holds the cells of a node on the device and of everything above it. */
-  sequenceOf(node: RadixNode): SequenceId {
-    return this.#tree.sequenceBelow(node);
   }
 
   get stats(): PrefixCacheStats {

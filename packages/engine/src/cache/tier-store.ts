@@ -480,7 +480,7 @@ function nodeAt(root: RadixNode, tokens: readonly number[], length: number): Rad
 /**
  * What is stored of a node: its cells, everything that says what they are, and its uses. Cost: O(tokens of its path).
  */
-export function stateRecord(
+function stateRecord(
   node: RadixNode,
   { state, checksum }: Pick<HostCopy, 'state' | 'checksum'>,
   uses: number,

@@ -59,7 +59,7 @@ function* nodesOf(roots: readonly RadixNode[]): Iterable<readonly [node: RadixNo
 }
 
 /** Puts a node in its place among the best, the best first, and the worst out when there are too many. */
-export function keepBest(
+function keepBest(
   best: RadixNode[],
   node: RadixNode,
   { limit, isBetter }: { readonly limit: number; isBetter(a: RadixNode, b: RadixNode): boolean },

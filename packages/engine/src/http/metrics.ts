@@ -107,8 +107,6 @@ const GAUGES: readonly Reading[] = [
   ['warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', ({ disk }) => disk?.usedBytes],
   ['warmpath_engine_disk_files', 'Files of the disk tier', ({ disk }) => disk?.files],
   ['warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', ({ disk }) => disk?.tokens],
-  ['warmpath_engine_warm_bytes', 'Copies kept for a restart in all, in bytes', ({ hot }) => hot?.capacityBytes],
-  ['warmpath_engine_warm_used_bytes', 'Bytes of the copies kept for a restart', ({ hot }) => hot?.usedBytes],
 ];
 
 /** The same of what only grows, without its `_total`. */
@@ -139,17 +137,6 @@ const TOTALS: readonly Reading[] = [
     'warmpath_engine_disk_refused_files',
     'Files found at the start that were of no use',
     ({ disk }) => disk?.refusedFiles,
-  ],
-  ['warmpath_engine_warm_written_files', 'Copies written for a restart', ({ hot }) => hot?.writtenFiles],
-  [
-    'warmpath_engine_warm_restored_tokens',
-    'Tokens that this process began with after a crash',
-    ({ hot }) => hot?.restoredTokens,
-  ],
-  [
-    'warmpath_engine_warm_failures',
-    'Copies for a restart that could not be made or were refused',
-    ({ hot }) => hot?.failures,
   ],
 ];
 

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import type { Tier } from '@warmpath/core/internal';
-import type { HotCopies } from '../cache/hot-copies.js';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { RadixNode } from '../cache/radix-node.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
@@ -28,7 +27,6 @@ interface HeldPin extends Pin {
 
 export interface CacheManagementOptions {
   readonly cache: PrefixCache;
-  readonly hot: HotCopies | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Has the loop take a turn, if it sleeps. */
@@ -55,7 +53,7 @@ export class CacheManagement {
   }
 
   /**
-   * Drops what is cached and no running request needs, pinned prompts and copies for the next process included.
+   * Drops what is cached and no running request needs, pinned prompts included.
    *
    * @param salt Only what prompts of this salt have left; everything when left out.
    * @returns Tokens that were dropped from each tier.
@@ -68,9 +66,7 @@ export class CacheManagement {
           this.#end(pin);
         }
       }
-      const dropped = this.#options.cache.flush(tiers, salt);
-      this.#options.hot?.sweep();
-      return dropped;
+      return this.#options.cache.flush(tiers, salt);
     });
   }
 

@@ -49,9 +49,9 @@ export class EngineLoop {
   readonly contextTokens: number;
 
   private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
-    const { context, cache, hot, adjacent } = memory;
+    const { context, cache, adjacent } = memory;
     const { maxRunning, cachedDocuments, window } = options;
-    this.management = new CacheManagement({ cache, hot, clock: Date.now, wake: () => this.#wakeUp() });
+    this.management = new CacheManagement({ cache, clock: Date.now, wake: () => this.#wakeUp() });
     this.#options = options;
     this.#memory = memory;
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
@@ -64,7 +64,6 @@ export class EngineLoop {
     });
     this.#places = new RequestPlaces({
       cache,
-      hot,
       waiting,
       announcer,
       maxRunning,
@@ -112,8 +111,7 @@ export class EngineLoop {
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
   get stats(): LoopStats {
-    const { cache, hot } = this.#memory;
-    return { ...cache.stats, ...this.#places.counts, ...(hot !== undefined && { hot: hot.stats }) };
+    return { ...this.#memory.cache.stats, ...this.#places.counts };
   }
 
   /** The decode in flight, if there is one. */
@@ -170,10 +168,9 @@ export class EngineLoop {
   }
 
   async #run(): Promise<void> {
-    const { context, cache, hot } = this.#memory;
+    const { context, cache } = this.#memory;
     const { kvEvents } = this.#options;
     try {
-      await hot?.restore();
       let isGoingOn = true;
       while (isGoingOn) {
         this.#places.reapAborted();
@@ -192,25 +189,19 @@ export class EngineLoop {
     // After a failure nothing is written any more.
     await cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     kvEvents?.end();
-    await hot?.close();
     context.free();
   }
 
   /** Computes a step, or does what is to be done where nothing runs; says whether there is a next turn. */
   async #turn(): Promise<boolean> {
-    const { hot } = this.#memory;
     const { running, waiting } = this.#places.counts;
     if (running > 0) {
-      hot?.step(false);
       await this.#step.run();
     } else if (waiting > 0) {
       // Nobody is left who could give anything back, so waiting on would be for ever.
       throw new Error('A request cannot be admitted although nothing runs');
     } else if (this.#state === 'draining') {
       return false;
-    } else if (hot?.step(true) === true) {
-      // Requests that have come meanwhile go first.
-      await new Promise((resolve) => setImmediate(resolve));
     } else {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;

@@ -1,6 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
 import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
-import { HotCopies } from '../cache/hot-copies.js';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
 import { StateStore } from '../store/state-store.js';
@@ -9,13 +8,10 @@ import type { EngineLoopOptions, EngineReuse, StoreOptions } from './loop-option
 
 type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
 
-/**
- * What an engine loop computes in: the native context, the cache over its cells, and the copies for the next process.
- */
+/** What an engine loop computes in: the native context, and the cache over its cells. */
 export interface LoopMemory {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
-  readonly hot: HotCopies | undefined;
   /** Keeps the cells of each stream together, where that is faster. */
   readonly adjacent: AdjacentCells;
 }
@@ -57,15 +53,12 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
   });
   try {
     const disk = options.diskTier && (await openStore(options.diskTier, context));
-    const hotCopies = canSharePrefixes ? options.hotCopies : undefined;
-    const hotStore = hotCopies && (await openStore(hotCopies, context).catch(warn));
     const cache = createCache(options, { context, disk, cost });
     // A GPU reads otherwise; and where all batches are computed in the same way, cells stay where they are.
     const isGathered = canSharePrefixes && !options.model.usesGpu && options.batchInvariant !== true;
     return {
       context,
       cache,
-      hot: hotStore && new HotCopies({ ...hotStore, cache, memory: context }),
       adjacent: new AdjacentCells(isGathered ? context : undefined),
     };
   } catch (error) {
@@ -107,11 +100,6 @@ function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheP
 
 function clock(): number {
   return performance.now();
-}
-
-/** What is only kept to begin faster next time must not keep the engine from starting. */
-function warn(error: Error): undefined {
-  process.emitWarning(error);
 }
 
 function openStore({ directory, capacityBytes, model }: StoreOptions, context: NativeContext): Promise<OpenStore> {

@@ -1,5 +1,4 @@
 import type { CostModel } from '@warmpath/core/internal';
-import type { HotCopiesStats } from '../cache/hot-copies.js';
 import type { PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { KvEventFeed } from '../events/kv-event-log.js';
 import type { LlamaBindings } from '../native/bindings.js';
@@ -46,8 +45,6 @@ export interface EngineLoopOptions extends LoopSettings {
   readonly restoreMsPerByte?: { readonly host: number; readonly disk?: number };
   /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
   readonly kvEvents?: KvEventFeed | undefined;
-  /** Where copies of what is used most are kept for the process that comes after this one, should it crash. */
-  readonly hotCopies?: StoreOptions | undefined;
   readonly observer: LoopObserver;
 }
 
@@ -55,6 +52,4 @@ export interface EngineLoopOptions extends LoopSettings {
 export interface LoopStats extends PrefixCacheStats {
   readonly running: number;
   readonly waiting: number;
-  /** Present when copies are kept for the next process. */
-  readonly hot?: HotCopiesStats;
 }

@@ -1,5 +1,4 @@
 import { WarmpathError } from '@warmpath/core';
-import type { HotCopies } from '../cache/hot-copies.js';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
@@ -12,7 +11,6 @@ const PREFETCH_AHEAD = 4;
 
 export interface RequestPlacesOptions {
   readonly cache: PrefixCache;
-  readonly hot: HotCopies | undefined;
   readonly waiting: WaitingTasks;
   readonly announcer: LoopAnnouncer;
   /** Most requests that run at the same time. */
@@ -221,9 +219,6 @@ export class RequestPlaces {
   /** Only what was answered counts as a use: a request that gave way or was aborted is not two. */
   #leave(task: GenerationTask, wasUsed: boolean): void {
     this.#options.cache.release(task.lease!, wasUsed);
-    if (wasUsed) {
-      this.#options.hot?.noteUse();
-    }
     task.lease = undefined;
     task.freeGrammar();
     this.#running.splice(this.#running.indexOf(task), 1);

@@ -113,7 +113,7 @@ function lives(holder: Holder): boolean {
 }
 
 /** Whether this machine runs a process of this number, whoever it is. */
-export function isProcessAlive(pid: number): boolean {
+function isProcessAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

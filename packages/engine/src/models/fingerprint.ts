@@ -30,15 +30,6 @@ export async function modelFingerprint(path: string, folder: string = cacheFolde
   return sums.length === 1 ? sums[0]! : hash('sha256', sums.join());
 }
 
-/**
- * What tells a model from any other while this machine runs, without reading it: for what is not to outlive a process
- * by long. No SHA-256 is like it.
- */
-export async function modelIdentity(path: string): Promise<string> {
-  const identities = await Promise.all(modelFiles(path).map(fileIdentity));
-  return identities.join();
-}
-
 /** The size of a model's file, or of all its parts. */
 export async function modelBytes(path: string): Promise<number> {
   const sizes = await Promise.all(modelFiles(path).map(async (file) => (await stat(file)).size));
@@ -71,12 +62,6 @@ async function fileFingerprint(path: string, folder: string): Promise<string> {
   // A cache folder that cannot be written costs the time to read the model again and nothing else.
   await remember(note, reading).catch(() => undefined);
   return reading.sha256;
-}
-
-async function fileIdentity(path: string): Promise<string> {
-  const real = await realpath(path);
-  const { size, mtimeMs, dev, ino } = await stat(real);
-  return `${real} (${size} bytes, ${mtimeMs} ms, ${dev}:${ino})`;
 }
 
 async function remember(note: string, reading: Reading): Promise<void> {

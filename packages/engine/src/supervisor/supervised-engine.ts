@@ -13,7 +13,6 @@ import type { EngineHooks, EngineServer } from '../server.js';
 import { Front } from './front.js';
 import { FrontMetrics } from './front-metrics.js';
 import { Supervisor } from './supervisor.js';
-import { createWarmFolder } from './warm-folder.js';
 import { startWorker, type Worker } from './worker.js';
 
 /** An engine that listens in this process and computes in another, which is started again when it crashes. */
@@ -45,12 +44,11 @@ export async function startSupervisedEngine(
   hooks.signal?.throwIfAborted();
   const kvEvents = await openKvEvents(settings);
   const sockets = await openSocketPaths();
-  const warm = settings.warmRestartBytes > 0 ? await createWarmFolder(settings.warmRestartBytes) : undefined;
   let loadedMs: number | undefined;
   const supervisor = new Supervisor<Worker>({
     start: async (signal) => {
       const worker = await startWorker(
-        { options, socketPath: sockets.next(), warm, loadedMs },
+        { options, socketPath: sockets.next(), loadedMs },
         {
           signal,
           ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
@@ -86,7 +84,7 @@ export async function startSupervisedEngine(
   const close = (graceMs = settings.shutdownGraceMs): Promise<void> => {
     closing ??= end(supervisor, server, graceMs).finally(async () => {
       cacheIsGone(kvEvents);
-      await Promise.all([kvEvents?.close(), sockets.remove(), warm?.remove()]);
+      await Promise.all([kvEvents?.close(), sockets.remove()]);
     });
     return closing;
   };

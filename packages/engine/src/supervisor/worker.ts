@@ -11,7 +11,7 @@ import {
   stopChild,
 } from '../child-process.js';
 import type { EngineOptions } from '../options.js';
-import type { ServedModel, WarmPlace } from '../server.js';
+import type { ServedModel } from '../server.js';
 import { RECORDS_DESCRIPTOR, RecordReader } from './answer-records.js';
 import { type WatchedChild, watchHeartbeat } from './heartbeat.js';
 
@@ -45,8 +45,6 @@ export interface WorkerStart {
   readonly options: EngineOptions;
   /** Unix domain socket or named pipe to listen on; no other worker may have had it. */
   readonly socketPath: string;
-  /** Where it leaves what the next one begins with, and finds what the last one has left. */
-  readonly warm: WarmPlace | undefined;
   /** The longest that loading has taken one before it. */
   readonly loadedMs: number | undefined;
 }
@@ -58,12 +56,11 @@ export interface WorkerStart {
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
 export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promise<Worker> {
-  const { options, socketPath, warm, loadedMs } = start;
+  const { options, socketPath, loadedMs } = start;
   const message = {
     type: 'start',
     options,
     socketPath,
-    ...(warm !== undefined && { warm: { path: warm.path, capacityBytes: warm.capacityBytes } }),
     ...(loadedMs !== undefined && { loadedMs }),
   } as const;
   let hang: WarmpathError | undefined;

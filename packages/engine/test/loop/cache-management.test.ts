@@ -8,7 +8,6 @@ describe('a pinned prompt', () => {
     let nowMs = 0;
     const management = new CacheManagement({
       cache: bench.cache,
-      hot: undefined,
       clock: () => nowMs,
       wake: () => undefined,
     });

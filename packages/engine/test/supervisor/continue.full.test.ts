@@ -198,22 +198,6 @@ describe('a stream whose worker dies', { timeout: TIMEOUT_MS }, () => {
     expect(await readdir(marks)).toHaveLength(1);
     expect(await metric('warmpath_engine_continued_streams_total')).toBeGreaterThan(0);
   });
-
-  it('takes from the cache what survived', async () => {
-    await start();
-    const asked = plain(someTokens(600, 6), { max_tokens: 200, segments: [600] });
-    const expected = seen(await read(asked));
-    await read(asked);
-    const copied = async (): Promise<void> =>
-      expect(await metric('warmpath_engine_warm_written_files_total')).toBeGreaterThan(0);
-    await vi.waitFor(copied, TIMEOUT_MS);
-    const chunks = await read(asked, [100]);
-    expect(seen(chunks)).toEqual(expected);
-    const restored = await metric('warmpath_engine_warm_restored_tokens_total');
-    expect(restored).toBeGreaterThanOrEqual(600);
-    // The usage speaks of the prompt alone, whose last token counts as computed, though the answer stands behind it.
-    expect(chunks.at(-1)!.usage!.prompt_tokens_details.cached_tokens).toBe(599);
-  });
 });
 
 describe('what front and worker say to each other', { timeout: TIMEOUT_MS }, () => {

@@ -84,22 +84,6 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     return line === undefined ? Number.NaN : Number(line.slice(line.lastIndexOf(' ') + 1));
   }
 
-  /** Asks behind the same system prompt until it has been copied, or the copying has failed; answers the first text. */
-  async function useOften(system: number[], fields: object): Promise<string> {
-    const { restarts } = engine;
-    const before = await metric('warmpath_engine_warm_written_files_total');
-    let first = '';
-    for (let turn = 0; ; turn++) {
-      const prompt = [...system, ...someTokens(10, 77 + turn)];
-      const text = textIn(await complete(prompt, { segments: [system.length], ...fields }));
-      first = turn === 0 ? text : first;
-      const isWritten = (await metric('warmpath_engine_warm_written_files_total')) > before;
-      if (isWritten || engine.restarts > restarts || (await metric('warmpath_engine_warm_failures_total')) > 0) {
-        return first;
-      }
-    }
-  }
-
   it.each(['SIGSEGV', 'SIGKILL'] as const)('idle, by %s: the next request finds another', async (signal) => {
     await start();
     const before = await complete(someTokens(100));
@@ -293,48 +277,6 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     expect(engine.restarts).toBe(1);
   });
 
-  it('begins again with what was used most, of each tenant', async () => {
-    await start();
-    const system = someTokens(200, 3);
-    for (const cache_salt of [undefined, 'one']) {
-      await useOften(system, { cache_salt });
-    }
-    process.kill(engine.workerPid!, 'SIGKILL');
-    for (const [cache_salt, cached] of [
-      [undefined, 200],
-      ['one', 200],
-      ['two', 0],
-    ]) {
-      const answer = await complete([...system, ...someTokens(10, 77)], { segments: [200], cache_salt });
-      expect(answer.usage.prompt_tokens_details.cached_tokens).toBe(cached);
-    }
-    expect(await metric('warmpath_engine_warm_restored_tokens_total')).toBe(400);
-    expect(await metric('warmpath_engine_warm_failures_total')).toBe(0);
-  });
-
-  it('in the middle of writing a copy leaves none that is believed', async () => {
-    crashAt('write');
-    vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
-    await start();
-    const system = someTokens(200, 3);
-    const text = await useOften(system, {});
-    await vi.waitFor(() => expect(engine.restarts).toBe(1), TIMEOUT_MS);
-    expect(textIn(await complete([...system, ...someTokens(10, 77)], { segments: [200] }))).toBe(text);
-    expect(await metric('warmpath_engine_warm_restored_tokens_total')).toBe(0);
-    expect(await metric('warmpath_engine_warm_failures_total')).toBe(1);
-  });
-
-  it('goes on without copies when there is no room for them', async () => {
-    crashAt('full', { times: 100 });
-    await start();
-    const system = someTokens(200, 3);
-    const text = await useOften(system, {});
-    await vi.waitFor(async () => expect(await metric('warmpath_engine_warm_failures_total')).toBe(1), TIMEOUT_MS);
-    expect(textIn(await complete([...system, ...someTokens(10, 77)], { segments: [200] }))).toBe(text);
-    expect(await metric('warmpath_engine_warm_used_bytes')).toBe(0);
-    expect(crashes).toEqual([]);
-  });
-
   it.each(['save', 'restore'])(
     'by kill -9 in the middle of a swap (%s) computes what it needs again',
     async (place) => {
@@ -348,7 +290,7 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
       await engine.close();
       crashAt(place, { after: 1 });
       vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
-      await start({ hostTier: 2 ** 24, warmRestartBytes: 0, verifyCache: true });
+      await start({ hostTier: 2 ** 24, verifyCache: true });
       const texts = [];
       for (const prompt of [...asked, ...asked]) {
         texts.push(textIn(await complete(prompt, fields)));
@@ -375,7 +317,7 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     vi.stubEnv('CRASH_MARKS', crashMarks);
     vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
     // Room for two documents on the host, so that the third pushes the first onto the disk.
-    await start({ hostTier: 600_000, diskTier: disk, warmRestartBytes: 0, verifyCache: true });
+    await start({ hostTier: 600_000, diskTier: disk, verifyCache: true });
     for (let round = 0; engine.restarts === 0; round++) {
       expect(round).toBeLessThan(10);
       const texts = [];
