@@ -439,7 +439,9 @@ async function audit(engine, outcomes, { early, options, kills, greedy }) {
   }
   const diskTier = options.diskTierBytes ?? 0;
   if (state.diskFailures !== 0 || state.diskBytes > diskTier) {
-    faults.push(`${state.diskFailures} files were no good, and ${state.diskBytes} bytes of ${diskTier} are on the disk`);
+    faults.push(
+      `${state.diskFailures} files were no good, and ${state.diskBytes} bytes of ${diskTier} are on the disk`,
+    );
   }
   const now = residentBytes(engine);
   for (const part of kills > 0 ? ['front'] : ['front', 'worker']) {
