@@ -6,6 +6,7 @@ import {
   jsonCalls,
   type ReadCall,
   readCalls,
+  type ToolParameters,
   toolParameters,
 } from './tool-call-formats.js';
 
@@ -25,23 +26,135 @@ export interface AnswerReader {
   end(): AnswerPart[];
 }
 
-/** @param tools Functions whose calls are read; without any, calls stay text. */
-export function answerReader(
-  syntax: AnswerSyntax,
-  tools: readonly ToolDefinition[] | undefined,
-  begins: AnswerBeginning,
-): AnswerReader {
-  return syntax.isHarmony ? new ChannelReader(tools ?? [], begins) : new TaggedReader(syntax, tools ?? [], begins);
+/** What has come of the answer and was not read yet. */
+interface Incoming {
+  text: string;
+  isEnd: boolean;
 }
 
-/** Reads on until a step says that it needs more text. */
-function readSteps(step: (parts: AnswerPart[]) => boolean): AnswerPart[] {
-  const parts: AnswerPart[] = [];
-  let goesOn = true;
-  while (goesOn) {
-    goesOn = step(parts);
+/** Yields parts, and `undefined` where it needs more text; that it does not do at the end of the answer. */
+type Reading<Result = void> = Generator<AnswerPart | undefined, Result, void>;
+
+/**
+ * What cannot be read as a call stays text. White space around calls and behind the reasoning is dropped; every other
+ * character comes through.
+ *
+ * @param tools Functions whose calls are read; without any, calls stay text.
+ */
+export function answerReader(
+  syntax: AnswerSyntax,
+  tools: readonly ToolDefinition[] = [],
+  begins: AnswerBeginning,
+): AnswerReader {
+  const incoming: Incoming = { text: '', isEnd: false };
+  const read = syntax.isHarmony ? readChannels : readTagged;
+  const reading = read(incoming, { syntax, tools: toolParameters(tools), begins });
+  const partsSoFar = (): AnswerPart[] => {
+    const parts: AnswerPart[] = [];
+    for (let part = reading.next().value; part !== undefined; part = reading.next().value) {
+      if (part.kind === 'call' || part.text !== '') {
+        parts.push(part);
+      }
+    }
+    return parts;
+  };
+  return {
+    push(text) {
+      incoming.text += text;
+      return partsSoFar();
+    },
+    end() {
+      incoming.isEnd = true;
+      return partsSoFar();
+    },
+  };
+}
+
+interface AnswerForm {
+  readonly syntax: AnswerSyntax;
+  readonly tools: ToolParameters;
+  readonly begins: AnswerBeginning;
+}
+
+/** Reasoning and calls between tags. */
+function* readTagged(incoming: Incoming, { syntax, tools, begins }: AnswerForm): Reading {
+  const [open, close] = [syntax.reasoning?.open.trim(), syntax.reasoning?.close.trim()];
+  const hasOpened = begins === 'anew' && open !== undefined && (yield* takeFirst(incoming, open));
+  if (close !== undefined && (hasOpened || begins === 'reasoning')) {
+    yield* skipSpace(incoming);
+    yield* passUntil(incoming, 'reasoning', [close], true);
+    yield* skipSpace(incoming);
   }
-  return parts;
+  if (begins !== 'content' && tools.size > 0 && (yield* readBareCalls(incoming, tools))) {
+    return;
+  }
+  const formats = tools.size === 0 ? [] : syntax.calls;
+  const opens = formats.map((format) => format.open);
+  for (;;) {
+    const found = yield* passUntil(incoming, 'content', opens, formats.length > 0);
+    if (found === undefined) {
+      return;
+    }
+    const calls = yield* readCallsOf(incoming, formats[opens.indexOf(found.mark)]!, tools);
+    if (calls === undefined) {
+      // It is text, with its tag; what follows may hold calls.
+      yield { kind: 'content', text: found.space + found.mark };
+    } else {
+      yield* asParts(calls);
+      yield* skipSpace(incoming);
+    }
+  }
+}
+
+/** Whether an answer begins with a text, which is dropped then with the white space before it. */
+function* takeFirst(incoming: Incoming, text: string): Reading<boolean> {
+  for (;;) {
+    const begin = incoming.text.trimStart();
+    if (begin.startsWith(text)) {
+      incoming.text = begin.slice(text.length);
+      return true;
+    }
+    if (incoming.isEnd || !text.startsWith(begin)) {
+      return false;
+    }
+    yield;
+  }
+}
+
+function* skipSpace(incoming: Incoming): Reading {
+  for (incoming.text = incoming.text.trimStart(); incoming.text === '' && !incoming.isEnd; ) {
+    yield;
+    incoming.text = incoming.text.trimStart();
+  }
+}
+
+/**
+ * Passes on what stands before the first of several marks, and takes the mark.
+ *
+ * @param keepsSpace Do not pass on white space before a mark.
+ * @returns `undefined` at the end of the answer.
+ */
+function* passUntil(
+  incoming: Incoming,
+  kind: 'content' | 'reasoning',
+  marks: readonly string[],
+  keepsSpace: boolean,
+): Reading<{ readonly mark: string; readonly space: string } | undefined> {
+  for (;;) {
+    const { at, mark } = firstOf(incoming.text, marks);
+    const isLast = mark === undefined && incoming.isEnd;
+    const before = incoming.text.slice(0, mark === undefined && !isLast ? safeLength(incoming.text, marks) : at);
+    const text = keepsSpace && !isLast ? before.trimEnd() : before;
+    incoming.text = incoming.text.slice(mark === undefined ? text.length : at + mark.length);
+    yield { kind, text };
+    if (mark !== undefined) {
+      return { mark, space: before.slice(text.length) };
+    }
+    if (isLast) {
+      return undefined;
+    }
+    yield;
+  }
 }
 
 /** Calls without marks of their own: JSON that is the whole answer, as Llama 3 writes it, fenced or not. */
@@ -49,280 +162,118 @@ const BARE: Pick<CallFormat, 'readers'> = { readers: [jsonCalls] };
 const FENCE = /^\s*```(?:json|tool_call|xml)?\s*|\s*```\s*$/g;
 /** What such an answer begins with, without white space. */
 const BARE_BEGINNINGS = ['{"name":"', '{"type":"function"', '{"function":', '{"arguments":', '{"parameters":'];
+/** Characters of an answer that say whether it begins so. */
+const BARE_BEGINNING_LENGTH = 256;
 
-/**
- * Reads reasoning and calls between tags. What cannot be read as a call stays text. White space around calls and behind
- * the reasoning is dropped; every other character comes through.
- */
-class TaggedReader implements AnswerReader {
-  readonly #reasoning: { readonly open: string; readonly close: string } | undefined;
-  readonly #formats: readonly CallFormat[];
-  readonly #tools: ReturnType<typeof toolParameters>;
-  #state: 'content' | 'reasoning' | 'call';
-  /** Text that is not decided yet; in a call, what stands behind its opening tag. */
-  #held = '';
-  /** The call that is read, and the white space before it. */
-  #format: CallFormat | undefined;
-  #space = '';
-  /** Where the next closing tag of the call is looked for. */
-  #searched = 0;
-  /** Whether white space that comes next is dropped. */
-  #trims: boolean;
-  /** Whether nothing but white space has come. */
-  #isFirst: boolean;
-
-  constructor({ reasoning, calls }: AnswerSyntax, tools: readonly ToolDefinition[], begins: AnswerBeginning) {
-    this.#reasoning =
-      reasoning === undefined ? undefined : { open: reasoning.open.trim(), close: reasoning.close.trim() };
-    this.#tools = toolParameters(tools);
-    this.#formats = tools.length === 0 ? [] : calls;
-    this.#state = begins === 'reasoning' && reasoning !== undefined ? 'reasoning' : 'content';
-    this.#trims = this.#state === 'reasoning';
-    this.#isFirst = begins !== 'content';
-  }
-
-  push(text: string): AnswerPart[] {
-    this.#held += text;
-    return this.#read(false);
-  }
-
-  end(): AnswerPart[] {
-    return this.#read(true);
-  }
-
-  #read(isEnd: boolean): AnswerPart[] {
-    return readSteps((parts) => {
-      if (this.#state === 'reasoning') {
-        return this.#readReasoning(parts, isEnd);
-      }
-      return this.#state === 'call' ? this.#readCall(parts, isEnd) : this.#readContent(parts, isEnd);
-    });
-  }
-
-  #readReasoning(parts: AnswerPart[], isEnd: boolean): boolean {
-    const { close } = this.#reasoning!;
-    this.#trimHeld();
-    const end = this.#held.indexOf(close);
-    if (end < 0) {
-      this.#passOn(parts, 'reasoning', isEnd ? this.#held.length : safeLength(this.#held, [close], true));
+function* readBareCalls(incoming: Incoming, tools: ToolParameters): Reading<boolean> {
+  while (!incoming.isEnd) {
+    if (!mayBeBareCall(incoming.text.slice(0, BARE_BEGINNING_LENGTH), tools)) {
       return false;
     }
-    const text = this.#held.slice(0, end).trimEnd();
-    this.#held = this.#held.slice(end + close.length);
-    push(parts, 'reasoning', text);
-    this.#state = 'content';
-    this.#trims = true;
-    return true;
+    yield;
   }
-
-  #readContent(parts: AnswerPart[], isEnd: boolean): boolean {
-    this.#trimHeld();
-    const bare = this.#isFirst && this.#tools.size > 0 ? this.#bareCall() : 'no';
-    if (bare === 'possible' && !isEnd) {
-      return false;
-    }
-    if (bare !== 'no' && isEnd) {
-      const calls = readCalls(BARE, this.#held.replace(FENCE, ''), this.#tools);
-      if (calls !== undefined) {
-        this.#held = '';
-        parts.push(...calls.map((call) => ({ kind: 'call', call }) as const));
-        return false;
-      }
-    }
-    const opensReasoning = this.#isFirst && this.#reasoning !== undefined;
-    const marks = [...(opensReasoning ? [this.#reasoning!.open] : []), ...this.#formats.map(({ open }) => open)];
-    const { at, mark } = firstOf(this.#held, marks);
-    if (opensReasoning && mark === this.#reasoning!.open && this.#held.slice(0, at).trim() === '') {
-      this.#held = this.#held.slice(at + mark.length);
-      this.#state = 'reasoning';
-      this.#trims = true;
-      this.#isFirst = false;
-      return true;
-    }
-    if (mark !== undefined && mark === this.#reasoning?.open && opensReasoning) {
-      // Reasoning stands first or not at all.
-      this.#passOn(parts, 'content', at + mark.length);
-      return true;
-    }
-    if (mark === undefined) {
-      const keepsSpace = this.#formats.length > 0 || (opensReasoning && this.#held.trim() === '');
-      this.#passOn(parts, 'content', isEnd ? this.#held.length : safeLength(this.#held, marks, keepsSpace));
-      return false;
-    }
-    const before = this.#held.slice(0, at);
-    const text = before.trimEnd();
-    this.#space = before.slice(text.length);
-    this.#format = this.#formats.find(({ open }) => open === mark);
-    this.#held = this.#held.slice(at + mark.length);
-    this.#searched = 0;
-    this.#state = 'call';
-    push(parts, 'content', text);
-    this.#isFirst &&= text === '';
-    return true;
+  const calls = readCalls(BARE, incoming.text.replace(FENCE, ''), tools);
+  if (calls !== undefined) {
+    yield* asParts(calls);
+    incoming.text = '';
   }
+  return calls !== undefined;
+}
 
-  #readCall(parts: AnswerPart[], isEnd: boolean): boolean {
-    const { open, close } = this.#format!;
-    let isBroken = isEnd;
-    if (close !== undefined) {
-      for (let end = this.#held.indexOf(close, this.#searched); end >= 0; end = this.#held.indexOf(close, end + 1)) {
-        const body = this.#held.slice(0, end);
-        if (this.#endCall(parts, body, end + close.length)) {
-          return true;
-        }
-        if (!isOpenJson(body)) {
-          isBroken = true;
-          break;
-        }
-      }
-      this.#searched = Math.max(0, this.#held.length - close.length + 1);
-    }
-    if (!isBroken) {
-      return false;
-    }
-    if (isEnd && this.#endCall(parts, withoutPartOf(this.#held, close), this.#held.length)) {
-      return true;
-    }
-    // It is text, with its tag; what follows may hold calls.
-    push(parts, 'content', this.#space + open);
-    this.#state = 'content';
-    this.#trims = false;
-    this.#isFirst = false;
-    return true;
+function mayBeBareCall(beginning: string, tools: ToolParameters): boolean {
+  const text = beginning.replace(/^\s*(?:`{1,2}$|```(?:[a-z_]*$|(?:json|tool_call|xml)?\s*))?/, '');
+  const begin = text.replace(/\s+/g, '').replace(/^\[/, '');
+  const name = /^\{"name":"([^"]*)"/.exec(begin)?.[1];
+  if (name !== undefined) {
+    return tools.has(name);
   }
+  return begin === ''
+    ? beginning.trim() !== ''
+    : BARE_BEGINNINGS.some((each) => each.startsWith(begin) || begin.startsWith(each));
+}
 
-  /** @returns Whether the body was read as calls. */
-  #endCall(parts: AnswerPart[], body: string, length: number): boolean {
-    const calls = readCalls(this.#format!, body, this.#tools);
-    if (calls === undefined) {
-      return false;
+/** The calls behind an opening tag, and their closing tag; `undefined`, and nothing is taken, where there are none. */
+function* readCallsOf(
+  incoming: Incoming,
+  format: CallFormat,
+  tools: ToolParameters,
+): Reading<readonly ReadCall[] | undefined> {
+  const { close } = format;
+  for (let from = 0; ; ) {
+    const end = close === undefined ? -1 : incoming.text.indexOf(close, from);
+    if (end < 0 && !incoming.isEnd) {
+      from = Math.max(0, incoming.text.length - (close?.length ?? 0) + 1);
+      yield;
+      continue;
     }
-    parts.push(...calls.map((call) => ({ kind: 'call', call }) as const));
-    this.#held = this.#held.slice(length);
-    this.#state = 'content';
-    this.#trims = true;
-    this.#isFirst = false;
-    return true;
-  }
-
-  #bareCall(): 'possible' | 'no' {
-    const text = this.#held.replace(/^\s*(?:`{1,2}$|```(?:[a-z_]*$|(?:json|tool_call|xml)?\s*))?/, '');
-    const begin = text.replace(/\s+/g, '').replace(/^\[/, '');
-    const name = /^\{"name":"([^"]*)"/.exec(begin)?.[1];
-    if (name !== undefined) {
-      return this.#tools.has(name) ? 'possible' : 'no';
+    // At the end of the answer, the closing tag may be missing, or a part of it.
+    const lastLength = close === undefined ? incoming.text.length : safeLength(incoming.text, [close]);
+    const body = incoming.text.slice(0, end < 0 ? lastLength : end);
+    const calls = readCalls(format, body, tools);
+    if (calls !== undefined) {
+      incoming.text = end < 0 ? '' : incoming.text.slice(end + close!.length);
+      return calls;
     }
-    const isFenced = begin === '' && this.#held.trim() !== '';
-    const isBegun = begin !== '' && BARE_BEGINNINGS.some((each) => each.startsWith(begin) || begin.startsWith(each));
-    return isFenced || isBegun ? 'possible' : 'no';
-  }
-
-  #trimHeld(): void {
-    if (this.#trims) {
-      this.#held = this.#held.trimStart();
-      this.#trims = this.#held === '';
+    if (end < 0 || !isOpenJson(body)) {
+      return undefined;
     }
-  }
-
-  #passOn(parts: AnswerPart[], kind: 'content' | 'reasoning', length: number): void {
-    const text = this.#held.slice(0, length);
-    this.#held = this.#held.slice(length);
-    if (kind === 'content' && text.trim() !== '') {
-      this.#isFirst = false;
-    }
-    push(parts, kind, text);
+    from = end + 1;
   }
 }
 
-const CHANNEL_ENDS = ['<|end|>', '<|return|>', '<|call|>', '<|start|>', '<|channel|>'];
 const MESSAGE = '<|message|>';
+const CHANNEL_ENDS = ['<|end|>', '<|return|>', '<|call|>', '<|start|>', '<|channel|>'];
 
-/** Reads the channels of gpt-oss: `analysis` is reasoning, what names a function is a call, all else is content. */
-class ChannelReader implements AnswerReader {
-  readonly #tools: ReturnType<typeof toolParameters>;
-  #state: 'header' | 'content' | 'reasoning' | 'call';
-  #held = '';
-  #called = '';
-
-  constructor(tools: readonly ToolDefinition[], begins: AnswerBeginning) {
-    this.#tools = toolParameters(tools);
-    this.#state = begins === 'anew' ? 'header' : begins;
-  }
-
-  push(text: string): AnswerPart[] {
-    this.#held += text;
-    return this.#read(false);
-  }
-
-  end(): AnswerPart[] {
-    return this.#read(true);
-  }
-
-  #read(isEnd: boolean): AnswerPart[] {
-    return readSteps((parts) => (this.#state === 'header' ? this.#readHeader(isEnd) : this.#readBody(parts, isEnd)));
-  }
-
-  #readHeader(isEnd: boolean): boolean {
-    const end = this.#held.indexOf(MESSAGE);
-    if (end >= 0) {
-      const header = this.#held.slice(0, end);
-      const called = /\bto=(?:functions\.)?([\w.-]+)/.exec(header)?.[1];
-      this.#held = this.#held.slice(end + MESSAGE.length);
-      this.#called = called ?? '';
-      const isCall = called !== undefined && this.#tools.has(called);
-      this.#state = isCall ? 'call' : /<\|channel\|>\s*analysis/.test(header) ? 'reasoning' : 'content';
-      return true;
-    }
-    const isHeader = /^\s*(?:<|$|to=|assistant)/.test(this.#held) && !isEnd;
-    if (!isHeader) {
-      // No channel was named: all of it is content.
-      const rest = this.#held.replace(/^\s*<\|(?:start\|>assistant|channel\|>)[^<]*$/, '');
-      this.#held = rest;
-      this.#state = 'content';
-      return rest !== '';
-    }
-    return false;
-  }
-
-  #readBody(parts: AnswerPart[], isEnd: boolean): boolean {
-    const { at, mark } = firstOf(this.#held, CHANNEL_ENDS);
-    const length = mark !== undefined ? at : isEnd ? this.#held.length : safeLength(this.#held, CHANNEL_ENDS, false);
-    if (this.#state === 'call') {
-      if (mark === undefined && !isEnd) {
-        return false;
-      }
-      const body = this.#held.slice(0, length);
-      const calls = readCalls(
-        BARE,
-        `{"name": ${JSON.stringify(this.#called)}, "arguments": ${body.trim() || '{}'}}`,
-        this.#tools,
-      );
-      if (calls === undefined) {
-        push(parts, 'content', body);
-      } else {
-        parts.push({ kind: 'call', call: calls[0]! });
-      }
+/** The channels of gpt-oss: `analysis` is reasoning, one that names a function is a call, all else is content. */
+function* readChannels(incoming: Incoming, { tools, begins }: AnswerForm): Reading {
+  let header = begins === 'anew' ? yield* readHeader(incoming) : begins;
+  for (;;) {
+    let mark: string | undefined;
+    if (typeof header === 'string') {
+      mark = (yield* passUntil(incoming, header, CHANNEL_ENDS, false))?.mark;
     } else {
-      push(parts, this.#state as 'content' | 'reasoning', this.#held.slice(0, length));
+      while (firstOf(incoming.text, CHANNEL_ENDS).mark === undefined && !incoming.isEnd) {
+        yield;
+      }
+      const { at, mark: end = '' } = firstOf(incoming.text, CHANNEL_ENDS);
+      const body = incoming.text.slice(0, at);
+      incoming.text = incoming.text.slice(at + end.length);
+      mark = end || undefined;
+      const call = `{"name": ${JSON.stringify(header.called)}, "arguments": ${body.trim() || '{}'}}`;
+      const calls = readCalls(BARE, call, tools);
+      yield* calls === undefined ? [{ kind: 'content', text: body } as const] : asParts(calls);
     }
-    this.#held = this.#held.slice(length);
     if (mark === undefined) {
-      return false;
+      return;
     }
     // A channel follows at once, or a message with its role.
-    this.#held = this.#held.slice(mark === '<|channel|>' || mark === '<|start|>' ? 0 : mark.length);
-    this.#state = 'header';
-    return this.#held !== '';
+    incoming.text = (mark === '<|channel|>' || mark === '<|start|>' ? mark : '') + incoming.text;
+    header = yield* readHeader(incoming);
   }
 }
 
-function push(parts: AnswerPart[], kind: 'content' | 'reasoning', text: string): void {
-  if (text !== '') {
-    parts.push({ kind, text });
+/** What a message's header says of the text behind it. */
+function* readHeader(incoming: Incoming): Reading<'content' | 'reasoning' | { readonly called: string }> {
+  while (!incoming.text.includes(MESSAGE)) {
+    if (incoming.isEnd || !/^\s*(?:<|$|to=|assistant)/.test(incoming.text)) {
+      // No channel was named: all of it is content.
+      incoming.text = incoming.text.replace(/^\s*<\|(?:start\|>assistant|channel\|>)[^<]*$/, '');
+      return 'content';
+    }
+    yield;
   }
+  const end = incoming.text.indexOf(MESSAGE);
+  const header = incoming.text.slice(0, end);
+  incoming.text = incoming.text.slice(end + MESSAGE.length);
+  const called = /\bto=(?:functions\.)?([\w.-]+)/.exec(header)?.[1];
+  return called !== undefined ? { called } : /<\|channel\|>\s*analysis/.test(header) ? 'reasoning' : 'content';
 }
 
-/** The first of several marks in a text, the longest where several begin. */
+function asParts(calls: readonly ReadCall[]): AnswerPart[] {
+  return calls.map((call) => ({ kind: 'call', call }));
+}
+
+/** The first of several marks in a text, the longest where several begin; `at` is the text's end where none is. */
 function firstOf(text: string, marks: readonly string[]): { readonly at: number; readonly mark: string | undefined } {
   let at = text.length;
   let mark: string | undefined;
@@ -336,21 +287,13 @@ function firstOf(text: string, marks: readonly string[]): { readonly at: number;
   return { at, mark };
 }
 
-/** How much of a text is no beginning of a mark, nor white space before one where that is kept. */
-function safeLength(text: string, marks: readonly string[], keepsSpace: boolean): number {
+/** How much of a text is no beginning of a mark. */
+function safeLength(text: string, marks: readonly string[]): number {
   const longest = Math.max(0, ...marks.map((mark) => mark.length - 1));
-  let length = text.length;
   for (let from = Math.max(0, text.length - longest); from < text.length; from++) {
-    const rest = text.slice(from);
-    if (marks.some((mark) => mark.startsWith(rest))) {
-      length = from;
-      break;
+    if (marks.some((mark) => mark.startsWith(text.slice(from)))) {
+      return from;
     }
   }
-  return keepsSpace ? text.slice(0, length).trimEnd().length : length;
-}
-
-/** A text without the beginning of a closing tag at its end. */
-function withoutPartOf(text: string, close: string | undefined): string {
-  return close === undefined ? text : text.slice(0, safeLength(text, [close], true));
+  return text.length;
 }

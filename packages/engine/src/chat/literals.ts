@@ -1,12 +1,17 @@
-/** Where a value ends in a text, and its JSON. */
+/** A value that stands in a text. */
 export interface ReadValue {
-  readonly json: string;
+  /** Place behind it. */
   readonly end: number;
+  /** Numbers have the digits that they were written with. */
+  readonly json: string;
+  /** What it holds, if it is an object or a list. */
+  readonly members?: ReadonlyMap<string, ReadValue>;
+  readonly items?: readonly ReadValue[];
 }
 
-/** What texts are enclosed in: JSON's and Python's quotes, and the special tokens of Gemma 4 and FunctionGemma. */
+/** What encloses texts: JSON's and Python's quotes, and the special tokens of Gemma 4 and FunctionGemma. */
 const QUOTES = ['<|"|>', '<escape>', '"', "'"];
-
+const ESCAPES: Record<string, string> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f', '\n': '' };
 const WORDS: Record<string, string> = {
   True: 'true',
   False: 'false',
@@ -15,8 +20,6 @@ const WORDS: Record<string, string> = {
   false: 'false',
   null: 'null',
 };
-
-/** Deepest nesting of a value. */
 const MAX_DEPTH = 64;
 
 /**
@@ -26,17 +29,20 @@ const MAX_DEPTH = 64;
  */
 export function readValue(text: string, start: number, depth = 0): ReadValue | undefined {
   const from = skipSpace(text, start);
-  const quote = QUOTES.find((each) => text.startsWith(each, from));
-  if (quote !== undefined) {
-    return readQuoted(text, from, quote);
-  }
   const open = text[from];
-  if ((open === '{' || open === '[' || open === '(') && depth < MAX_DEPTH) {
-    return readItems(text, from, open, depth);
+  if (depth < MAX_DEPTH && open === '{') {
+    return readMembers(text, from + 1, '}', ':', depth + 1);
   }
-  const [word] = /^[-+\w.]+/.exec(text.slice(from, from + 64)) ?? [];
-  const json = word === undefined ? undefined : (WORDS[word] ?? numberOf(word));
-  return json === undefined ? undefined : { json, end: from + word!.length };
+  if (depth < MAX_DEPTH && (open === '[' || open === '(')) {
+    const items: ReadValue[] = [];
+    const end = readEach(text, from + 1, open === '[' ? ']' : ')', (at) => {
+      const item = readValue(text, at, depth + 1);
+      items.push(...(item === undefined ? [] : [item]));
+      return item?.end;
+    });
+    return end === undefined ? undefined : { end, items, json: `[${items.map(({ json }) => json).join(', ')}]` };
+  }
+  return readQuoted(text, from) ?? readWord(text, from);
 }
 
 /** `key=value` pairs, as Python passes arguments, up to a closing parenthesis. */
@@ -52,112 +58,95 @@ export function skipSpace(text: string, from: number): number {
   return end;
 }
 
-function readQuoted(text: string, from: number, quote: string): ReadValue | undefined {
-  const start = from + quote.length;
-  if (quote.length > 1) {
-    const end = text.indexOf(quote, start);
-    return end < 0 ? undefined : { json: JSON.stringify(text.slice(start, end)), end: end + quote.length };
-  }
-  let end = start;
-  while (text[end] !== quote) {
-    if (end >= text.length) {
-      return undefined;
-    }
-    end += text[end] === '\\' ? 2 : 1;
-  }
-  const inner = text.slice(start, end);
-  const value = quote === '"' ? (parseText(`"${inner}"`) ?? unescaped(inner)) : unescaped(inner);
-  return { json: JSON.stringify(value), end: end + 1 };
-}
-
-function parseText(json: string): string | undefined {
-  try {
-    return JSON.parse(json) as string;
-  } catch {
-    return undefined;
-  }
-}
-
-/** A text with the escapes of Python in it; a line break may stand as it is. */
-function unescaped(text: string): string {
-  return text.replace(/\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([\s\S]))/g, (whole, wide, narrow, letter: string) => {
-    const code: string | undefined = wide ?? narrow;
-    if (code !== undefined) {
-      return String.fromCharCode(Number.parseInt(code, 16));
-    }
-    const meanings: Record<string, string> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f', '\n': '' };
-    return meanings[letter] ?? (/[\\'"/]/.test(letter) ? letter : whole);
-  });
-}
-
-function readItems(text: string, from: number, open: '{' | '[' | '(', depth: number): ReadValue | undefined {
-  if (open === '{') {
-    return readMembers(text, from + 1, '}', ':', depth + 1);
-  }
-  const close = open === '[' ? ']' : ')';
-  const items: string[] = [];
-  let at = skipSpace(text, from + 1);
-  while (text[at] !== close) {
-    const item = readValue(text, at, depth + 1);
-    if (item === undefined) {
-      return undefined;
-    }
-    items.push(item.json);
-    at = nextItem(text, item.end, close);
-    if (at < 0) {
-      return undefined;
-    }
-  }
-  return { json: `[${items.join(', ')}]`, end: at + 1 };
-}
-
 function readMembers(
   text: string,
-  start: number,
+  from: number,
   close: string,
   separator: string,
   depth: number,
 ): ReadValue | undefined {
-  const members: string[] = [];
-  let at = skipSpace(text, start);
+  const members = new Map<string, ReadValue>();
+  const end = readEach(text, from, close, (at) => {
+    const key = readQuoted(text, at) ?? readKey(text, at);
+    const behind = key === undefined ? -1 : skipSpace(text, key.end);
+    const value = text[behind] === separator ? readValue(text, behind + 1, depth) : undefined;
+    if (value !== undefined) {
+      members.set(JSON.parse(key!.json) as string, value);
+    }
+    return value?.end;
+  });
+  const json = [...members].map(([key, value]) => `${JSON.stringify(key)}: ${value.json}`).join(', ');
+  return end === undefined ? undefined : { end, members, json: `{${json}}` };
+}
+
+/**
+ * Goes through what stands between commas, up to a closing bracket.
+ *
+ * @param read Returns the place behind an item.
+ * @returns The place behind the bracket.
+ */
+function readEach(
+  text: string,
+  from: number,
+  close: string,
+  read: (at: number) => number | undefined,
+): number | undefined {
+  let at = skipSpace(text, from);
   while (text[at] !== close) {
-    const key = readKey(text, at);
-    const colon = key === undefined ? -1 : skipSpace(text, key.end);
-    const value = text[colon] === separator ? readValue(text, colon + 1, depth) : undefined;
-    if (value === undefined) {
+    const end = read(at);
+    if (end === undefined) {
       return undefined;
     }
-    members.push(`${key!.json}: ${value.json}`);
-    at = nextItem(text, value.end, close);
-    if (at < 0) {
+    at = skipSpace(text, end);
+    if (text[at] === ',') {
+      at = skipSpace(text, at + 1);
+    } else if (text[at] !== close) {
       return undefined;
     }
   }
-  return { json: `{${members.join(', ')}}`, end: at + 1 };
+  return at + 1;
+}
+
+function readQuoted(text: string, from: number): ReadValue | undefined {
+  const quote = QUOTES.find((each) => text.startsWith(each, from));
+  if (quote === undefined) {
+    return undefined;
+  }
+  const start = from + quote.length;
+  const hasEscapes = quote.length === 1;
+  let end = start;
+  while (end < text.length && !text.startsWith(quote, end)) {
+    end += hasEscapes && text[end] === '\\' ? 2 : 1;
+  }
+  if (end >= text.length) {
+    return undefined;
+  }
+  const inner = text.slice(start, end);
+  return { end: end + quote.length, json: JSON.stringify(hasEscapes ? unescaped(inner) : inner) };
+}
+
+/** A text with the escapes of JSON and of Python; a line break may stand as it is. */
+function unescaped(text: string): string {
+  return text.replace(/\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([\s\S]))/g, (whole, wide, narrow, letter: string) => {
+    const code: string | undefined = wide ?? narrow;
+    return code !== undefined
+      ? String.fromCharCode(Number.parseInt(code, 16))
+      : (ESCAPES[letter] ?? (/[\\'"/]/.test(letter) ? letter : whole));
+  });
 }
 
 function readKey(text: string, at: number): ReadValue | undefined {
-  const quote = QUOTES.find((each) => text.startsWith(each, at));
-  if (quote !== undefined) {
-    return readQuoted(text, at, quote);
-  }
   const match = /[^\s:={}[\](),"']+/y;
   match.lastIndex = at;
   const [key] = match.exec(text) ?? [];
-  return key === undefined ? undefined : { json: JSON.stringify(key), end: at + key.length };
+  return key === undefined ? undefined : { end: at + key.length, json: JSON.stringify(key) };
 }
 
-/** The place behind a comma, or of the closing bracket; -1 where neither stands. */
-function nextItem(text: string, from: number, close: string): number {
-  const at = skipSpace(text, from);
-  return text[at] === ',' ? skipSpace(text, at + 1) : text[at] === close ? at : -1;
-}
-
-/** A number with the digits that it was written with, or `undefined`. */
-function numberOf(word: string): string | undefined {
-  if (/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/.test(word)) {
-    return word;
-  }
+/** A number, or one of {@link WORDS}. */
+function readWord(text: string, from: number): ReadValue | undefined {
+  const [word = ''] = /^[-+\w.]+/.exec(text.slice(from, from + 64)) ?? [];
   const value = /^[-+.\d][-+.\deE_]*$/.test(word) ? Number(word.replaceAll('_', '')) : Number.NaN;
-  return Number.isFinite(value) ? String(value) : undefined;
+  const isJson = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/.test(word);
+  const json = WORDS[word] ?? (isJson ? word : Number.isFinite(value) ? String(value) : undefined);
+  return json === undefined ? undefined : { end: from + word.length, json };
 }

@@ -202,6 +202,44 @@ const FORMATS: Record<string, { source: string; write: (calls: Call[]) => string
     write: (calls) =>
       calls.map((call) => `<function=${call.name}>${JSON.stringify(call.arguments)}</function>`).join(''),
   },
+  'Solar Open': {
+    source: '<|tool_calls|>',
+    write: (calls) =>
+      `<|tool_calls|>${calls.map((call, index) => `<|tool_call:begin|>id${index}<|tool_call:name|>${call.name}<|tool_call:args|>${JSON.stringify(call.arguments)}<|tool_call:end|>`).join('')}`,
+  },
+  FunctionGemma: {
+    source: '<start_function_call>',
+    isRaw: true,
+    write: (calls) =>
+      calls
+        .map(
+          (call) =>
+            `<start_function_call>call:${call.name}${gemma(call.arguments).replaceAll('<|"|>', '<escape>')}<end_function_call>`,
+        )
+        .join(''),
+  },
+  'MiniCPM 5': {
+    source: '<function name="',
+    isRaw: true,
+    write: (calls) =>
+      calls
+        .map(
+          (call) =>
+            `<function name="${call.name}">${entries(call, (key, value) => `<param name="${key}">${typeof value === 'string' ? `<![CDATA[${value}]]>` : plain(value)}</param>`)}</function>`,
+        )
+        .join('\n'),
+  },
+  'Seed OSS': {
+    source: '<seed:tool_call>',
+    isRaw: true,
+    write: (calls) =>
+      calls
+        .map(
+          (call) =>
+            `<seed:tool_call>\n<function=${call.name}>\n${entries(call, (key, value) => `<parameter=${key}>${plain(value)}</parameter>\n`)}</function>\n</seed:tool_call>`,
+        )
+        .join('\n'),
+  },
   'gpt-oss': {
     source: '<|channel|>',
     write: (calls) =>
