@@ -47,7 +47,7 @@ export type { PathStep } from './preamble.js';
 export type { PrepareRequestOptions, WorkSteps } from './prepare-request.js';
 export { DEFAULT_DOCUMENT_LIMITS, readPolicyName, requestSteps } from './prepare-request.js';
 export { printableJson, printableLine, printableText } from './printable.js';
-export { readUsage } from './read-usage.js';
+export { readTokenCounts, readUsage, type TokenCounts } from './read-usage.js';
 export type { BlockFormat, FixedReason, FormatName } from './recognise/block.js';
 export { JsonTextReader, type JsonValue } from './recognise/json-text.js';
 export type { RepeatedDocument } from './recognise/repeats.js';

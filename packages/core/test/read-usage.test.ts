@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { readUsage } from '../src/internal.js';
+import { readTokenCounts, readUsage } from '../src/internal.js';
 import './seed.js';
 
 const COUNTED = { promptTokens: 100, cachedTokens: 60 };
@@ -49,8 +49,110 @@ test.each<[string, unknown, object]>([
 test('any JSON is read without an error, and no prompt has fewer tokens than were cached', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
-      const { promptTokens, cachedTokens } = readUsage(value);
-      if (promptTokens !== undefined) expect(cachedTokens ?? 0).toBeLessThanOrEqual(promptTokens);
+      for (const { promptTokens, cachedTokens } of [readTokenCounts(value), readTokenCounts({ usage: value })])
+        if (promptTokens !== undefined) expect(cachedTokens ?? 0).toBeLessThanOrEqual(promptTokens);
     }),
   );
+});
+
+const ALL = { promptTokens: 100, cachedTokens: 60, cacheWriteTokens: 10, completionTokens: 8, reasoningTokens: 3 };
+const { cacheWriteTokens: _, ...NOT_WRITTEN } = ALL;
+const { reasoningTokens: __, ...NO_REASONING } = NOT_WRITTEN;
+const COMPLETION = { completion_tokens: 8, completion_tokens_details: { reasoning_tokens: 3 } };
+const OUTPUT = { output_tokens: 8, output_tokens_details: { reasoning_tokens: 3 } };
+const ANTHROPIC = { input_tokens: 30, cache_read_input_tokens: 60, cache_creation_input_tokens: 10, output_tokens: 8 };
+const PLAIN = { prompt_tokens: 100, completion_tokens: 8 };
+
+test.each<[string, object, object]>([
+  [
+    'OpenAI chat completions',
+    {
+      usage: {
+        prompt_tokens: 100,
+        prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 10 },
+        ...COMPLETION,
+      },
+    },
+    ALL,
+  ],
+  [
+    'OpenAI Responses, in an event',
+    {
+      response: {
+        usage: { input_tokens: 100, input_tokens_details: { cached_tokens: 60, cache_write_tokens: 10 }, ...OUTPUT },
+      },
+    },
+    ALL,
+  ],
+  [
+    'Anthropic, in its first event',
+    { type: 'message_start', message: { usage: ANTHROPIC } },
+    { ...NO_REASONING, cacheWriteTokens: 10 },
+  ],
+  [
+    'Anthropic, where it only wrote',
+    { usage: { input_tokens: 30, cache_creation_input_tokens: 70 } },
+    { promptTokens: 100, cachedTokens: 0, cacheWriteTokens: 70 },
+  ],
+  ['DeepSeek', { usage: { ...PLAIN, prompt_cache_hit_tokens: 60, prompt_cache_miss_tokens: 40 } }, NO_REASONING],
+  ['Moonshot', { usage: { ...PLAIN, cached_tokens: 60 } }, NO_REASONING],
+  [
+    'Moonshot, in a stream',
+    { choices: [{ index: 0, delta: {}, usage: { ...PLAIN, cached_tokens: 60 } }] },
+    NO_REASONING,
+  ],
+  ['a count beside the usage', { usage: PLAIN, cached_tokens: 60 }, NO_REASONING],
+  ['a count in the choice', { usage: PLAIN, choices: [{ index: 0, cached_tokens: 60 }] }, NO_REASONING],
+  ['Mistral', { usage: { ...PLAIN, num_cached_tokens: 60 } }, NO_REASONING],
+  [
+    'Groq, in a stream',
+    { choices: [], x_groq: { usage: { ...PLAIN, prompt_tokens_details: { cached_tokens: 60 } } } },
+    NO_REASONING,
+  ],
+  ['SGLang', { usage: { ...PLAIN, reasoning_tokens: 3, prompt_tokens_details: { cached_tokens: 60 } } }, NOT_WRITTEN],
+  [
+    'Alibaba',
+    { usage: { ...PLAIN, prompt_tokens_details: { cached_tokens: 60, cache_creation_input_tokens: 10 } } },
+    { ...NO_REASONING, cacheWriteTokens: 10 },
+  ],
+  [
+    'LiteLLM',
+    { usage: { ...PLAIN, cache_read_input_tokens: 60, cache_creation_input_tokens: 10 } },
+    { ...NO_REASONING, cacheWriteTokens: 10 },
+  ],
+  [
+    'Gemini',
+    {
+      usageMetadata: {
+        promptTokenCount: 100,
+        cachedContentTokenCount: 60,
+        candidatesTokenCount: 8,
+        thoughtsTokenCount: 3,
+      },
+    },
+    NOT_WRITTEN,
+  ],
+  ['llama-server without usage', { choices: [], timings: { prompt_n: 40, cache_n: 60, predicted_n: 8 } }, NO_REASONING],
+  [
+    'llama-server, cached tokens in its timings alone',
+    { usage: PLAIN, timings: { prompt_n: 40, cache_n: 60 } },
+    NO_REASONING,
+  ],
+  [
+    'timings that contradict the usage',
+    { usage: PLAIN, timings: { prompt_n: 1, cache_n: 160 } },
+    { ...NO_REASONING, cachedTokens: 100 },
+  ],
+  [
+    'more cached than there was',
+    { usage: { prompt_tokens: 9, prompt_tokens_details: { cached_tokens: 90 } } },
+    { promptTokens: 9, cachedTokens: 9 },
+  ],
+  [
+    'an answer whose prompt was not counted',
+    { usage: { prompt_tokens: 0, completion_tokens: 8 } },
+    { completionTokens: 8 },
+  ],
+])('all counts of %s', (_, answer, expected) => {
+  expect(readTokenCounts(answer)).toEqual(expected);
 });

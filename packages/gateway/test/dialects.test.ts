@@ -1,5 +1,5 @@
+import { readTokenCounts } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
-import { readUsage } from '../src/answer/read-answer.js';
 import {
   beliefOf,
   configuredDialect,
@@ -54,11 +54,13 @@ describe('the table of dialects', () => {
   it.each(USAGES)('reads the counts of %s; a count that is left out is 0', (name, some, none) => {
     // Anthropic alone counts what it writes to the cache.
     const writes = name === 'anthropic' ? { cacheWriteTokens: 6 } : {};
-    expect(readUsage(some)).toEqual({ promptTokens: 100, cachedTokens: 64, ...writes });
+    const reasoning = name === 'sglang' ? { reasoningTokens: 0 } : {};
+    const prompt = { promptTokens: 100, cachedTokens: 64, ...writes };
+    expect(readTokenCounts(some)).toEqual({ ...prompt, completionTokens: 1, ...reasoning });
     const counts = new ReportedCounts(dialectOf(name).leavesOutZero === true);
-    expect(counts.cachedTokens(readUsage(none)!, 0)).toBe(0);
-    expect(counts.cachedTokens(readUsage(some)!, 64)).toBe(64);
-    expect(counts.cachedTokens(readUsage(none)!, 64)).toBe(0);
+    expect(counts.cachedTokens(readTokenCounts(none), 0)).toBe(0);
+    expect(counts.cachedTokens(readTokenCounts(some), 64)).toBe(64);
+    expect(counts.cachedTokens(readTokenCounts(none), 64)).toBe(0);
   });
 
   it('knows hosted APIs by their address alone, and engines of one’s own by what they say', () => {

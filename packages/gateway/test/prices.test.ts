@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
+import { readTokenCounts } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
-import { readUsage } from '../src/answer/read-answer.js';
 import type { GatewayConfigInput } from '../src/config/schema.js';
 import type { Report } from '../src/shapes/shapes.js';
 import { metricOf, type StandConfig, send, stand } from './harness.js';
@@ -51,8 +51,8 @@ const asked = (ranks: readonly number[]) => ({
 describe('cache writes', () => {
   it('are read apart from cached tokens', () => {
     const anthropic = { input_tokens: 50, cache_read_input_tokens: 300, cache_creation_input_tokens: 200 };
-    expect(readUsage(anthropic)).toEqual({ promptTokens: 550, cachedTokens: 300, cacheWriteTokens: 200 });
-    expect(readUsage({ prompt_tokens: 550, prompt_tokens_details: { cached_tokens: 300 } })).toEqual({
+    expect(readTokenCounts(anthropic)).toEqual({ promptTokens: 550, cachedTokens: 300, cacheWriteTokens: 200 });
+    expect(readTokenCounts({ prompt_tokens: 550, prompt_tokens_details: { cached_tokens: 300 } })).toEqual({
       promptTokens: 550,
       cachedTokens: 300,
     });

@@ -1,3 +1,4 @@
+import { readTokenCounts, type TokenCounts } from '@warmpath/core/internal';
 import { type AnswerFailure, engineError, isObject, type JsonObject } from './errors.js';
 import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './request-value.js';
 
@@ -5,14 +6,6 @@ import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET, QUOTE 
 export const MAX_TOOL_CALLS = 1_024;
 /** What an output block takes beside its texts, in characters: many tiny blocks count as much as one long one. */
 const BLOCK_OVERHEAD = 512;
-
-/** Counts of an answer; those that the engine does not state are 0. */
-export interface AnswerUsage {
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-  readonly reasoningTokens: number;
-}
 
 /** What an answer begins with. */
 export interface AnswerHead {
@@ -46,7 +39,7 @@ export interface Answer {
   readonly reason: string;
   /** The stop string that was met, where the engine names it. */
   readonly stop: string | undefined;
-  readonly usage: AnswerUsage;
+  readonly usage: TokenCounts;
 }
 
 /** Writes the events of an API's stream, in SSE. Blocks come one after the other. */
@@ -85,7 +78,7 @@ export type ChatDelta =
   | TextDelta
   | CallDelta
   | { readonly kind: 'finish'; readonly reason: string; readonly stop: string | undefined }
-  | { readonly kind: 'usage'; readonly usage: AnswerUsage };
+  | { readonly kind: 'usage'; readonly usage: TokenCounts };
 
 interface TextDelta {
   readonly kind: 'reasoning' | 'text' | 'refusal';
@@ -112,8 +105,6 @@ interface OpenBlock extends AnswerBlock {
 /** Reasons for which an answer ends before it is complete. */
 const CUT_REASONS: ReadonlySet<string | undefined> = new Set(['length', 'content_filter']);
 
-const NO_USAGE: AnswerUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-
 /**
  * Puts an answer together from the steps of chat completions, for streams and whole answers alike. The other APIs want
  * one block after the other, but chat completions may continue one tool call while another is open: blocks are given to
@@ -135,7 +126,7 @@ export class AnswerAssembly {
   #head: AnswerHead | undefined;
   #reason: string | undefined;
   #stop: string | undefined;
-  #usage = NO_USAGE;
+  #usage: TokenCounts = {};
   #size = 0;
 
   constructor(events: AnswerEvents) {
@@ -166,7 +157,7 @@ export class AnswerAssembly {
         this.#stop = delta.stop;
         return '';
       case 'usage':
-        this.#usage = delta.usage;
+        this.#usage = { ...this.#usage, ...delta.usage };
         return '';
       default:
         return this.#addContent(delta);
@@ -317,7 +308,7 @@ export class ObjectEnd {
  */
 export function* chatDeltas(chunk: unknown): Generator<ChatDelta> {
   if (!isObject(chunk)) return;
-  const { error, choices, usage, id, model, created } = chunk;
+  const { error, choices, id, model, created } = chunk;
   if (error !== undefined && error !== null) {
     const message = isObject(error) ? error['message'] : error;
     throw engineError(typeof message === 'string' ? message : 'The engine returned an error.');
@@ -330,7 +321,7 @@ export function* chatDeltas(chunk: unknown): Generator<ChatDelta> {
   };
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
   if (isObject(choice)) yield* choiceDeltas(choice);
-  if (isObject(usage)) yield { kind: 'usage', usage: readUsage(usage) };
+  yield { kind: 'usage', usage: readTokenCounts(chunk) };
 }
 
 function* choiceDeltas(choice: JsonObject): Generator<ChatDelta> {
@@ -376,20 +367,6 @@ function callDelta(call: unknown, place: number): CallDelta {
     name: typeof name === 'string' && name !== '' ? name : undefined,
     text: typeof text === 'string' ? text : '',
   };
-}
-
-function readUsage(usage: JsonObject): AnswerUsage {
-  const { prompt_tokens_details: prompt, completion_tokens_details: completion } = usage;
-  return {
-    promptTokens: count(usage['prompt_tokens']),
-    cachedTokens: count(isObject(prompt) ? prompt['cached_tokens'] : 0),
-    completionTokens: count(usage['completion_tokens']),
-    reasoningTokens: count(isObject(completion) ? completion['reasoning_tokens'] : 0),
-  };
-}
-
-function count(value: unknown): number {
-  return typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : 0;
 }
 
 /** Writes one server-sent event. */

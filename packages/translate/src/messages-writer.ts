@@ -1,4 +1,5 @@
-import type { Answer, AnswerBlock, AnswerHead, AnswerUsage, AnswerWriter } from './answer-assembly.js';
+import type { TokenCounts } from '@warmpath/core/internal';
+import type { Answer, AnswerBlock, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import { sseEvent } from './answer-assembly.js';
 import { writeJson } from './chat-request.js';
 import { type AnswerFailure, parseObject, readEngineError } from './errors.js';
@@ -35,7 +36,7 @@ export function messagesErrorType(status: number): string {
 export function messagesWriter(): AnswerWriter {
   return {
     start: (head) =>
-      event('message_start', { message: message(head, [], STOP_OF_NOTHING, usageOf(NO_USAGE)) }) + event('ping', {}),
+      event('message_start', { message: message(head, [], STOP_OF_NOTHING, usageOf({})) }) + event('ping', {}),
     open: (block) => event('content_block_start', { index: block.index, content_block: startOf(block) }),
     append: (block, text) => event('content_block_delta', { index: block.index, delta: deltaOf(block, text) }),
     close: (block) =>
@@ -52,7 +53,6 @@ export function messagesWriter(): AnswerWriter {
   };
 }
 
-const NO_USAGE: AnswerUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
 const STOP_OF_NOTHING = { stop_reason: null, stop_sequence: null };
 
 function event(type: string, members: object): string {
@@ -68,11 +68,11 @@ function stopOf({ reason, stop }: Answer): object {
   return { stop_reason: STOP_REASONS.get(reason) ?? 'end_turn', stop_sequence: null };
 }
 
-/** Anthropic counts cached tokens apart. */
-function usageOf({ promptTokens, cachedTokens, completionTokens }: AnswerUsage): object {
+/** Anthropic counts apart what was read from and written to the cache. Counts that the engine does not state are 0. */
+function usageOf({ promptTokens = 0, cachedTokens = 0, cacheWriteTokens = 0, completionTokens = 0 }: TokenCounts) {
   return {
-    input_tokens: Math.max(0, promptTokens - cachedTokens),
-    cache_creation_input_tokens: 0,
+    input_tokens: Math.max(0, promptTokens - cachedTokens - cacheWriteTokens),
+    cache_creation_input_tokens: cacheWriteTokens,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
   };

@@ -1,4 +1,5 @@
-import type { Answer, AnswerBlock, AnswerHead, AnswerUsage, AnswerWriter } from './answer-assembly.js';
+import type { TokenCounts } from '@warmpath/core/internal';
+import type { Answer, AnswerBlock, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import { sseEvent } from './answer-assembly.js';
 import { type AnswerFailure, isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
 
@@ -164,10 +165,12 @@ function statusOf({ reason }: Answer): { readonly status: string; readonly reaso
   return { status: 'completed' };
 }
 
-function usageOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: AnswerUsage): object {
+/** Counts that the engine does not state are 0. */
+function usageOf(counts: TokenCounts): object {
+  const { promptTokens = 0, cachedTokens = 0, cacheWriteTokens, completionTokens = 0, reasoningTokens = 0 } = counts;
   return {
     input_tokens: promptTokens,
-    input_tokens_details: { cached_tokens: cachedTokens },
+    input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: cacheWriteTokens },
     output_tokens: completionTokens,
     output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + completionTokens,

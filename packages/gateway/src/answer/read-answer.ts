@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { answerHash, type LabelMap, SseReader } from '@warmpath/core/internal';
+import { answerHash, type LabelMap, readTokenCounts, SseReader, type TokenCounts } from '@warmpath/core/internal';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 import type { Usage } from '../memory/served-histories.js';
 
@@ -29,10 +29,8 @@ export class ResponseSniffer {
   #body: Buffer[] = [];
   #bodyBytes = 0;
   #events: SseReader | undefined;
-  /** The last usage that the engine reported. */
-  usage: Usage | undefined;
-  /** Tokens of the answer, as the engine last reported them. */
-  completionTokens: number | undefined;
+  /** What the engine counted, each count as it last reported it. */
+  #counts: TokenCounts = {};
   /** Whether generated content came, so that the whole prompt is prefilled. */
   prefilled = false;
   /** When a stream's first content came, on the clock of `now`; `undefined` for a response in one piece. */
@@ -47,6 +45,17 @@ export class ResponseSniffer {
   constructor(now: () => number, readsAnswer = false, labels?: LabelMap) {
     this.#now = now;
     this.#answer = readsAnswer ? new AnswerReader(labels) : undefined;
+  }
+
+  /** Tokens of the prompt; `undefined` where the engine did not count them. */
+  get usage(): Usage | undefined {
+    const { promptTokens, cachedTokens, cacheWriteTokens } = this.#counts;
+    return promptTokens === undefined ? undefined : { promptTokens, cachedTokens, cacheWriteTokens };
+  }
+
+  /** Tokens of the answer. */
+  get completionTokens(): number | undefined {
+    return this.#counts.completionTokens;
   }
 
   /** Hashes of the model's answers (`answerHash`), once the response is complete. */
@@ -105,8 +114,7 @@ export class ResponseSniffer {
   #readBody(text: string): void {
     const body = asObject(text);
     if (body === undefined) return;
-    this.usage = readUsage(body['usage']);
-    this.completionTokens = readCompletionTokens(body['usage']);
+    this.#counts = readTokenCounts(body);
     this.#answer?.response(body);
   }
 
@@ -118,82 +126,13 @@ export class ResponseSniffer {
     if (this.#answer === undefined && !isNews) return;
     const object = asObject(data.toString('utf8'));
     if (object !== undefined) this.#answer?.event(object);
-    const event = readStreamEvent(object);
-    this.usage = event.usage ?? this.usage;
-    this.completionTokens = event.completionTokens ?? this.completionTokens;
-    if (!event.content) return;
+    this.#counts = { ...this.#counts, ...readTokenCounts(object) };
+    if (!hasContent(object)) return;
     this.prefilled = true;
     if (this.firstContentAt !== undefined) return;
     this.firstContentAt = this.#now();
     this.#estimatedTokens++;
   }
-}
-
-/**
- * Reads the `usage` of any API; `undefined` for anything else. OpenAI's `prompt_tokens` and `input_tokens` include
- * cached tokens. Anthropic's `input_tokens` are those neither read from the cache nor written to it, so the prompt is
- * the sum of all three.
- */
-export function readUsage(value: unknown): Usage | undefined {
-  if (!isObject(value)) return undefined;
-  const { prompt_tokens: promptTokens, input_tokens: inputTokens } = value;
-  if (isCount(promptTokens)) {
-    // DeepSeek's name. Some versions lack the usual field.
-    const hit = value['prompt_cache_hit_tokens'];
-    return usage(promptTokens, cachedOf(value['prompt_tokens_details']) ?? (isCount(hit) ? hit : undefined));
-  }
-  if (!isCount(inputTokens)) return undefined;
-  const { cache_read_input_tokens: read, cache_creation_input_tokens: written } = value;
-  if (!isCount(read) && !isCount(written)) return usage(inputTokens, cachedOf(value['input_tokens_details']));
-  const [cached, cacheWrites] = [isCount(read) ? read : 0, isCount(written) ? written : 0];
-  const counted = usage(inputTokens + cached + cacheWrites, cached);
-  return cacheWrites === 0 ? counted : { ...counted, cacheWriteTokens: cacheWrites };
-}
-
-/** Tokens of the answer in the `usage` of any API; `undefined` if left out. */
-function readCompletionTokens(value: unknown): number | undefined {
-  if (!isObject(value)) return undefined;
-  const { completion_tokens: completionTokens, output_tokens: outputTokens } = value;
-  if (isCount(completionTokens)) return completionTokens;
-  return isCount(outputTokens) ? outputTokens : undefined;
-}
-
-/** The content of one SSE event. */
-interface StreamEvent {
-  readonly usage: Usage | undefined;
-  readonly completionTokens: number | undefined;
-  /** Whether it contains generated text or a tool call. */
-  readonly content: boolean;
-}
-
-/** Reads one `data:` line of any API; `undefined` if it is no JSON object. */
-function readStreamEvent(object: Readonly<Record<string, unknown>> | undefined): StreamEvent {
-  const stated = usageOfEvent(object);
-  return {
-    usage: readUsage(stated) ?? readTimings(object?.['timings']),
-    completionTokens: readCompletionTokens(stated) ?? readPredicted(object?.['timings']),
-    content: hasContent(object),
-  };
-}
-
-/** llama-server states the same counts as `timings` at the end of a stream that has no `usage`. */
-function readTimings(value: unknown): Usage | undefined {
-  if (!isObject(value)) return undefined;
-  const { prompt_n: computed, cache_n: cached } = value;
-  return isCount(computed) && isCount(cached) ? usage(computed + cached, cached) : undefined;
-}
-
-function readPredicted(value: unknown): number | undefined {
-  const predicted = isObject(value) ? value['predicted_n'] : undefined;
-  return isCount(predicted) ? predicted : undefined;
-}
-
-/** Anthropic sends usage in the first message and at the end, Responses in the last event. */
-function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): unknown {
-  const { usage: own, message, response } = event ?? {};
-  if (isObject(own)) return own;
-  if (isObject(message)) return message['usage'];
-  return isObject(response) ? response['usage'] : undefined;
 }
 
 /** The JSON object in a text; `undefined` if there is none. O(text). */
@@ -216,19 +155,6 @@ function hasContent(event: Readonly<Record<string, unknown>> | undefined): boole
     if (typeof delta !== 'object' || delta === null) return false;
     return Object.entries(delta).some(([name, value]) => name !== 'role' && value !== null && value !== '');
   });
-}
-
-function usage(promptTokens: number, cached: number | undefined): Usage {
-  return { promptTokens, cachedTokens: cached === undefined ? undefined : Math.min(cached, promptTokens) };
-}
-
-function cachedOf(details: unknown): number | undefined {
-  const cached = isObject(details) ? details['cached_tokens'] : undefined;
-  return isCount(cached) ? cached : undefined;
-}
-
-function isCount(value: unknown): value is number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0;
 }
 
 /** Characters of one response; a longer one has no hashes. */

@@ -217,7 +217,7 @@ export class ReportedCounts {
    *
    * @param expected tokens that should have been cached
    */
-  cachedTokens({ cachedTokens }: Usage, expected: number): number | undefined {
+  cachedTokens({ cachedTokens }: EngineTokens, expected: number): number | undefined {
     if (cachedTokens !== undefined) {
       this.#isReported = true;
       if (cachedTokens === 0) this.#isZeroReported = true;
