@@ -2,7 +2,7 @@ import { type ErrorCode, WarmpathError } from '@warmpath/core';
 import { ERROR_TABLE } from '@warmpath/core/internal';
 import type { KvEventBatch } from './events/kv-event.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
-import type { ModelProgress } from './models/progress.js';
+import type { ModelProgress } from './models/download.js';
 import type { EngineOptions } from './options.js';
 import type { ServedModel } from './server.js';
 

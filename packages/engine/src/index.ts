@@ -5,7 +5,7 @@ export { readGgufHeader } from './gguf/reader.js';
 export { requestFields } from './http/request-fields.js';
 export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/events.js';
 export type { FinishReason, GenerationResult, GenerationTimings } from './loop/generation.js';
-export type { ModelProgress, ModelProgressListener } from './models/progress.js';
+export type { ModelProgress, ModelProgressListener } from './models/download.js';
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
 export { listModels, removeModel, type StoredModel } from './models/stored-models.js';
 export { type BuildHooks, buildLibraries, buildNote } from './native/built-libraries.js';

@@ -1,15 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { open, readFile, rm, stat, utimes } from 'node:fs/promises';
+import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 
 const POLL_MS = 200;
 const HEARTBEAT_MS = 10_000;
-/** Without a heartbeat for this long the holder is gone, wherever it ran. */
+/** A lock without a heartbeat for this long has no holder any more, on whatever host it ran. */
 const STALE_MS = 60_000;
-
-/** A lock file whose holder has not written its name into it by now died in between. */
-const NAMELESS_MS = 2_000;
+/** Time for another process that removes the same stale lock to be done with it. */
+const TAKEOVER_MS = 100;
 
 /** What the lock file says about its holder. */
 interface Holder {
@@ -18,46 +17,58 @@ interface Holder {
   readonly id: string;
 }
 
-/** Locks that this process holds; tells a living lock from one left behind under the same process number. */
+/** Locks of this process: a lock with its number and another id is of an earlier process. */
 const held = new Set<string>();
 
 /** A lock that is held. */
 export interface FileLock {
-  /** Aborted when the lock was taken away, because this process could not show for a minute that it lives. */
+  /** Aborted when another process took the lock, because this one showed no heartbeat. */
   readonly lost: AbortSignal;
   release(): Promise<void>;
 }
 
 export interface FileLockOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Called once, when another holder has to be waited for. */
+  /** Called once, when another process holds the lock. */
   readonly onWait?: (() => void) | undefined;
 }
 
 /**
- * Waits until this process alone holds the lock file at `path`, and holds it. Works between processes and within one.
- * A lock whose holder has died is taken over: at once where the holder ran on this host, otherwise after a minute
- * without its heartbeat. Throws the signal's reason, or the file system's error.
+ * Waits for the lock file at `path` and takes it. Works between processes and within one. A dead holder loses the lock
+ * at once where it ran on this host, else after a minute.
+ *
+ * @throws The signal's reason, or the file system's error.
  */
 export async function acquireFileLock(path: string, { signal, onWait }: FileLockOptions = {}): Promise<FileLock> {
   const holder: Holder = { process: process.pid, host: hostname(), id: randomUUID() };
-  let told = false;
-  while (!(await create(path, holder))) {
-    const stale = await staleContent(path);
-    if (stale !== undefined && (await takeAway(path, stale))) continue;
-    if (!told) onWait?.();
-    told = true;
-    // The timer rejects with an error of its own; what was promised is the signal's reason.
-    await delay(POLL_MS, undefined, signal && { signal }).catch(() => signal?.throwIfAborted());
+  let isAnnounced = false;
+  let isTakeover = false;
+  held.add(holder.id);
+  try {
+    for (;;) {
+      if (await create(path, holder)) {
+        if (!isTakeover) return hold(path, holder);
+        await delay(TAKEOVER_MS);
+        if (await isOwn(path, holder)) return hold(path, holder);
+      }
+      isTakeover = await isStale(path);
+      if (isTakeover) {
+        await rm(path, { force: true });
+        continue;
+      }
+      if (!isAnnounced) onWait?.();
+      isAnnounced = true;
+      await delay(POLL_MS, undefined, signal && { signal }).catch(() => signal?.throwIfAborted());
+    }
+  } catch (error) {
+    held.delete(holder.id);
+    throw error;
   }
-  return hold(path, holder);
 }
 
 async function create(path: string, holder: Holder): Promise<boolean> {
   try {
-    const handle = await open(path, 'wx');
-    held.add(holder.id);
-    await handle.writeFile(JSON.stringify(holder)).finally(() => handle.close());
+    await writeFile(path, JSON.stringify(holder), { flag: 'wx' });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -69,7 +80,7 @@ function hold(path: string, holder: Holder): FileLock {
   const lost = new AbortController();
   const beat = async () => {
     const now = new Date();
-    if (parseHolder(await readFile(path, 'utf8'))?.id !== holder.id) throw new Error('the lock has another holder');
+    if (!(await isOwn(path, holder))) throw new Error('the lock has another holder');
     await utimes(path, now, now);
   };
   const heartbeat = setInterval(() => void beat().catch((cause) => lost.abort(cause)), HEARTBEAT_MS);
@@ -79,37 +90,29 @@ function hold(path: string, holder: Holder): FileLock {
     release: async () => {
       clearInterval(heartbeat);
       held.delete(holder.id);
-      const current = await readFile(path, 'utf8').catch(() => '');
-      if (parseHolder(current)?.id === holder.id) await rm(path, { force: true });
+      if (await isOwn(path, holder)) await rm(path, { force: true });
     },
   };
 }
 
-function parseHolder(text: string): Holder | undefined {
+async function isOwn(path: string, holder: Holder): Promise<boolean> {
+  return (await readFile(path, 'utf8').catch(() => '')) === JSON.stringify(holder);
+}
+
+async function isStale(path: string): Promise<boolean> {
+  const [content, status] = await Promise.all([
+    readFile(path, 'utf8').catch(() => ''),
+    stat(path).catch(() => undefined),
+  ]);
+  if (status === undefined) return false;
+  if (Date.now() - status.mtimeMs > STALE_MS) return true;
   try {
-    return JSON.parse(text) as Holder;
+    const { process: pid, host, id } = JSON.parse(content) as Holder;
+    return host === hostname() && (pid === process.pid ? !held.has(id) : !isProcessAlive(pid));
   } catch {
-    // Being written at this moment, or cut short by a crash.
-    return undefined;
+    // Being written at this moment, or incomplete after a crash.
+    return false;
   }
-}
-
-/** The lock file's content when its holder is gone; `undefined` while it lives or when there is no file any more. */
-async function staleContent(path: string): Promise<string | undefined> {
-  try {
-    const [content, { mtimeMs }] = await Promise.all([readFile(path, 'utf8'), stat(path)]);
-    const holder = parseHolder(content);
-    const ageMs = Date.now() - mtimeMs;
-    const gone = holder === undefined ? ageMs > NAMELESS_MS : holder.host === hostname() && !lives(holder);
-    return gone || ageMs > STALE_MS ? content : undefined;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-function lives(holder: Holder): boolean {
-  return holder.process === process.pid ? held.has(holder.id) : isProcessAlive(holder.process);
 }
 
 /** Whether this machine runs a process of this number, whoever it is. */
@@ -120,30 +123,5 @@ function isProcessAlive(pid: number): boolean {
   } catch (error) {
     // EPERM: it lives and belongs to someone else.
     return (error as NodeJS.ErrnoException).code !== 'ESRCH';
-  }
-}
-
-/**
- * Removes a stale lock; false when someone else is at it. A guard file lets one process at a time look again and
- * remove, or the second of two could remove the lock that the first has just made anew.
- */
-async function takeAway(path: string, stale: string): Promise<boolean> {
-  const guard = `${path}.takeover`;
-  try {
-    await (await open(guard, 'wx')).close();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    const since = await stat(guard)
-      .then(({ mtimeMs }) => mtimeMs)
-      .catch(() => Date.now());
-    // Left behind by a crash in the middle of a takeover.
-    if (Date.now() - since > STALE_MS) await rm(guard, { force: true });
-    return false;
-  }
-  try {
-    if ((await readFile(path, 'utf8').catch(() => '')) === stale) await rm(path, { force: true });
-    return true;
-  } finally {
-    await rm(guard, { force: true });
   }
 }

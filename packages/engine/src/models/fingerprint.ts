@@ -3,10 +3,9 @@ import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cacheFolder } from './cache-folder.js';
+import { splitParts } from './model-name.js';
 
-/**
- * What a file looked like when it was read; another size, time or place on the disk means that it has to be read again.
- */
+/** What a file looked like when it was read; another size, time or inode means that it must be read again. */
 interface Reading {
   readonly bytes: number;
   readonly modifiedMs: number;
@@ -15,11 +14,9 @@ interface Reading {
 }
 
 /**
- * What tells two models, two quantisations and two versions of one apart: the SHA-256 of its file, in hexadecimal, or
- * of the SHA-256 of all its parts. Remembered in the cache folder by path, size, time of change and inode, so that a
- * large file is read once and not at every start. Cost: reads each file the first time, 1 to 2 s a GB.
+ * SHA-256 of a model's file, or of the SHA-256 of all its parts, in hexadecimal. Kept in the cache folder by path,
+ * size, time of change and inode. Cost: reads each file the first time, 1 to 2 s a GB.
  *
- * @param folder The cache folder.
  * @throws The file system's error when the model cannot be read.
  */
 export async function modelFingerprint(path: string, folder: string = cacheFolder()): Promise<string> {
@@ -36,13 +33,9 @@ export async function modelBytes(path: string): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-/** The file itself, or all parts of a split model: llama.cpp finds the others by the name of the first. */
-function modelFiles(path: string): string[] {
-  const [, prefix, count] = /^(.*-)\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? [];
-  const parts = Array.from(
-    { length: Number(count ?? 0) },
-    (_, index) => `${prefix}${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
-  ).filter((part) => existsSync(part));
+/** The parts of a model that are there: llama.cpp finds the others by the name of the first. */
+function modelFiles(path: string): readonly string[] {
+  const parts = splitParts(path).filter((part) => existsSync(part));
   return parts.length > 0 ? parts : [path];
 }
 

@@ -2,9 +2,9 @@ import { readdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { EnvHttpProxyAgent } from 'undici';
-import { hubCacheSnapshot } from './hub-cache.js';
-import { type HubReference, hubFilePath, hubReferenceText, parseHubReference } from './hub-reference.js';
-import { requestHubFile } from './hub-request.js';
+import { hubCacheSnapshot } from './cache-folder.js';
+import { type HubReference, hubFilePath, hubReferenceText, parseHubReference } from './model-name.js';
+import { failed, requestFile } from './request-file.js';
 
 /** Taken in this order where the user names no quantisation. */
 const USUAL_QUANTISATIONS = ['Q4_K_M', 'Q8_0'];
@@ -12,6 +12,9 @@ const USUAL_QUANTISATIONS = ['Q4_K_M', 'Q8_0'];
 const COMPANION = /mmproj|imatrix|(^|[-_./])(draft|mtp)[-_.]/i;
 const LATER_PART = /-(?!00001-of-)\d{5}-of-\d{5}\.gguf$/i;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
+
+/** What names a model of a repository by its quantisation: `org/repo[@revision][:quantisation]`. */
+export const REPOSITORY = /^([^/]+\/[^/:]+)(?::([\w.-]+))?$/;
 
 export interface HubSettings {
   readonly cacheDir: string;
@@ -21,13 +24,13 @@ export interface HubSettings {
 }
 
 /**
- * Reads `org/repo`, `org/repo:quantisation` (each with `@revision` behind the repository) or the full name of a file. A
- * file that was downloaded before, by the Hugging Face tools too, is taken first; else the hub is asked for its list.
+ * Finds the file that `org/repo[@revision][:quantisation]` or the full name of a file means: first among the downloaded
+ * files, those of the Hugging Face tools included, then in the hub's list.
  *
- * Errors: `WARMPATH_MODEL_SPEC` (no such quantisation; names those there are), `WARMPATH_DOWNLOAD_FAILED`.
+ * @throws WARMPATH_MODEL_SPEC that names the quantisations of the repository; WARMPATH_DOWNLOAD_FAILED.
  */
 export async function chooseHubFile(text: string, settings: HubSettings): Promise<HubReference> {
-  const [, repository, quantisation] = /^([^/]+\/[^/:]+)(?::([\w.-]+))?$/.exec(text) ?? [];
+  const [, repository, quantisation] = REPOSITORY.exec(text) ?? [];
   if (repository === undefined) return parseHubReference(text);
   const reference = (path: string): HubReference => parseHubReference(`${repository}/${path}`);
   const own = dirname(hubFilePath(reference('any.gguf'), settings.cacheDir));
@@ -72,14 +75,13 @@ async function listedFiles(reference: HubReference, { hubUrl, token, signal }: H
   const name = hubReferenceText(reference).replace(/\/any\.gguf$/, '');
   const dispatcher = new EnvHttpProxyAgent();
   try {
-    const ends = signal ?? new AbortController().signal;
-    const { status, body } = await requestHubFile({ url, token, dispatcher, signal: ends });
+    const { status, body } = await requestFile({ url, token, dispatcher, signal });
     const chunks: Buffer[] = [];
     let bytes = 0;
-    for (let chunk = await body.next(); chunk !== undefined; chunk = await body.next()) {
-      bytes += chunk.length;
+    for await (const chunk of body) {
+      chunks.push(chunk as Buffer);
+      bytes += (chunk as Buffer).length;
       if (bytes > MAX_LIST_BYTES) throw new Error('its list of files is too long');
-      chunks.push(chunk);
     }
     if (status !== 200) throw new Error(`it answers ${status}; is the name right, and does HF_TOKEN give access?`);
     const entries = JSON.parse(Buffer.concat(chunks).toString('utf8')) as readonly { type?: string; path?: string }[];
@@ -87,8 +89,7 @@ async function listedFiles(reference: HubReference, { hubUrl, token, signal }: H
   } catch (cause) {
     signal?.throwIfAborted();
     if (WarmpathError.isInstance(cause)) throw cause;
-    const detail = `the hub does not list the files of the repository: ${(cause as Error).message}`;
-    throw new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { path: name, detail, cause });
+    throw failed(name, `the hub does not list the files of the repository: ${(cause as Error).message}`, cause);
   } finally {
     await dispatcher.destroy();
   }

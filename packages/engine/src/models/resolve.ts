@@ -3,13 +3,23 @@ import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
-import { cacheFolder } from './cache-folder.js';
-import { hubCacheSnapshot } from './hub-cache.js';
+import { cacheFolder, hubCacheSnapshot } from './cache-folder.js';
+import { download, isIntact, type ModelProgressListener } from './download.js';
 import { chooseHubFile } from './hub-choice.js';
-import { downloadFromHub, downloadFromUrl, isIntact, parseHubUrl } from './hub-download.js';
-import { type HubReference, hubParts } from './hub-reference.js';
-import { hubTextOf, isModelUrl, modelUrlParts, parseModelUrl } from './model-url.js';
-import type { ModelProgressListener } from './progress.js';
+import {
+  type HubReference,
+  hubFilePath,
+  hubFileUrl,
+  hubReferenceText,
+  hubTextOf,
+  isModelUrl,
+  modelUrlPath,
+  modelUrlText,
+  parseHubUrl,
+  parseModelUrl,
+  splitParts,
+} from './model-name.js';
+import type { RemoteFile } from './request-file.js';
 
 /** The demo model that comes with this package; the same place from the sources and from the build. */
 const DEMO_PATH = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
@@ -26,12 +36,6 @@ export interface ResolveModelOptions {
   readonly cacheDir?: string;
   readonly onProgress?: ModelProgressListener | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Base address of the hub; by default `$HF_ENDPOINT`, else the public one. */
-  readonly hubUrl?: string;
-  /** The hub's access token; by default `$HF_TOKEN`. */
-  readonly token?: string;
-  /** Where the demo model lies; by default inside this package. */
-  readonly demoPath?: string;
 }
 
 /** A model file that is on this machine and whose header was checked. */
@@ -46,29 +50,22 @@ export interface ResolvedModel {
 }
 
 /**
- * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo[:quantisation]`, `hf:org/repo/file.gguf`,
- * the URL of a file, or a path. Downloads where needed. A URL of the hub means the hub's file. Files of
- * the hub that the Hugging Face tools have downloaded are used where they lie.
+ * Turns the name of a model into a file, downloaded where needed: `demo` (or nothing), `hf:org/repo[:quantisation]`,
+ * `hf:org/repo/file.gguf`, a URL, or a path. Files that the Hugging Face tools have downloaded are used in place.
  *
- * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
- * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
+ * @throws WARMPATH_MODEL_SPEC with the accepted forms, WARMPATH_MODEL_FILE, WARMPATH_DOWNLOAD_FAILED, the signal's
+ *   reason.
  */
 export async function resolveModel(
   spec: string | undefined,
   options: ResolveModelOptions = {},
 ): Promise<ResolvedModel> {
-  if (spec === undefined || spec === 'demo') return resolveDemo(options);
-  if (spec.startsWith('hf:')) return resolveHub(spec.slice('hf:'.length), options);
-  if (isModelUrl(spec)) {
-    const hubText = hubTextOf(spec, parseHubUrl(options.hubUrl));
-    return hubText === undefined ? resolveUrl(spec, options) : resolveHub(hubText, options);
+  if (spec === undefined || spec === 'demo') {
+    return describe({ path: DEMO_PATH, name: DEMO_NAME, kind: 'demo' }, await readGgufHeader(DEMO_PATH));
   }
-  return resolveFile(spec);
-}
-
-async function resolveDemo(options: ResolveModelOptions): Promise<ResolvedModel> {
-  const path = resolve(options.demoPath ?? DEMO_PATH);
-  return describe({ path, name: DEMO_NAME, kind: 'demo' }, await readGgufHeader(path));
+  const hubText = spec.startsWith('hf:') ? spec.slice('hf:'.length) : hubTextOf(spec, parseHubUrl());
+  if (hubText !== undefined) return resolveHub(hubText, options);
+  return isModelUrl(spec) ? resolveUrl(spec, options) : resolveFile(spec);
 }
 
 /** The demo model is known by what its file says, whatever the file is called. */
@@ -77,38 +74,51 @@ function describe(model: ResolvedModel, { metadata }: GgufHeader): ResolvedModel
 }
 
 async function resolveHub(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
-  const { onProgress, signal } = options;
-  const settings = {
-    cacheDir: cacheDirOf(options),
-    hubUrl: parseHubUrl(options.hubUrl),
-    token: options.token ?? (process.env['HF_TOKEN']?.trim() || undefined),
-    onProgress,
-    signal,
-  };
-  const parts = hubParts(await chooseHubFile(text, settings));
-  const paths = (await inHubCache(parts)) ?? [];
-  if (paths.length === 0) for (const part of parts) paths.push(await downloadFromHub(part, settings));
-  // llama.cpp finds the other parts by the name of the first.
-  const path = paths[0]!;
+  const cacheDir = resolve(options.cacheDir ?? cacheFolder());
+  const hubUrl = parseHubUrl();
+  const token = process.env['HF_TOKEN']?.trim() || undefined;
+  const reference = await chooseHubFile(text, { cacheDir, hubUrl, token, signal: options.signal });
+  const parts = splitParts(reference.segments.join('/')).map((path) => ({ ...reference, segments: path.split('/') }));
+  const kept = await inHubCache(parts);
+  const files = parts.map((part) => hubFile(part, { cacheDir, hubUrl, token }));
+  const path = kept ?? (await downloadAll(files, options));
   return { path, name: modelName(path), kind: 'hub' };
 }
 
-/** Paths of all parts in the cache of the Hugging Face tools; `undefined` where one is missing or cut short. */
-async function inHubCache(parts: readonly HubReference[]): Promise<string[] | undefined> {
+/** A file of the hub and its place in the cache folder. */
+export function hubFile(
+  reference: HubReference,
+  { cacheDir, hubUrl, token }: { readonly cacheDir: string; readonly hubUrl: URL; readonly token?: string | undefined },
+): RemoteFile {
+  const name = hubReferenceText(reference);
+  return { name, url: hubFileUrl(reference, hubUrl), path: hubFilePath(reference, cacheDir), server: 'hub', token };
+}
+
+/** Path of the first part in the cache of the Hugging Face tools; `undefined` unless all parts are whole there. */
+async function inHubCache(parts: readonly HubReference[]): Promise<string | undefined> {
   const snapshot = await hubCacheSnapshot(parts[0]!);
   if (snapshot === undefined) return undefined;
   const paths = parts.map(({ segments }) => join(snapshot, ...segments));
   for (const path of paths) if (!(await isIntact(path))) return undefined;
-  return paths;
+  return paths[0];
 }
 
 async function resolveUrl(spec: string, options: ResolveModelOptions): Promise<ResolvedModel> {
-  const { onProgress, signal } = options;
-  const settings = { cacheDir: cacheDirOf(options), onProgress, signal };
-  const paths: string[] = [];
-  for (const part of modelUrlParts(parseModelUrl(spec))) paths.push(await downloadFromUrl(part, settings));
-  const path = paths[0]!;
+  const cacheDir = resolve(options.cacheDir ?? cacheFolder());
+  const given = parseModelUrl(spec);
+  const files = splitParts(given.pathname).map((pathname): RemoteFile => {
+    const url = new URL(given);
+    url.pathname = pathname;
+    return { name: modelUrlText(url), url, path: modelUrlPath(url, cacheDir), server: 'server' };
+  });
+  const path = await downloadAll(files, options);
   return { path, name: modelName(path), kind: 'url' };
+}
+
+/** @returns The path of the first part: llama.cpp finds the others by its name. */
+async function downloadAll(files: readonly RemoteFile[], options: ResolveModelOptions): Promise<string> {
+  for (const file of files) await download(file, options);
+  return files[0]!.path;
 }
 
 async function resolveFile(spec: string): Promise<ResolvedModel> {
@@ -121,10 +131,6 @@ async function resolveFile(spec: string): Promise<ResolvedModel> {
   }
   const path = resolve(spec);
   return describe({ path, name: modelName(path), kind: 'file' }, await readGgufHeader(path, spec));
-}
-
-function cacheDirOf({ cacheDir }: ResolveModelOptions): string {
-  return cacheDir === undefined ? cacheFolder() : resolve(cacheDir);
 }
 
 /** The name of its file, without the number of a part. */

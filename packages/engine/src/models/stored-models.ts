@@ -2,11 +2,21 @@ import { readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { cacheFolder } from './cache-folder.js';
+import { partialFiles } from './download.js';
 import { acquireFileLock } from './file-lock.js';
-import { isOfQuantisation } from './hub-choice.js';
-import { parseHubUrl } from './hub-download.js';
-import { hubFilePath, hubReferenceText, parseHubReference, splitPartNames } from './hub-reference.js';
-import { hubTextOf, isModelUrl, modelUrlPath, modelUrlText, parseModelUrl } from './model-url.js';
+import { isOfQuantisation, REPOSITORY } from './hub-choice.js';
+import {
+  hubFilePath,
+  hubReferenceText,
+  hubTextOf,
+  isModelUrl,
+  modelUrlPath,
+  modelUrlText,
+  parseHubReference,
+  parseHubUrl,
+  parseModelUrl,
+  splitParts,
+} from './model-name.js';
 
 /** A model in the cache folder. */
 export interface StoredModel {
@@ -23,8 +33,6 @@ export interface StoredModel {
 export interface RemoveModelOptions {
   /** Folder for downloaded models; by default what {@link cacheFolder} says. */
   readonly cacheDir?: string | undefined;
-  /** Base address of the hub; by default `$HF_ENDPOINT`, else the public one. */
-  readonly hubUrl?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called once, when another process downloads the model. */
   readonly onWait?: (() => void) | undefined;
@@ -48,10 +56,10 @@ export async function listModels(cacheDir: string = cacheFolder()): Promise<read
     }
   }
   const models: StoredModel[] = [];
-  for (const path of new Set([...sizes.keys()].map((file) => partsOf(file)[0]!))) {
+  for (const path of new Set([...sizes.keys()].map((file) => splitParts(file)[0]!))) {
     const model = modelOf(relative(root, path));
     if (model === undefined) continue;
-    const parts = partsOf(path).map((part) => sizes.get(part));
+    const parts = splitParts(path).map((part) => sizes.get(part));
     const bytes = parts.reduce((sum, part) => sum + (part?.bytes ?? 0), 0);
     models.push({ model, path, bytes, complete: parts.every((part) => part?.complete === true) });
   }
@@ -67,7 +75,7 @@ export async function listModels(cacheDir: string = cacheFolder()): Promise<read
  */
 export async function removeModel(spec: string, options: RemoveModelOptions): Promise<StoredModel> {
   const { cacheDir = cacheFolder(), signal, onWait } = options;
-  const found = find(spec, await listModels(cacheDir), options);
+  const found = find(spec, await listModels(cacheDir), resolve(cacheDir));
   const [stored] = found;
   if (stored === undefined || found.length > 1) {
     const detail =
@@ -76,10 +84,10 @@ export async function removeModel(spec: string, options: RemoveModelOptions): Pr
         : `${JSON.stringify(spec)} names several models: ${found.map(({ model }) => model).join(', ')}`;
     throw new WarmpathError('WARMPATH_USAGE', { path: 'model', detail });
   }
-  for (const part of partsOf(stored.path)) {
+  for (const part of splitParts(stored.path)) {
     const lock = await acquireFileLock(`${part}.lock`, { signal, onWait });
     try {
-      for (const file of [part, `${part}.partial`, `${part}.partial.json`]) await rm(file, { force: true });
+      for (const file of [part, ...partialFiles(part)]) await rm(file, { force: true });
     } finally {
       await lock.release();
     }
@@ -87,27 +95,19 @@ export async function removeModel(spec: string, options: RemoveModelOptions): Pr
   return stored;
 }
 
-function find(spec: string, models: readonly StoredModel[], options: RemoveModelOptions): readonly StoredModel[] {
-  const { cacheDir = cacheFolder(), hubUrl } = options;
-  const root = resolve(cacheDir);
-  const hubText = spec.startsWith('hf:') ? spec.slice('hf:'.length) : hubTextOf(spec, parseHubUrl(hubUrl));
-  if (hubText === undefined) {
-    const path = isModelUrl(spec) ? modelUrlPath(parseModelUrl(spec), root) : resolve(spec);
-    return models.filter((model) => model.path === partsOf(path)[0]);
+function find(spec: string, models: readonly StoredModel[], root: string): readonly StoredModel[] {
+  const hubText = spec.startsWith('hf:') ? spec.slice('hf:'.length) : hubTextOf(spec, parseHubUrl());
+  const [, repository, quantisation] = REPOSITORY.exec(hubText ?? '') ?? [];
+  if (repository !== undefined) {
+    const folder = `${dirname(hubFilePath(parseHubReference(`${repository}/any.gguf`), root))}${sep}`;
+    return models
+      .filter(({ path }) => path.startsWith(folder))
+      .filter(({ path }) => quantisation === undefined || isOfQuantisation(relative(folder, path), quantisation));
   }
-  const [, repository, quantisation] = /^([^/]+\/[^/:]+)(?::([\w.-]+))?$/.exec(hubText) ?? [];
-  const text = repository === undefined ? hubText : `${repository}/any.gguf`;
-  const path = hubFilePath(parseHubReference(text), root);
-  if (repository === undefined) return models.filter((model) => model.path === partsOf(path)[0]);
-  const folder = `${dirname(path)}${sep}`;
-  return models
-    .filter((model) => model.path.startsWith(folder))
-    .filter((model) => quantisation === undefined || isOfQuantisation(relative(folder, model.path), quantisation));
-}
-
-function partsOf(path: string): readonly string[] {
-  const folder = dirname(path);
-  return splitPartNames(path.slice(folder.length + 1)).map((file) => join(folder, file));
+  let path = resolve(spec);
+  if (hubText !== undefined) path = hubFilePath(parseHubReference(hubText), root);
+  else if (isModelUrl(spec)) path = modelUrlPath(parseModelUrl(spec), root);
+  return models.filter((model) => model.path === splitParts(path)[0]);
 }
 
 /** The name of a model by its path below the cache folder; `undefined` for what no download has put there. */

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { printableJson, printableLine } from '@warmpath/core/internal';
 import type { CommandOutput } from '../command.js';
-import type { ModelProgressListener } from '../models/progress.js';
+import type { ModelProgressListener } from '../models/download.js';
 import { resolveModel } from '../models/resolve.js';
 import { llamaFor } from '../native/bindings.js';
 import { NativeContext } from '../native/context.js';

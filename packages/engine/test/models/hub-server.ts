@@ -18,8 +18,6 @@ export interface HubBehaviour {
   hubAnswers: { status: number; headers?: Record<string, string> }[];
   /** Leave ranges unheeded and send everything. */
   ignoreRanges: boolean;
-  /** Send the range asked for whatever `if-range` says. */
-  ignoreIfRange: boolean;
   /** Start a range this many bytes before the one asked for. */
   rangeShift: number;
   /** Send without a length, in chunks. */
@@ -36,7 +34,6 @@ export interface SeenRequest {
   readonly server: 'hub' | 'storage';
   readonly path: string;
   readonly range: string | undefined;
-  readonly ifRange: string | undefined;
   readonly authorization: string | undefined;
   /** What was answered. */
   status: number;
@@ -62,7 +59,6 @@ export class FakeHub {
       hubAnswers: [],
       files: [],
       ignoreRanges: false,
-      ignoreIfRange: false,
       rangeShift: 0,
       chunked: false,
     };
@@ -88,12 +84,11 @@ export class FakeHub {
   }
 
   #note(server: SeenRequest['server'], request: IncomingMessage): SeenRequest {
-    const { range, 'if-range': ifRange, authorization } = request.headers;
+    const { range, authorization } = request.headers;
     const seen = {
       server,
       path: request.url ?? '',
       range,
-      ifRange: ifRange as string | undefined,
       authorization,
       status: 0,
     };
@@ -128,10 +123,9 @@ export class FakeHub {
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
     const seen = this.#note('storage', request);
-    const { content, etag, ignoreRanges, ignoreIfRange, chunked, onTransfer } = this.behaviour;
+    const { content, etag, ignoreRanges, chunked, onTransfer } = this.behaviour;
     const asked = /^bytes=(\d+)-$/.exec(seen.range ?? '');
-    const same = ignoreIfRange || seen.ifRange === undefined || seen.ifRange === etag;
-    const from = asked !== null && same && !ignoreRanges ? Number(asked[1]) - this.behaviour.rangeShift : 0;
+    const from = asked !== null && !ignoreRanges ? Number(asked[1]) - this.behaviour.rangeShift : 0;
     if (from >= content.length) {
       seen.status = 416;
       response.writeHead(416, { 'content-range': `bytes */${content.length}` }).end();

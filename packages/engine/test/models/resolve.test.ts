@@ -2,9 +2,8 @@ import { access, copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, write
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { cacheFolder } from '../../src/models/cache-folder.js';
-import { hubCacheFolder, hubCacheSnapshot } from '../../src/models/hub-cache.js';
-import { parseHubReference } from '../../src/models/hub-reference.js';
+import { cacheFolder, hubCacheFolder, hubCacheSnapshot } from '../../src/models/cache-folder.js';
+import { parseHubReference } from '../../src/models/model-name.js';
 import { resolveModel } from '../../src/models/resolve.js';
 import { FakeHub } from './hub-server.js';
 
@@ -22,20 +21,6 @@ describe('the demo model', () => {
     expect(basename(model.path)).toBe('warmpath-tiny.gguf');
     expect(model.notice).toMatch(/tiny demonstration model.*no general model/);
     await access(model.path);
-  });
-
-  it('is refused when it is missing', async () => {
-    const demoPath = join(folder, 'nowhere.gguf');
-    await expect(resolveModel('demo', { demoPath })).rejects.toMatchObject({
-      code: 'WARMPATH_MODEL_FILE',
-      path: demoPath,
-    });
-  });
-
-  it('is refused when it is damaged', async () => {
-    const demoPath = join(folder, 'pointer.gguf');
-    await writeFile(demoPath, 'version https://git-lfs.github.com/spec/v1\n');
-    await expect(resolveModel(undefined, { demoPath })).rejects.toMatchObject({ code: 'WARMPATH_MODEL_FILE' });
   });
 });
 
@@ -116,7 +101,8 @@ describe('a model on the hub', () => {
     ];
     try {
       vi.stubEnv('no_proxy', '127.0.0.1');
-      const options = { cacheDir: folder, hubUrl: hub.url };
+      vi.stubEnv('HF_ENDPOINT', hub.url);
+      const options = { cacheDir: folder };
       const nameOf = async (spec: string) => (await resolveModel(spec, options)).name;
       expect(await nameOf('hf:org/repo')).toBe('T-Q4_K_M');
       expect(await nameOf('hf:org/repo:f16')).toBe('T-F16');
@@ -140,7 +126,8 @@ describe('a model on the hub', () => {
     try {
       vi.stubEnv('no_proxy', '127.0.0.1');
       const spec = 'hf:org/repo/Q4/Tiny-00002-of-00002.gguf';
-      const { path, name } = await resolveModel(spec, { cacheDir: folder, hubUrl: hub.url });
+      vi.stubEnv('HF_ENDPOINT', hub.url);
+      const { path, name } = await resolveModel(spec, { cacheDir: folder });
       expect(name).toBe('Tiny');
       expect((await resolveModel(path)).name).toBe('Tiny');
       const home = join(folder, 'hub', 'org--repo', 'main', 'Q4');
@@ -203,7 +190,8 @@ describe('a model in the cache of the Hugging Face tools', () => {
   /** Asking the hub would fail. */
   const resolveHere = (spec: string) => {
     const signal = AbortSignal.abort(new Error('asked the hub'));
-    return resolveModel(spec, { cacheDir: join(home, 'own'), hubUrl: 'http://127.0.0.1:9', signal });
+    vi.stubEnv('HF_ENDPOINT', 'http://127.0.0.1:9');
+    return resolveModel(spec, { cacheDir: join(home, 'own'), signal });
   };
 
   it.each([

@@ -4,10 +4,10 @@ import { describe, expect, it } from 'vitest';
 import {
   hubFilePath,
   hubFileUrl,
-  hubParts,
   hubReferenceText,
   parseHubReference,
-} from '../../src/models/hub-reference.js';
+  splitParts,
+} from '../../src/models/model-name.js';
 
 describe('the name of a file on the hub', () => {
   it('is read with and without a revision and folders', () => {
@@ -56,12 +56,10 @@ describe('the name of a file on the hub', () => {
   });
 
   it('stands for all parts of a split model, whichever is named', () => {
-    const names = (text: string) => hubParts(parseHubReference(text)).map(({ segments }) => segments.join('/'));
     const parts = ['Q4/model-00001-of-00003.gguf', 'Q4/model-00002-of-00003.gguf', 'Q4/model-00003-of-00003.gguf'];
-    for (const part of parts) expect(names(`org/repo/${part}`)).toEqual(parts);
-    for (const whole of ['model.gguf', 'model-00001-of-00000.gguf', 'model-00001-of-99999.gguf']) {
-      expect(names(`org/repo/${whole}`)).toEqual([whole]);
-    }
+    for (const part of parts) expect(splitParts(part)).toEqual(parts);
+    for (const whole of ['model.gguf', 'model-00001-of-00000.gguf']) expect(splitParts(whole)).toEqual([whole]);
+    expect(splitParts('model-00001-of-01200.gguf')).toHaveLength(1_200);
   });
 
   it('whatever it is, never leads out of the cache folder or to another host', () => {
