@@ -10,7 +10,7 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'warmpath serve --engine https://engine.example --key-env ENGINE_KEY',
     'warmpath serve --config warmpath.yaml',
   ],
-  engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --profile'],
+  engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --threads 4'],
   models: ['warmpath models list', 'warmpath models pull hf:org/repo:Q4_K_M'],
   'models list': ['warmpath models list --json'],
   'models pull': ['warmpath models pull hf:org/repo:Q4_K_M', 'warmpath models pull https://host/file.gguf'],

@@ -1,17 +1,14 @@
 import { WarmpathError } from '@warmpath/core';
 import {
-  buildNote,
   type EngineFlag,
   type EngineOptions,
   engineFlags,
   type ModelProgress,
   type ModelProgressListener,
   readFlag,
-  type ServedModel,
 } from '@warmpath/engine';
 import { timeLeft } from '@warmpath/lab';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type CommandContext, programName } from './command-context.js';
 import { startWaiting } from './progress.js';
 import type { Terminal } from './terminal.js';
 
@@ -70,16 +67,6 @@ export function engineSettings(values: object): EngineOptions {
   const given = values as Readonly<Record<string, unknown>>;
   const entries = FLAGS.filter(({ name }) => given[name] !== undefined).map(({ name }) => [name, given[name]] as const);
   return Object.fromEntries(entries) as EngineOptions;
-}
-
-/** What a user should know of an engine that was started with these settings, one line each. */
-export function engineNotes(
-  model: ServedModel,
-  { cacheDir }: EngineOptions,
-  { environment }: CommandContext,
-): string[] {
-  const building = model.paysToBuild ? buildNote(`${programName(environment)} engine`, cacheDir) : undefined;
-  return [model.notice, building].filter((note) => note !== undefined);
 }
 
 /** Milliseconds between two texts about the same work, where the next replaces the one before. */

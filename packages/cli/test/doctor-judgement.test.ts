@@ -55,12 +55,11 @@ const verdicts = (facts: EngineFacts) => Object.fromEntries(judge(facts).map(({ 
 const advice = (facts: EngineFacts, name: string) => judge(facts).find((check) => check.name === name)?.advice;
 
 describe('judge', () => {
-  it('names the CPU code of an embedded engine, and how to have prompts computed faster where that pays', () => {
-    expect(verdicts({ ...HEALTHY, buildNote: 'run this' })).not.toHaveProperty('CPU code');
+  it('names the CPU code of an embedded engine', () => {
+    expect(verdicts(HEALTHY)).not.toHaveProperty('CPU code');
     const facts = { ...HEALTHY, cpuVariant: { name: 'zen4', reason: 'the best for this processor' } };
     const checks = judge(facts).filter(({ name }) => name === 'CPU code');
     expect(checks).toEqual([{ name: 'CPU code', verdict: 'ok', finding: 'zen4 (the best for this processor)' }]);
-    expect(advice({ ...facts, buildNote: 'run this' }, 'CPU code')).toBe('run this');
   });
 
   it('finds nothing wrong with a healthy engine', () => {

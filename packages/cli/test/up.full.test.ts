@@ -9,7 +9,6 @@ import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
-import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { startFakeEngine } from './fake-engine.js';
 import { MAIN, type RunningCli, runCli, startCli } from './run-cli.js';
 
@@ -144,27 +143,6 @@ describe('warmpath up', () => {
       await answer.dump();
       expect(cli.stdout()).toMatch(/^ {2}template {2}The model's chat template cannot be parsed/m);
       expect(cli.stdout()).toMatch(/^ {2}reuse {5}every prefix/m);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
-  });
-
-  it('says once how to have prompts computed faster, where that pays and can be done', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
-    try {
-      const model = await modelPath('random:3m');
-      const notes = async (path: string): Promise<number> => {
-        const environment = { PATH: path, WARMPATH_CACHE_DIR: folder };
-        const cli = start(['up', '--port', '0', '--model', model], environment);
-        await cli.waitFor(/Ctrl-C stops both/);
-        cli.process.kill('SIGTERM');
-        await cli.ended;
-        return cli.stdout().split('engine --build-libraries').length - 1;
-      };
-      expect(await notes(folder)).toBe(0);
-      for (const tool of ['npm', 'tar', 'git', 'cmake', 'g++']) await writeFile(join(folder, tool), '');
-      const processor = await readFile('/proc/cpuinfo', 'utf8').catch(() => '');
-      expect(await notes(folder)).toBe(/\bavx512f\b/.test(processor) ? 1 : 0);
     } finally {
       await rm(folder, { recursive: true });
     }

@@ -4,7 +4,7 @@
 // 40 --tokens 600 --threads 2]`
 import { parseArgs } from 'node:util';
 import { resolveModel } from '../dist/index.js';
-import { llamaFor } from '../dist/native/bindings.js';
+import { llamaBindings } from '../dist/native/bindings.js';
 import { NativeContext } from '../dist/native/context.js';
 import { NativeModel } from '../dist/native/model.js';
 import { modelPath } from './random-model/dist/model-path.js';
@@ -93,7 +93,7 @@ async function measure(model, bindings, kvType) {
 const rows = [];
 for (const name of values.models.split(',')) {
   const { path } = await resolveModel(await modelPath(name));
-  const bindings = await llamaFor(path, { nativeLog: false, gpuLayers: 0 });
+  const bindings = llamaBindings();
   const model = await NativeModel.load(bindings, path);
   const [plain, small] = [await measure(model, bindings, 'f16'), await measure(model, bindings, 'q8_0')];
   for (const [kvType, results] of [

@@ -1,5 +1,5 @@
-// The embedded engine beside llama-server, built from the source that node-llama-cpp carries: the same model file, the
-// same threads, the same prompts, request by request in turn. `node bench/peer.js --data FOLDER
+// The embedded engine beside llama-server of the same release: the same libraries, model file, threads and prompts,
+// request by request in turn. `node bench/peer.js --data FOLDER
 // [--model random:24m] [--threads 2] [--requests 500] [--parts cold,streams,requests] [--json FILE]`; FOLDER is a BEIR
 // folder such as MultiHop-RAG. llama-server is looked for, or built (`llama-server.js`).
 import { once } from 'node:events';
@@ -12,9 +12,8 @@ import { parseArgs } from 'node:util';
 import { arrange, observe, prepareDocuments, ServedHistory } from '@warmpath/core';
 import { Retriever } from '../../lab/dist/index.js';
 import { resolveModel, spawnEngine } from '../dist/index.js';
-import { builtLibraries } from '../dist/native/built-libraries.js';
 import { seeded } from './draw.js';
-import { llamaServer, spawnLlamaServer } from './llama-server.js';
+import { engineLibraries, llamaServer, spawnLlamaServer } from './llama-server.js';
 import { pairedRatio } from './paired.js';
 import { modelPath } from './random-model/dist/model-path.js';
 
@@ -29,7 +28,8 @@ const { values } = parseArgs({
   },
 });
 if (values.data === undefined) throw new Error('--data is needed: a BEIR folder');
-const SERVER = await llamaServer();
+const SERVER = llamaServer();
+const LIBRARIES = engineLibraries();
 const THREADS = Number(values.threads);
 const CELLS = 16_384;
 const TOP = 5;
@@ -56,7 +56,7 @@ async function freePort() {
 async function startPeer(path, flags = []) {
   const port = await freePort();
   const given = ['-m', path, '-t', String(THREADS), '-c', String(CELLS), '--host', '127.0.0.1', '--port', String(port)];
-  const child = spawnLlamaServer(SERVER, [...given, ...flags]);
+  const child = spawnLlamaServer(SERVER, [...given, ...flags], LIBRARIES);
   running.push(() => child.kill('SIGKILL'));
   const url = `http://127.0.0.1:${port}`;
   for (;;) {
@@ -255,9 +255,7 @@ try {
   const { path } = await resolveModel(await modelPath(values.model));
   const measured = {};
   for (const part of values.parts.split(',')) measured[part] = await PARTS[part][0](path);
-  console.log(
-    `${values.model}, ${THREADS} threads, ${CELLS} cells, libraries ${builtLibraries() ? 'built here' : 'prebuilt'}`,
-  );
+  console.log(`${values.model}, ${THREADS} threads, ${CELLS} cells`);
   row('', 'embedded', 'llama-server', '', true);
   for (const [part, figures] of Object.entries(measured)) PARTS[part][1](figures);
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(measured)}\n`);

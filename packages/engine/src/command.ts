@@ -1,13 +1,12 @@
 import type { WarmpathError } from '@warmpath/core';
 import { ERROR_TABLE, printableJson, printableLine } from '@warmpath/core/internal';
 import { toChildError } from './child-messages.js';
-import { buildNote } from './native/built-libraries.js';
 import type { EngineOptions } from './options.js';
 import type { EngineHooks, ServedModel } from './server.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
 /** Where the command writes; injected for tests. */
-export interface CommandOutput {
+interface CommandOutput {
   write(text: string): unknown;
   readonly isTTY?: boolean | undefined;
 }
@@ -37,7 +36,7 @@ export async function runEngineCommand(options: EngineOptions, hooks: EngineComm
     onCrash: (error) => errors.write(crashText(error, json)),
     ...hooks,
   });
-  const announce = (): unknown => output.write(json ? jsonLine(server) : lines(server, options));
+  const announce = (): unknown => output.write(json ? jsonLine(server) : lines(server));
   await serveUntil(server, announce, ['SIGINT', 'SIGTERM'], hooks.signal);
 }
 
@@ -90,9 +89,8 @@ function jsonLine(server: SupervisedEngine): string {
   return jsonText({ type: 'listening', url: server.url, model: server.model, cells: server.cells });
 }
 
-function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
+function lines(server: SupervisedEngine): string {
   const { model } = server;
-  const notes = [model.notice, model.paysToBuild ? buildNote('npx warmpath-engine', cacheDir) : undefined];
   const example =
     model.template.problem === undefined
       ? `/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`
@@ -101,7 +99,7 @@ function lines(server: SupervisedEngine, { cacheDir }: EngineOptions): string {
     `Warmpath engine on ${server.url}`,
     ...modelLines(model).map(([label, text]) => `  ${label.padEnd(8)} ${text}`),
     `  cells    ${server.cells} in all`,
-    ...notes.filter((note) => note !== undefined).map((note) => `  note     ${note}`),
+    ...(model.notice === undefined ? [] : [`  note     ${model.notice}`]),
     `  try      curl ${server.url}${example}`,
     `  numbers  ${server.url}/metrics`,
   ]

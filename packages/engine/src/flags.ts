@@ -22,17 +22,8 @@ export type CommandLine =
   | { readonly help: true }
   | {
       readonly help: false;
-      /** What to do instead of serving. */
-      readonly task: keyof typeof TASKS | undefined;
       readonly options: EngineOptions;
     };
-
-/** Flags that do something else than serve, and end. */
-const TASKS = {
-  profile: 'Measure prefill and copies, keep the figures for later starts, and end',
-  'build-libraries': 'Build llama.cpp for this processor, keep it for later starts, and end',
-} as const;
-const TASK_NAMES = Object.keys(TASKS) as (keyof typeof TASKS)[];
 
 /** The options of the schema that have a flag, in the schema's order. */
 export function engineFlags(): readonly EngineFlag[] {
@@ -91,7 +82,6 @@ export function parseCommandLine(args: string[]): CommandLine {
       args,
       options: {
         ...Object.fromEntries(known),
-        ...Object.fromEntries(TASK_NAMES.map((task) => [task, { type: 'boolean' }] as const)),
         help: { type: 'boolean', short: 'h' },
       },
     }).values;
@@ -108,8 +98,7 @@ export function parseCommandLine(args: string[]): CommandLine {
     const value = values[flag.flag.slice(2)];
     return value === undefined ? [] : [[flag.name, typeof value === 'string' ? readFlag(flag, value) : value]];
   });
-  const task = TASK_NAMES.find((name) => values[name] === true);
-  return { help: false, task, options: Object.fromEntries(given) as EngineOptions };
+  return { help: false, options: Object.fromEntries(given) as EngineOptions };
 }
 
 /** @returns What `warmpath-engine --help` prints: every flag with its meaning and default. */
@@ -119,8 +108,7 @@ export function helpText(): string {
     const placeholder = kind === 'switch' ? '' : ` <${kind}>`;
     return [`${flag}${placeholder}`, `${description}${suffix}`] as const;
   });
-  const tasks = TASK_NAMES.map((task) => [`--${task}`, TASKS[task]] as const);
-  const all = [...rows, ...tasks, ['-h, --help', 'Print this and end'] as const];
+  const all = [...rows, ['-h, --help', 'Print this and end'] as const];
   const width = Math.max(...all.map(([flag]) => flag.length));
   const lines = all.map(([flag, text]) => `  ${flag.padEnd(width)}  ${text}`);
   return [

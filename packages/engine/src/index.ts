@@ -8,10 +8,6 @@ export type { FinishReason, GenerationResult, GenerationTimings } from './loop/g
 export type { ModelProgress, ModelProgressListener } from './models/download.js';
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
 export { listModels, removeModel, type StoredModel } from './models/stored-models.js';
-export { type BuildHooks, buildLibraries, buildNote } from './native/built-libraries.js';
 export { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
-export type { EngineProfile, ProfileSubject } from './profile/engine-profile.js';
-export type { ProfileProgress } from './profile/measure-engine.js';
-export { type ProfileHooks, profileEngine, profileLines, type StoredEngineProfile } from './profile/profile-engine.js';
 export { type EngineHooks, type EngineServer, type ServedModel, startEngineServer } from './server.js';
 export { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';

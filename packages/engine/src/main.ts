@@ -1,6 +1,5 @@
 import { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
-import { printableJson, printableLine } from '@warmpath/core/internal';
 import {
   CHILD_ARGUMENT,
   type ChildMessage,
@@ -12,7 +11,6 @@ import {
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { helpText, parseCommandLine } from './flags.js';
-import { VARIANT_ARGUMENT, type VariantToTime } from './native/measured-variant.js';
 import type { EngineServer, WorkerHooks } from './server.js';
 import { RECORDS_DESCRIPTOR } from './supervisor/answer-records.js';
 import { loadLimitMs } from './supervisor/heartbeat.js';
@@ -92,15 +90,6 @@ async function runChild(start: (message: StartMessage, hooks: WorkerHooks) => Pr
   }
 }
 
-/** The entry point as a process that times one variant of llama.cpp, and ends with its parent. */
-async function runTiming(): Promise<void> {
-  process.once('disconnect', () => process.exit());
-  process.on('SIGINT', () => undefined);
-  const variant = await new Promise<VariantToTime>((resolve) => process.once('message', resolve));
-  const { timeVariant } = await import('./native/time-variant.js');
-  await timeVariant(variant);
-}
-
 /** The entry point as the command `warmpath-engine`: every option of the schema is a flag. */
 async function runCommand(args: string[]): Promise<void> {
   const json = process.stdout.isTTY !== true;
@@ -114,19 +103,6 @@ async function runCommand(args: string[]): Promise<void> {
     const line = parseCommandLine(args);
     if (line.help) {
       process.stdout.write(helpText());
-    } else if (line.task === 'build-libraries') {
-      const { buildLibraries } = await import('./native/built-libraries.js');
-      const directory = await buildLibraries(line.options.cacheDir, {
-        onStep: (what) => process.stderr.write(`${printableLine(what)}\n`),
-      });
-      const built = json
-        ? printableJson(JSON.stringify({ type: 'built', directory }))
-        : printableLine(`Built into ${directory}.`);
-      process.stdout.write(`${built}\n`);
-    } else if (line.task === 'profile') {
-      // Loads the native library, which the process in front of a worker does without.
-      const { runProfileCommand } = await import('./profile/profile-engine.js');
-      await runProfileCommand(line.options);
     } else {
       isServer = true;
       await runEngineCommand(line.options);
@@ -152,9 +128,6 @@ switch (process.argv[2]) {
         ...(options.kvEvents !== undefined && { kvEvents: publisherInFront }),
       });
     });
-    break;
-  case VARIANT_ARGUMENT:
-    await runTiming();
     break;
   default:
     await runCommand(process.argv.slice(2));

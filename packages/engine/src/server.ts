@@ -20,14 +20,12 @@ import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-opti
 import type { ModelProgressListener } from './models/download.js';
 import { modelBytes, modelFingerprint } from './models/fingerprint.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
-import { llamaBindings, llamaFor } from './native/bindings.js';
-import { paysToBuild } from './native/built-libraries.js';
+import { llamaBindings } from './native/bindings.js';
 import type { CpuVariant } from './native/cpu-variant.js';
 import { EmbeddingContext } from './native/embedding-context.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
-import { costOf, type EngineProfile, storedProfile } from './profile/engine-profile.js';
 import { RecordWriter } from './supervisor/answer-records.js';
 
 /** What accompanies a start and is no configuration. */
@@ -69,10 +67,6 @@ export interface ServedModel {
   readonly contextTokens: number;
   /** Largest body of a request: as configured, or less where no prompt that fits the context needs as much. */
   readonly bodyLimitBytes: number;
-  /** Whether what computing and copying take here was measured beforehand (`--profile`); else it is learned. */
-  readonly profiled: boolean;
-  /** Whether `--build-libraries`, which was not run here, would make cold prompts faster, and could be run. */
-  readonly paysToBuild: boolean;
   /** The build of llama.cpp's CPU code that computes it. */
   readonly cpuVariant: CpuVariant;
 }
@@ -123,7 +117,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...hooks,
   });
   hooks.onModelFile?.(await modelBytes(resolved.path));
-  const bindings = await llamaFor(resolved.path, settings);
+  const bindings = llamaBindings(settings);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   let publisher: KvEventPublisher | undefined;
   try {
@@ -150,8 +144,6 @@ async function serve(
 ): Promise<EngineServer> {
   const template = new ChatTemplate(await templateSources(settings, model), model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
-  const profile = await storedProfile(resolved.path, settings, settings.cacheDir);
-  const buildingPays = settings.gpuLayers === 0 && (await paysToBuild(resolved.path, settings.cacheDir));
   const loop = await EngineLoop.start({
     ...settings,
     bindings: llamaBindings(),
@@ -162,7 +154,6 @@ async function serve(
     hostTierBytes: settings.hostTier ?? (model.canSharePrefixes || model.isRecurrent ? defaultHostTierBytes() : 0),
     diskTier: await diskTierOf(resolved.path, settings),
     kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
-    ...(profile !== undefined && measuredCosts(profile)),
     observer: metrics,
   });
   const open = () => EmbeddingContext.create(llamaBindings(), model, settings.threads);
@@ -229,8 +220,6 @@ async function serve(
       },
       contextTokens: loop.contextTokens,
       bodyLimitBytes,
-      profiled: profile !== undefined,
-      paysToBuild: buildingPays,
       cpuVariant: llamaBindings().cpuVariant,
     },
     cells: loop.stats.cells,
@@ -277,13 +266,4 @@ async function diskTierOf(
   return diskTier === undefined
     ? undefined
     : { directory: resolve(diskTier), capacityBytes: diskTierBytes, model: await modelFingerprint(model, cacheDir) };
-}
-
-function measuredCosts(profile: EngineProfile): Pick<EngineLoopOptions, 'cost' | 'restoreMsPerByte'> {
-  const { hostCopy, disk } = profile;
-  const restoreMsPerByte = {
-    host: hostCopy.restoreMsPerByte,
-    ...(disk !== undefined && { disk: disk.readMsPerByte }),
-  };
-  return { cost: costOf(profile), restoreMsPerByte };
 }

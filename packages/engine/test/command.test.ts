@@ -1,8 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
-import { modelPath } from '../bench/random-model/src/model-path.js';
+import { describe, expect, it } from 'vitest';
 import { type EngineCommandHooks, failureText, runEngineCommand } from '../src/command.js';
 import { type EngineOptions, parseEngineOptions } from '../src/options.js';
 
@@ -55,26 +51,6 @@ describe('the engine command', () => {
     const { text } = await run({}, true, { chatTemplate: '{% if %}' });
     expect(text).toMatch(/^ {2}template The model's chat template cannot be parsed: /m);
     expect(text).toMatch(/^ {2}try {6}curl \S+\/v1\/completions -d/m);
-  });
-
-  it('says how to have prompts computed faster, where that pays and can be done', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'warmpath-command-'));
-    try {
-      for (const tool of ['npm', 'tar', 'git', 'cmake', 'g++']) await writeFile(join(folder, tool), '');
-      vi.stubEnv('PATH', folder);
-      const processor = await readFile('/proc/cpuinfo', 'utf8').catch(() => '');
-      const isSaid = /\bavx512f\b/.test(processor);
-      const model = await modelPath('random:3m');
-      const { text } = await run({}, true, { model, cacheDir: folder });
-      expect(text.includes('  note     ')).toBe(isSaid);
-      expect(text.includes('npx warmpath-engine --build-libraries --cache-dir')).toBe(isSaid);
-      // It would not help this one.
-      const demo = await run({}, true, { cacheDir: folder });
-      expect(demo.text).not.toContain('--build-libraries');
-    } finally {
-      vi.unstubAllEnvs();
-      await rm(folder, { recursive: true });
-    }
   });
 
   it('speaks JSON elsewhere, and where it is asked to', async () => {

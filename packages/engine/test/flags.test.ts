@@ -13,14 +13,9 @@ describe('the flags of the command', () => {
   it('are options of the schema, in kebab case', () => {
     expect(parseCommandLine(['--port', '0', '--context-tokens=2048', '--model', '7', '--native-log'])).toEqual({
       help: false,
-      task: undefined,
       options: { port: 0, contextTokens: 2048, model: '7', nativeLog: true },
     });
-    expect(parseCommandLine([])).toEqual({ help: false, task: undefined, options: {} });
-    expect(parseCommandLine(['--profile', '--threads', '2'])).toMatchObject({
-      task: 'profile',
-      options: { threads: 2 },
-    });
+    expect(parseCommandLine([])).toEqual({ help: false, options: {} });
   });
 
   it.each([

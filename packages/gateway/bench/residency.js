@@ -225,7 +225,7 @@ for (const { name, options } of SETTINGS) {
   }
 }
 if (values.sources.split(',').includes('modelled')) {
-  const server = await llamaServer();
+  const server = llamaServer();
   for (const { name, flags } of SERVERS) {
     rows.push(rowOf(name, 'modelled', await playLlamaServer(server, flags)));
   }

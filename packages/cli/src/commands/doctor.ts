@@ -1,7 +1,7 @@
-import { buildNote, spawnEngine } from '@warmpath/engine';
+import { spawnEngine } from '@warmpath/engine';
 import { configuredDialect } from '@warmpath/gateway';
 import type { Command } from 'commander';
-import { addCommand, type CommandContext, programName } from '../command-context.js';
+import { addCommand, type CommandContext } from '../command-context.js';
 import { examine, MAX_PROBES } from '../doctor/examine.js';
 import { type Check, judge, type Verdict } from '../doctor/judge.js';
 import { EngineClient } from '../engine-client.js';
@@ -36,11 +36,6 @@ export function addDoctorCommand(program: Command, context: CommandContext): voi
   });
 }
 
-/** An examination, and what is known of the engine beside it. */
-interface Diagnosis extends DoctorOptions {
-  readonly buildNote?: string;
-}
-
 async function doctor(options: DoctorOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   if (options.engine !== undefined) return diagnose(options, context, signal);
   const start = announceStart(context.terminal);
@@ -48,16 +43,14 @@ async function doctor(options: DoctorOptions, context: CommandContext, signal: A
   const starting = spawnEngine({ ...settings, port: 0 }, { onProgress: start.onProgress, signal });
   const engine = await starting.finally(() => start.stop());
   try {
-    const program = `${programName(context.environment)} engine`;
-    const note = engine.model.paysToBuild ? { buildNote: buildNote(program, settings.cacheDir) } : {};
-    return await diagnose({ ...options, ...note, engine: engine.url, model: engine.model.name }, context, signal);
+    return await diagnose({ ...options, engine: engine.url, model: engine.model.name }, context, signal);
   } finally {
     await engine.stop();
   }
 }
 
 /** Examines, prints, and says whether nothing failed. */
-async function diagnose(options: Diagnosis, context: CommandContext, signal: AbortSignal): Promise<boolean> {
+async function diagnose(options: DoctorOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   const address = engineAddress(options, context.environment);
   const client = new EngineClient(address, { timeoutMs: options.timeout * 1_000 });
   const progress = startProgress(context.terminal, 'requests', MAX_PROBES);
@@ -69,7 +62,6 @@ async function diagnose(options: Diagnosis, context: CommandContext, signal: Abo
     const facts = {
       ...examined,
       ...(dialect.name !== 'generic' && { dialect }),
-      ...(options.buildNote !== undefined && { buildNote: options.buildNote }),
     };
     progress.stop();
     const checks = judge(facts);

@@ -8,7 +8,7 @@ import { canHearKvEvents, type RunningGateway, resolveConfig, startGateway } fro
 import type { Command } from 'commander';
 import { collectionsFolder } from '../collections/open-collection.js';
 import { addCommand, type CommandContext, programName } from '../command-context.js';
-import { addEngineOptions, announceStart, engineNotes, engineSettings } from '../engine-settings.js';
+import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
 import { addGatewayOptions, type GatewayOptions, gatewayParts, gatewaySettings } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError, requireFreePort } from '../listen-address.js';
@@ -53,7 +53,7 @@ async function up(options: GatewayOptions, context: CommandContext, signal: Abor
         },
       );
       try {
-        announce(context, gateway, { engine, notes: engineNotes(engine.model, settings, context) });
+        announce(context, gateway, engine);
         await Promise.race([interrupted(signal), givenUp(engine)]);
         terminal.note('stopping …');
       } finally {
@@ -119,18 +119,9 @@ const EXAMPLE = {
 /** For a model that cannot chat: a text to go on with. */
 const TEXT_EXAMPLE = { prompt: 'The weight of Velka is 42 kg. The weight of Orsin is', max_tokens: 16 };
 
-interface StartedEngine {
-  readonly engine: SupervisedEngine;
-  readonly notes: readonly string[];
-}
-
-function announce(
-  { terminal, environment }: CommandContext,
-  gateway: RunningGateway,
-  { engine, notes }: StartedEngine,
-): void {
+function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: SupervisedEngine): void {
   terminal.serves();
-  const { name, template, reuse } = engine.model;
+  const { name, notice, template, reuse } = engine.model;
   const metrics = `${gateway.url}/metrics`;
   terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
@@ -142,7 +133,7 @@ function announce(
   terminal.line(`  metrics   ${metrics}`);
   terminal.line(`  engine    ${engine.url}`);
   for (const [label, text] of modelLines(engine.model)) terminal.line(`  ${label.padEnd(8)}  ${text}`);
-  for (const note of notes) terminal.line(`  note      ${note}`);
+  if (notice !== undefined) terminal.line(`  note      ${notice}`);
   terminal.line();
   const canChat = template.problem === undefined;
   const [path, body] = canChat ? ['chat/completions', EXAMPLE] : ['completions', TEXT_EXAMPLE];

@@ -24,8 +24,6 @@ export interface EngineFacts {
   readonly model: string;
   /** Who the engine says it is (`owned_by` of its first model). */
   readonly owner: string | undefined;
-  /** Of an engine that was started here: how to have its prompts computed faster. */
-  readonly buildNote?: string | undefined;
   /** Of an embedded engine: the CPU code that computes its model. */
   readonly cpuVariant?: EmbeddedModel['cpuVariant'] | undefined;
   /** What its address says it is. */

@@ -130,11 +130,10 @@ function ttft({ ttftMs }: EngineFacts): Check {
   return { name, verdict: 'warning', finding, advice: 'a repeated prompt does not start sooner; is the engine busy?' };
 }
 
-/** Of an embedded engine: the CPU code that it computes with, and how to get a faster one. */
-function libraries({ cpuVariant, buildNote }: EngineFacts): Check[] {
+/** Of an embedded engine: the CPU code that it computes with. */
+function libraries({ cpuVariant }: EngineFacts): Check[] {
   if (cpuVariant === undefined) return [];
-  const finding = cpuText({ cpuVariant });
-  return [{ name: 'CPU code', verdict: 'ok', finding, ...(buildNote !== undefined && { advice: buildNote }) }];
+  return [{ name: 'CPU code', verdict: 'ok', finding: cpuText({ cpuVariant }) }];
 }
 
 /** KV events name tokens. Without the tokens of chats, the gateway cannot tell which documents they are. */

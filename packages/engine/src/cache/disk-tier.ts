@@ -13,8 +13,6 @@ export interface DiskTierOptions {
   readonly entries: readonly StoredEntry[];
   /** Milliseconds since some moment; measures what a byte costs and how long a request waits. */
   readonly clock: () => number;
-  /** Milliseconds that reading a byte takes, where that was measured before. */
-  readonly msPerByte?: number | undefined;
 }
 
 /** Figures of the disk tier, for metrics and tests. */
@@ -61,10 +59,10 @@ export class DiskTier {
   /** What is counted here, and by whoever decides what moves. */
   readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, leftOutTokens: 0, evictedTokens: 0, failures: 0 };
 
-  constructor({ store, clock, msPerByte }: DiskTierOptions) {
+  constructor({ store, clock }: DiskTierOptions) {
     this.#store = store;
     this.#clock = clock;
-    this.#cost = new RestoreCost(msPerByte);
+    this.#cost = new RestoreCost();
     store.onLost = ({ name }) => {
       const copy = this.#copies.get(name);
       if (copy !== undefined) {

@@ -28,8 +28,6 @@ export interface HostTierOptions {
   readonly capacityBytes: number;
   /** Milliseconds since some moment; measures what a restored byte costs. */
   readonly clock: () => number;
-  /** Milliseconds that restoring a byte takes, where that was measured before. */
-  readonly msPerByte?: number | undefined;
 }
 
 /** Figures of the host tier, for metrics and tests. */
@@ -60,11 +58,11 @@ export class HostTier {
   readonly #cost: RestoreCost;
   readonly #counts = { usedBytes: 0, tokens: 0, savedTokens: 0, restoredTokens: 0, evictedTokens: 0, failures: 0 };
 
-  constructor({ memory, capacityBytes, clock, msPerByte }: HostTierOptions) {
+  constructor({ memory, capacityBytes, clock }: HostTierOptions) {
     this.#memory = memory;
     this.#capacityBytes = capacityBytes;
     this.#clock = clock;
-    this.#cost = new RestoreCost(msPerByte);
+    this.#cost = new RestoreCost();
   }
 
   get stats(): HostTierStats {

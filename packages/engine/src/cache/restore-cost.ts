@@ -5,20 +5,14 @@ const FADE = 0.8;
 
 /**
  * What it costs to bring a byte back from a tier: the fastest of late, because one slow moment says nothing of the
- * next. Nothing before the first time, so that it is tried, unless it was measured beforehand. What is larger than
- * anything so far is expected to cost no more than the largest so far, so that it is tried as well: the rate of a small
- * one is mostly what every transfer takes, whatever its size.
+ * next. Nothing before the first time, so that it is tried. What is larger than anything so far is expected to cost no
+ * more than the largest so far, so that it is tried as well: the rate of a small one is mostly what every transfer
+ * takes, whatever its size.
  */
 export class RestoreCost {
-  #msPerByte: number;
+  #msPerByte = Number.POSITIVE_INFINITY;
   /** Bytes of the largest transfer that the rate comes from. */
-  #largest: number;
-
-  /** @param msPerByte Milliseconds a byte, where that was measured. */
-  constructor(msPerByte: number = Number.POSITIVE_INFINITY) {
-    this.#msPerByte = msPerByte;
-    this.#largest = msPerByte === Number.POSITIVE_INFINITY ? 0 : Number.POSITIVE_INFINITY;
-  }
+  #largest = 0;
 
   /** Milliseconds that so many bytes will take. */
   expectedMs(bytes: number): number {

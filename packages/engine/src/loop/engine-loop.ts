@@ -60,7 +60,7 @@ export class EngineLoop {
       discipline: options.schedule ?? 'fifo',
       ...(window !== undefined && { window }),
       cache,
-      cost: options.cost ?? learned,
+      cost: learned,
     });
     this.#places = new RequestPlaces({
       cache,

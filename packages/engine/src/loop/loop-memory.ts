@@ -19,7 +19,7 @@ export interface LoopMemory {
 /**
  * Creates the native context and opens the stores behind it.
  *
- * @param cost What prefill costs, as long as the options do not say it.
+ * @param cost What prefill costs.
  * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier where
  *   nothing can be shared, and for batches of one kind with a recurrent model.
  */
@@ -82,16 +82,15 @@ interface CacheParts {
 }
 
 function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheParts): PrefixCache {
-  const { policy = 'pgdsf', hostTierBytes = 0, kvEvents, verifyCache = false, restoreMsPerByte: copies } = options;
+  const { policy = 'pgdsf', hostTierBytes = 0, kvEvents, verifyCache = false } = options;
   return new PrefixCache({
     memory: context,
     cells: context.cells,
     sequences: context.sequences,
     policy: replacementPolicy(policy),
-    cost: options.cost ?? cost,
-    host:
-      hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes, clock, msPerByte: copies?.host } : undefined,
-    disk: disk && { ...disk, clock, msPerByte: copies?.disk },
+    cost,
+    host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes, clock } : undefined,
+    disk: disk && { ...disk, clock },
     listener: kvEvents?.listener,
     verify: verifyCache,
     checkpoints: reuseOf(options) === 'checkpoint',

@@ -1,4 +1,3 @@
-import type { CostModel } from '@warmpath/core/internal';
 import type { PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { KvEventFeed } from '../events/kv-event-log.js';
 import type { LlamaBindings } from '../native/bindings.js';
@@ -39,10 +38,6 @@ export interface EngineLoopOptions extends LoopSettings {
   readonly hostTierBytes?: number;
   /** Files for what leaves host memory. */
   readonly diskTier?: StoreOptions | undefined;
-  /** What prefill costs; learned from the steps when left out. */
-  readonly cost?: CostModel;
-  /** Milliseconds that bringing a byte back takes, where that was measured; learned from then on. */
-  readonly restoreMsPerByte?: { readonly host: number; readonly disk?: number };
   /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
   readonly kvEvents?: KvEventFeed | undefined;
   readonly observer: LoopObserver;

@@ -1,10 +1,7 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
-import type { ResolvedEngineOptions } from '../options.js';
-import { builtLibraries } from './built-libraries.js';
-import { type CpuVariant, type CpuVariantChoice, loadCpuVariant } from './cpu-variant.js';
+import { type CpuVariant, loadCpuVariant } from './cpu-variant.js';
 import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
-import { chooseVectorWidth } from './measured-variant.js';
 import { type ErrorsDuring, nativeLog } from './native-log.js';
 import {
   type BatchStruct,
@@ -101,10 +98,10 @@ export interface LlamaBindings {
 export interface LlamaSettings {
   /** Leave llama.cpp's own log on stderr. */
   readonly nativeLog?: boolean;
-  /** Which variant of the CPU code to load. */
-  readonly cpu?: CpuVariantChoice;
-  /** Folder of the libraries; the prebuilt ones when left out. */
-  readonly directory?: string;
+  /** Layers for a GPU: with some, the package that uses one is loaded. */
+  readonly gpuLayers?: number;
+  /** Loads this variant of the CPU code, for tests of the variants. */
+  readonly cpuVariant?: string | undefined;
 }
 
 let bound: LlamaBindings | undefined;
@@ -118,39 +115,12 @@ let bound: LlamaBindings | undefined;
  */
 export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
   if (bound === undefined) {
-    const libraries = loadLibraries(settings.directory ?? findLibraryDirectory());
+    const libraries = loadLibraries(findLibraryDirectory(settings));
     const functions = bindFunctions(libraries.llama);
     checkAbi(functions);
     bound = { ...functions, ...initialise(libraries, settings), threadPools: threadPools(libraries) };
   }
   return bound;
-}
-
-/**
- * The process's llama.cpp, as it suits a model where this call is the first: for a GPU, the package that uses one; else
- * libraries that were built for this machine where there are any, or the variant of the prebuilt ones without AVX-512
- * where that is faster for the model.
- *
- * @param model Path of the model's file.
- * @param again Whether to measure anew which variant suits the model, where that was measured.
- * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
- */
-export async function llamaFor(
-  model: string,
-  {
-    nativeLog,
-    cacheDir,
-    gpuLayers,
-    threads,
-  }: Pick<ResolvedEngineOptions, 'nativeLog' | 'cacheDir' | 'gpuLayers' | 'threads'>,
-  again = false,
-): Promise<LlamaBindings> {
-  if (gpuLayers > 0) {
-    return llamaBindings({ nativeLog, directory: findLibraryDirectory({ gpuLayers }) });
-  }
-  const narrowVectors = (await chooseVectorWidth(model, { threads, cacheDir }, { again })) === 'narrow';
-  const directory = narrowVectors ? undefined : builtLibraries(cacheDir);
-  return llamaBindings({ nativeLog, cpu: { narrowVectors }, ...(directory !== undefined && { directory }) });
 }
 
 /**
@@ -179,10 +149,10 @@ export function checkAbi(
 
 function initialise(
   libraries: NativeLibraries,
-  { nativeLog: isLogShown = false, cpu }: LlamaSettings,
+  { nativeLog: isLogShown = false, cpuVariant: name }: LlamaSettings,
 ): Pick<LlamaBindings, 'errorsDuring' | 'cpuVariant'> {
   const errorsDuring = nativeLog(libraries, isLogShown);
-  const cpuVariant = loadCpuVariant(libraries, cpu);
+  const cpuVariant = loadCpuVariant(libraries, name);
   libraries.llama.func('llama_backend_init', 'void', [])();
   return { errorsDuring, cpuVariant };
 }
@@ -263,8 +233,7 @@ interface ThreadPools {
 
 /**
  * The pools of the CPU code that the process has loaded. Without one, llama.cpp starts its threads anew for every
- * graph, and a new thread may begin on the core of the one that waits for it: with two threads a step of one token of
- * `random:24m` took 8 to 13 ms, and takes 3.6 with a pool.
+ * graph, and a new thread may begin on the core of the one that waits for it.
  */
 function threadPools({ ggml, ggmlBase }: NativeLibraries): ThreadPools {
   const registry = ggml.func('ggml_backend_reg_by_name', 'void *', ['str'])('CPU') as NativePointer | null;

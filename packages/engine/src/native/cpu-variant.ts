@@ -11,20 +11,10 @@ export interface CpuVariant {
   readonly reason: string;
 }
 
-export interface CpuVariantChoice {
-  /** Compute without AVX-512. */
-  readonly narrowVectors?: boolean;
-  /** Load this variant, even an excluded one. For tests of the variants themselves. */
-  readonly name?: string | undefined;
-}
-
 /** Variants that are never chosen while {@link LLAMA_RELEASE} is the release, and why. */
 const EXCLUDED: Readonly<Record<string, string>> = {
   sapphirerapids: `the AMX kernels of llama.cpp ${LLAMA_RELEASE} abort on models with latent attention`,
 };
-
-/** Variants that compute with AVX-512. */
-const WIDE = new Set(['skylakex', 'cannonlake', 'cascadelake', 'cooperlake', 'icelake', 'sapphirerapids', 'zen4']);
 
 const VARIANT_FILE = /^(?:lib)?ggml-cpu-([a-z0-9_.]+)\.(?:so|dylib|dll)$/;
 /** Code for GPUs and the like, which a package has beside its CPU variants. */
@@ -34,13 +24,14 @@ const OTHER_BACKEND_FILE = /^(?:lib)?ggml-(?!base\.|cpu[-.])[a-z0-9_]+\.(?:so|dy
  * Loads the CPU variant with the best score for this processor that is not excluded, and every other backend of the
  * folder. A folder with one build of the CPU code is left to llama.cpp.
  *
+ * @param name Loads this variant, even an excluded one; for tests of the variants.
  * @throws WARMPATH_NATIVE_MISMATCH when no variant can be loaded.
  */
-export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: CpuVariantChoice = {}): CpuVariant {
+export function loadCpuVariant({ ggml, directory }: NativeLibraries, name?: string): CpuVariant {
   const files = readdirSync(directory);
   const variants = files.flatMap((file) => {
-    const name = VARIANT_FILE.exec(file)?.[1];
-    return name === undefined ? [] : [{ name, path: join(directory, file) }];
+    const variant = VARIANT_FILE.exec(file)?.[1];
+    return variant === undefined ? [] : [{ name: variant, path: join(directory, file) }];
   });
   if (variants.length === 0) {
     ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(directory);
@@ -50,11 +41,11 @@ export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: Cpu
   for (const file of files.filter((file) => OTHER_BACKEND_FILE.test(file))) {
     load(join(directory, file));
   }
-  const chosen = chooseCpuVariant(
-    variants.map((variant) => ({ ...variant, score: scoreOf(variant.path) })),
-    choice,
-  );
-  const path = variants.find(({ name }) => name === chosen?.name)?.path;
+  const chosen =
+    name === undefined
+      ? chooseCpuVariant(variants.map((variant) => ({ ...variant, score: scoreOf(variant.path) })))
+      : { name, reason: 'asked for by name' };
+  const path = variants.find((variant) => variant.name === chosen?.name)?.path;
   if (chosen === undefined || path === undefined || load(path) === null) {
     throw mismatch(`${directory} has no CPU variant that can be loaded on this processor`);
   }
@@ -69,26 +60,13 @@ export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: Cpu
  */
 export function chooseCpuVariant(
   variants: readonly { readonly name: string; readonly score: number }[],
-  { narrowVectors = false, name }: CpuVariantChoice = {},
 ): CpuVariant | undefined {
   const runnable = variants.filter(({ score }) => score > 0).sort((first, second) => second.score - first.score);
-  if (name !== undefined) {
-    return runnable.some((variant) => variant.name === name) ? { name, reason: 'asked for by name' } : undefined;
-  }
-  const allowed = runnable.filter((variant) => !(variant.name in EXCLUDED));
-  const narrow = narrowVectors ? allowed.find((variant) => !WIDE.has(variant.name)) : undefined;
-  const chosen = narrow ?? allowed[0];
-  if (chosen === undefined) {
-    return undefined;
-  }
-  const why =
-    narrow === undefined
-      ? 'the best for this processor'
-      : 'the best for this processor without AVX-512, which would slow this model down';
-  const exclusions = runnable.flatMap((variant) =>
-    variant.name in EXCLUDED ? [`${variant.name} is excluded: ${EXCLUDED[variant.name]}`] : [],
+  const chosen = runnable.find(({ name }) => !(name in EXCLUDED));
+  const exclusions = runnable.flatMap(({ name }) =>
+    name in EXCLUDED ? [`${name} is excluded: ${EXCLUDED[name]}`] : [],
   );
-  return { name: chosen.name, reason: [why, ...exclusions].join('; ') };
+  return chosen && { name: chosen.name, reason: ['the best for this processor', ...exclusions].join('; ') };
 }
 
 /** How well a variant suits this processor, by its own account: 0 when it cannot run here. */

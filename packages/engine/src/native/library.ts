@@ -12,7 +12,7 @@ export const NATIVE_PACKAGE_VERSION = '3.22.1';
 export const LLAMA_RELEASE = 'v0.5.0';
 
 /** What a folder of libraries says of itself. */
-export const BUILD_METADATA = '_nlcBuildMetadata.json';
+const BUILD_METADATA = '_nlcBuildMetadata.json';
 
 /** The packages by `process.platform` and `process.arch` that compute on the CPU, and those that also use a GPU. */
 const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {

@@ -11,9 +11,9 @@ export const TILE_ROWS = 64;
  * little from core to core. Row by row, what is left over behind the last whole vector is computed number by number.
  */
 const ROW_NS = 0.33;
-export const LEFTOVER_NS = 4.3;
+const LEFTOVER_NS = 4.3;
 const TILE_NS = 0.1;
-export const WEIGHT_NS = 0.045;
+const WEIGHT_NS = 0.045;
 
 /** Padding must be clearly cheaper, for the estimate is rough. */
 const MARGIN = 1.25;

@@ -1,13 +1,12 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { llamaBindings } from '../../src/native/bindings.js';
-import { processorHas } from '../../src/native/built-libraries.js';
 import { chooseCpuVariant } from '../../src/native/cpu-variant.js';
 import { findLibraryDirectory } from '../../src/native/library.js';
 
@@ -35,17 +34,7 @@ describe('the variant of the CPU code', () => {
     expect(chooseCpuVariant(others)).toEqual({ name: 'zen4', reason: 'the best for this processor' });
   });
 
-  it('is the best without AVX-512 where that is asked for and there is one', () => {
-    const narrow = chooseCpuVariant(ON_AMX, { narrowVectors: true })!;
-    expect(narrow.name).toBe('haswell');
-    expect(narrow.reason).toMatch(/without AVX-512.*sapphirerapids is excluded/);
-    expect(chooseCpuVariant([{ name: 'icelake', score: 5 }], { narrowVectors: true })!.name).toBe('icelake');
-  });
-
-  it('may be named, and is none where it does not run', () => {
-    expect(chooseCpuVariant(ON_AMX, { name: 'sapphirerapids' })!.name).toBe('sapphirerapids');
-    expect(chooseCpuVariant(ON_AMX, { name: 'alderlake' })).toBeUndefined();
-    expect(chooseCpuVariant(ON_AMX, { name: 'none' })).toBeUndefined();
+  it('is none where only an excluded one runs', () => {
     expect(chooseCpuVariant([{ name: 'sapphirerapids', score: 5 }])).toBeUndefined();
   });
 
@@ -61,10 +50,10 @@ describe('the variant of the CPU code', () => {
   });
 
   it('is what the process computes with', () => {
-    const bindings = llamaBindings({ cpu: { narrowVectors: true } });
+    const bindings = llamaBindings();
     expect(bindings.cpuVariant.name).not.toBe('');
     expect(bindings.systemInfo()).toContain('CPU :');
-    expect(bindings.systemInfo()).not.toMatch(/AVX512 = 1|AMX_INT8 = 1/);
+    expect(bindings.systemInfo()).not.toMatch(/AMX_INT8 = 1/);
   });
 
   // In processes of their own: the excluded variant aborts.
@@ -72,7 +61,7 @@ describe('the variant of the CPU code', () => {
     expect(await runLatentAttention()).toMatchObject({ code: 0, signal: null });
   });
 
-  it.skipIf(!processorHas('amx_int8'))(
+  it.skipIf(!/\bamx_int8\b/.test(readProcessor()))(
     'is still not to be one with AMX kernels (runs with AMX only)',
     async ({ skip }) => {
       const { code, signal, errors } = await runLatentAttention('sapphirerapids');
@@ -80,11 +69,16 @@ describe('the variant of the CPU code', () => {
       skip(errors.includes(AMX_TEXT));
       expect(
         { code, signal },
-        'This release of llama.cpp computes latent attention with AMX: delete EXCLUDED in src/native/cpu-variant.ts, its tests, and -U__AMX_INT8__ in built-libraries.ts',
+        'This release of llama.cpp computes latent attention with AMX: delete EXCLUDED in src/native/cpu-variant.ts and its tests',
       ).toEqual({ code: null, signal: 'SIGABRT' });
     },
   );
 });
+
+/** What the processor can, where the system says it. */
+function readProcessor(): string {
+  return existsSync('/proc/cpuinfo') ? readFileSync('/proc/cpuinfo', 'utf8') : '';
+}
 
 /** How a process ends that computes a prompt of a model with latent attention. */
 async function runLatentAttention(...variant: string[]) {

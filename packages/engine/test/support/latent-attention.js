@@ -4,7 +4,7 @@ import { NativeContext } from '../../dist/native/context.js';
 import { NativeModel } from '../../dist/native/model.js';
 
 const [path, name] = process.argv.slice(2);
-const bindings = llamaBindings({ cpu: { name } });
+const bindings = llamaBindings({ cpuVariant: name });
 const model = await NativeModel.load(bindings, path);
 const context = await NativeContext.create(bindings, model, { cells: 256, batchTokens: 64, outputs: 1, threads: 1 });
 context.batch.clear();
