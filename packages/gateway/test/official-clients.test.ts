@@ -92,10 +92,10 @@ describe("Anthropic's client, the real engine behind it", () => {
     await expect(refused).rejects.toMatchObject({ requestID: expect.stringMatching(/\S/) as string });
     const unknown = anthropic.messages.create({ ...ask, model: 'none' });
     await expect(unknown).rejects.toBeInstanceOf(Anthropic.NotFoundError);
-    const tool = { type: 'web_search_20250305', name: 'web_search' } as const;
-    await expect(anthropic.messages.create({ ...ask, tools: [tool] })).rejects.toMatchObject({
+    const form = { output_format: { type: 'grammar' } } as object;
+    await expect(anthropic.messages.create({ ...ask, ...form })).rejects.toMatchObject({
       status: 400,
-      error: { type: 'error', error: { code: 'WARMPATH_NOT_TRANSLATABLE', param: 'tools[0].type' } },
+      error: { type: 'error', error: { code: 'WARMPATH_NOT_TRANSLATABLE', param: 'output_format.type' } },
     });
   });
 });

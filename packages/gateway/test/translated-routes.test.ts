@@ -200,10 +200,12 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
       code: 'WARMPATH_INVALID_DOCUMENT',
       param: 'documents[0].content',
     });
-    expect(await tell(body(api, { tools: [{ type: 'computer', name: 'x' }] }))).toMatchObject({
+    const format = { format: { type: 'grammar' } };
+    const form = api === 'messages' ? { output_config: format } : { text: format };
+    expect(await tell(body(api, form))).toMatchObject({
       type,
       code: 'WARMPATH_NOT_TRANSLATABLE',
-      param: 'tools[0].type',
+      param: `${Object.keys(form)[0]!}.format.type`,
     });
     const nested = JSON.stringify(body(api, { metadata: { user_id: 0 } })).replace(
       ':0',

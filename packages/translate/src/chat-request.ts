@@ -4,8 +4,25 @@ import { type JsonText, RawJson, type RequestValue } from './request-value.js';
 export interface ChatRequest {
   /** JSON. */
   readonly body: string;
-  /** Members of the original that were left out; nothing of the conversation is. */
+  /** What was left out of the original. */
   readonly leftOut: readonly RequestValue[];
+  /** System messages that became the user's. */
+  readonly movedSystem: number;
+  /** How calls of tools are written that are no plain functions of the client, by the function's name. */
+  readonly callForms: ReadonlyMap<string, CallForm>;
+}
+
+/** How a request is translated. */
+export interface ChatOptions {
+  /** Whether system messages behind the first message keep their role. */
+  readonly keepSystem: boolean;
+}
+
+/** How the client's API writes calls of a tool. */
+export interface CallForm {
+  readonly kind: 'function' | 'custom' | 'search';
+  readonly name: string;
+  readonly namespace: string | undefined;
 }
 
 /** A part of a message's content, for `writeJson`. */
@@ -33,8 +50,8 @@ export interface ChatTool {
   readonly type: 'function';
   readonly function: {
     readonly name: string;
-    readonly description?: RawJson | undefined;
-    readonly parameters: RawJson | undefined;
+    readonly description?: RawJson | string | undefined;
+    readonly parameters: RawJson | object | undefined;
     readonly strict?: boolean;
   };
 }
@@ -42,22 +59,27 @@ export interface ChatTool {
 /** What a request's members become. */
 export interface ChatMembers {
   readonly messages: readonly ChatMessage[];
-  readonly toolOf: (tool: RequestValue) => ChatTool;
+  readonly tools: readonly ChatTool[];
   /** Members that chat completions have under another name or in another form. */
   readonly fields: Readonly<Record<string, unknown>>;
   /** Names in the original of all that is translated or left out; members of other names are copied. */
   readonly translated: ReadonlySet<string>;
 }
 
+/** Members that engines refuse without tools. */
+const OF_TOOLS = ['tool_choice', 'parallel_tool_calls'];
+
 /** Writes a request as JSON; its key order is always the same. O(request). */
-export function chatRequest(request: RequestValue, { messages, toolOf, fields, translated }: ChatMembers): string {
-  const tools = request.get('tools');
+export function chatRequest(request: RequestValue, members: ChatMembers): string {
+  const { messages, tools, fields, translated } = members;
+  const hasTools = tools.length > 0;
+  const given = Object.entries(fields).filter(([name]) => hasTools || !OF_TOOLS.includes(name));
   return writeJson({
     model: request.get('model').raw(),
     messages,
-    ...(tools.isGiven && { tools: tools.elements().map(toolOf) }),
-    ...fields,
-    ...request.rawMembersExcept(translated),
+    ...(hasTools && { tools }),
+    ...Object.fromEntries(given),
+    ...request.rawMembersExcept(hasTools ? translated : new Set([...translated, ...OF_TOOLS])),
     ...(request.get('stream').value === true && { stream: true, stream_options: { include_usage: true } }),
   });
 }
@@ -80,6 +102,14 @@ export function functionTool(tool: RequestValue, schema: string): ChatTool {
       ...(typeof strict === 'boolean' && { strict }),
     },
   };
+}
+
+/** Characters of a type's name that stand in for what was left out. */
+const MAX_TYPE_LENGTH = 64;
+
+/** Stands in a message for what chat completions cannot express, so that the model knows of it. */
+export function leftOutPart(type: RequestValue): ChatPart {
+  return textPart(`[${type.string().slice(0, MAX_TYPE_LENGTH)} left out]`);
 }
 
 export function textPart(text: JsonText): ChatPart {

@@ -1,16 +1,19 @@
 import {
   assistantMessage,
   type ChatMessage,
+  type ChatOptions,
   type ChatPart,
   type ChatRequest,
   type ChatTool,
   chatRequest,
   contentOf,
   functionTool,
+  leftOutPart,
   textPart,
 } from './chat-request.js';
 import { isObject } from './errors.js';
 import type { RequestValue } from './request-value.js';
+import { settleMessages } from './settle-messages.js';
 
 /** Members that are translated or left out; members of other names mean the same, or are the engine's own. */
 const TRANSLATED: ReadonlySet<string> = new Set([
@@ -32,33 +35,33 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   'context_management',
 ]);
 
-/** What only Anthropic's servers can do. */
-const REFUSED = ['container', 'mcp_servers'];
-/** Preferences without which the answer is still an answer. */
-const LEFT_OUT = ['service_tier', 'context_management'];
+/** Preferences, and what only Anthropic's servers can do. */
+const LEFT_OUT = ['service_tier', 'context_management', 'container', 'mcp_servers'];
 
 /**
  * A request of Anthropic's Messages as chat completions. Every text, image, tool call and tool result of the input is
- * in the output, once and in its order; marks for Anthropic's cache (`cache_control`) are not. O(body).
+ * in the output, once; marks for Anthropic's cache (`cache_control`) are not. O(body).
  *
- * @throws TranslateError `WARMPATH_NOT_TRANSLATABLE` for what has no equivalent, `WARMPATH_INVALID_REQUEST`.
+ * @throws TranslateError `WARMPATH_NOT_TRANSLATABLE` for an answer that has no equivalent, `WARMPATH_INVALID_REQUEST`.
  */
-export function messagesToChat(request: RequestValue): ChatRequest {
-  for (const key of REFUSED) {
-    const member = request.get(key);
-    if (member.isGiven) throw member.notTranslatable();
-  }
+export function messagesToChat(request: RequestValue, { keepSystem }: ChatOptions): ChatRequest {
   const leftOut = LEFT_OUT.map((key) => request.get(key)).filter(({ isGiven }) => isGiven);
   const thinking = request.get('thinking');
   if (isObject(thinking.value) && thinking.get('type').value !== 'disabled') leftOut.push(thinking);
   const stop = request.get('stop_sequences');
   const user = request.get('metadata').get('user_id');
-  const messages = [...systemMessages(request.get('system')), ...conversation(request.get('messages'))];
+  const reader = new MessageReader(leftOut);
+  const given = [...reader.system(request.get('system')), ...reader.conversation(request.get('messages'))];
+  const { messages, movedSystem } = settleMessages(given, keepSystem);
+  const tools = request
+    .get('tools')
+    .elements()
+    .flatMap((tool) => toolOf(tool, leftOut));
   const body = chatRequest(request, {
     messages,
-    toolOf,
+    tools,
     fields: {
-      ...toolChoice(request.get('tool_choice')),
+      ...toolChoice(request.get('tool_choice'), tools, leftOut),
       ...outputFields(request),
       ...continuation(messages),
       ...(stop.isGiven && { stop: stop.raw() }),
@@ -66,8 +69,10 @@ export function messagesToChat(request: RequestValue): ChatRequest {
     },
     translated: TRANSLATED,
   });
-  return { body, leftOut };
+  return { body, leftOut, movedSystem, callForms: NO_FORMS };
 }
+
+const NO_FORMS: ChatRequest['callForms'] = new Map();
 
 /**
  * A last message of the assistant is the start of the answer; engines take it for an earlier turn unless something
@@ -79,60 +84,150 @@ function continuation(messages: readonly ChatMessage[]): object {
   return { continue_final_message: true, add_generation_prompt: false };
 }
 
-function systemMessages(system: RequestValue): readonly ChatMessage[] {
-  return system.isGiven ? [{ role: 'system', content: contentOf(contentParts(system)) }] : [];
-}
+/** Reads messages, and notes what it leaves out. */
+class MessageReader {
+  readonly #leftOut: RequestValue[];
 
-function conversation(messages: RequestValue): readonly ChatMessage[] {
-  if (!Array.isArray(messages.value)) throw messages.wrongType('an array of messages');
-  return messages.elements().flatMap((message) => {
-    message.object();
-    const role = message.get('role');
-    const content = message.get('content');
-    if (role.value === 'assistant') return [assistantTurn(content)];
-    if (role.value === 'user') return userMessages(content);
-    if (role.value === 'system') return [{ role: 'system', content: contentOf(contentParts(content)) }];
-    throw role.wrongType('`user` or `assistant`');
-  });
-}
-
-/** Tool results are messages of their own; what stands between them stays between them. */
-function userMessages(content: RequestValue): readonly ChatMessage[] {
-  if (!Array.isArray(content.value)) return [{ role: 'user', content: contentOf(contentParts(content)) }];
-  const messages: ChatMessage[] = [];
-  let parts: ChatPart[] = [];
-  const closeMessage = (): void => {
-    if (parts.length > 0) messages.push({ role: 'user', content: contentOf(parts) });
-    parts = [];
-  };
-  for (const block of content.elements()) {
-    if (block.get('type').value === 'tool_result') {
-      closeMessage();
-      messages.push(toolResult(block));
-    } else for (const part of blockParts(block)) parts.push(part);
+  constructor(leftOut: RequestValue[]) {
+    this.#leftOut = leftOut;
   }
-  closeMessage();
-  return messages.length > 0 ? messages : [{ role: 'user', content: '' }];
-}
 
-function toolResult(block: RequestValue): ChatMessage {
-  const content = contentParts(block.get('content'));
-  // Chat completions have no mark for a result that is an error; the words are what the model goes by.
-  const parts = block.get('is_error').value === true ? [textPart('Error:'), ...content] : content;
-  return { role: 'tool', tool_call_id: block.get('tool_use_id').string(), content: contentOf(parts) };
-}
+  system(system: RequestValue): readonly ChatMessage[] {
+    return system.isGiven ? [{ role: 'system', content: contentOf(this.#parts(system)) }] : [];
+  }
 
-function assistantTurn(content: RequestValue): ChatMessage {
-  if (!Array.isArray(content.value)) return { role: 'assistant', content: contentOf(contentParts(content)) };
-  const turn = { parts: [] as ChatPart[], calls: [] as ReturnType<typeof toolCall>[], reasoning: [] as string[] };
-  for (const block of content.elements()) {
+  conversation(messages: RequestValue): readonly ChatMessage[] {
+    if (!Array.isArray(messages.value)) throw messages.wrongType('an array of messages');
+    return messages.elements().flatMap((message) => {
+      message.object();
+      const role = message.get('role');
+      const content = message.get('content');
+      if (role.value === 'assistant') return [this.#assistantTurn(content)];
+      if (role.value === 'user') return this.#userMessages(content);
+      if (role.value === 'system') return [{ role: 'system', content: contentOf(this.#parts(content)) }];
+      throw role.wrongType('`user` or `assistant`');
+    });
+  }
+
+  /** Tool results are messages of their own; what stands between them stays between them. */
+  #userMessages(content: RequestValue): readonly ChatMessage[] {
+    if (!Array.isArray(content.value)) return [{ role: 'user', content: contentOf(this.#parts(content)) }];
+    const messages: ChatMessage[] = [];
+    let parts: ChatPart[] = [];
+    const closeMessage = (): void => {
+      if (parts.length > 0) messages.push({ role: 'user', content: contentOf(parts) });
+      parts = [];
+    };
+    for (const block of content.elements()) {
+      if (block.get('type').value === 'tool_result') {
+        closeMessage();
+        messages.push(this.#toolResult(block));
+      } else for (const part of this.#blockParts(block)) parts.push(part);
+    }
+    closeMessage();
+    return messages.length > 0 ? messages : [{ role: 'user', content: '' }];
+  }
+
+  #toolResult(block: RequestValue): ChatMessage {
+    const content = this.#parts(block.get('content'));
+    // Chat completions have no mark for a result that is an error; the words are what the model goes by.
+    const parts = block.get('is_error').value === true ? [textPart('Error:'), ...content] : content;
+    return { role: 'tool', tool_call_id: block.get('tool_use_id').string(), content: contentOf(parts) };
+  }
+
+  /** Thoughts that only Anthropic can read, and what tools did at Anthropic, are left out. */
+  #assistantTurn(content: RequestValue): ChatMessage {
+    if (!Array.isArray(content.value)) return { role: 'assistant', content: contentOf(this.#parts(content)) };
+    const turn = { parts: [] as ChatPart[], calls: [] as ReturnType<typeof toolCall>[], reasoning: [] as string[] };
+    for (const block of content.elements()) {
+      block.object();
+      const type = block.get('type');
+      if (type.value === 'tool_use') turn.calls.push(toolCall(block));
+      else if (type.value === 'thinking' && block.get('thinking').string() !== '')
+        turn.reasoning.push(block.get('thinking').string());
+      else if (READ_BLOCKS.has(type.string())) for (const part of this.#blockParts(block)) turn.parts.push(part);
+      else this.#leftOut.push(type);
+    }
+    return assistantMessage(turn);
+  }
+
+  /** The content of a message or a tool result (a string, or blocks) as parts of chat completions. */
+  #parts(content: RequestValue): readonly ChatPart[] {
+    if (typeof content.value === 'string') return [textPart(content.text())];
+    return content.elements().flatMap((block) => this.#blockParts(block));
+  }
+
+  #blockParts(block: RequestValue): readonly ChatPart[] {
+    block.object();
     const type = block.get('type').value;
-    if (type === 'tool_use') turn.calls.push(toolCall(block));
-    else if (type === 'thinking') turn.reasoning.push(block.get('thinking').string());
-    else for (const part of blockParts(block)) turn.parts.push(part);
+    if (type === 'document') return this.#documentParts(block);
+    if (type === 'search_result') return this.#searchResultParts(block);
+    return [this.#textOrImage(block)];
   }
-  return assistantMessage(turn);
+
+  /**
+   * The content of a document or search result: texts and images, as in Anthropic's API, so that nothing nests without
+   * end.
+   */
+  #innerParts(content: RequestValue): readonly ChatPart[] {
+    if (typeof content.value === 'string') return [textPart(content.text())];
+    return content.elements().map((block) => this.#textOrImage(block));
+  }
+
+  #textOrImage(block: RequestValue): ChatPart {
+    block.object();
+    const type = block.get('type');
+    if (type.value === 'text') return textPart(block.get('text').text());
+    // The tool itself is in `tools`.
+    if (type.value === 'tool_reference') return textPart(block.get('tool_name').text());
+    if (type.value !== 'image') return this.#leaveOut(type, type);
+    const source = block.get('source');
+    source.object();
+    const kind = source.get('type');
+    if (kind.value === 'url') return imagePart(source.get('url').string());
+    return kind.value === 'base64' ? imagePart(dataUrl(source)) : this.#leaveOut(kind, type);
+  }
+
+  /** A document's title and context are text that the model reads, too. */
+  #documentParts(block: RequestValue): readonly ChatPart[] {
+    this.#withoutCitations(block);
+    const title = block.get('title');
+    const source = block.get('source');
+    source.object();
+    const type = source.get('type');
+    switch (type.value) {
+      case 'text':
+        return [...textsGiven(title, block.get('context')), textPart(source.get('data').text())];
+      case 'content':
+        return [...textsGiven(title, block.get('context')), ...this.#innerParts(source.get('content'))];
+      case 'base64': {
+        const file = { filename: title.isGiven ? title.raw() : 'document.pdf', file_data: dataUrl(source) };
+        return [...textsGiven(block.get('context')), { type: 'file', file }];
+      }
+      default:
+        return [...textsGiven(title, block.get('context')), this.#leaveOut(type, block.get('type'))];
+    }
+  }
+
+  #searchResultParts(block: RequestValue): readonly ChatPart[] {
+    this.#withoutCitations(block);
+    return [...textsGiven(block.get('title'), block.get('source')), ...this.#innerParts(block.get('content'))];
+  }
+
+  #withoutCitations(block: RequestValue): void {
+    const citations = block.get('citations');
+    if (citations.get('enabled').value === true) this.#leftOut.push(citations);
+  }
+
+  #leaveOut(reason: RequestValue, type: RequestValue): ChatPart {
+    const part = leftOutPart(type);
+    this.#leftOut.push(reason);
+    return part;
+  }
 }
+
+/** Blocks that messages of all roles may have. */
+const READ_BLOCKS: ReadonlySet<string> = new Set(['text', 'image', 'document', 'search_result']);
 
 function toolCall(block: RequestValue) {
   const name = block.get('name').string();
@@ -140,72 +235,12 @@ function toolCall(block: RequestValue) {
   return { id: block.get('id').string(), type: 'function' as const, function: { name, arguments: input } };
 }
 
-/** The content of a message or a tool result (a string, or blocks) as parts of chat completions. */
-function contentParts(content: RequestValue): readonly ChatPart[] {
-  if (typeof content.value === 'string') return [textPart(content.text())];
-  return content.elements().flatMap(blockParts);
-}
-
-function blockParts(block: RequestValue): readonly ChatPart[] {
-  block.object();
-  const type = block.get('type').value;
-  if (type === 'document') return documentParts(block);
-  if (type === 'search_result') return searchResultParts(block);
-  return [textOrImage(block)];
-}
-
-/**
- * The content of a document or search result: texts and images, as in Anthropic's API, so that nothing nests without
- * end.
- */
-function innerParts(content: RequestValue): readonly ChatPart[] {
-  return typeof content.value === 'string' ? [textPart(content.text())] : content.elements().map(textOrImage);
-}
-
-function textOrImage(block: RequestValue): ChatPart {
-  block.object();
-  const type = block.get('type');
-  if (type.value === 'text') return textPart(block.get('text').text());
-  if (type.value === 'image') return { type: 'image_url', image_url: { url: imageUrl(block.get('source')) } };
-  throw type.notTranslatable();
-}
-
-function imageUrl(source: RequestValue): string {
-  source.object();
-  const type = source.get('type');
-  if (type.value === 'url') return source.get('url').string();
-  if (type.value !== 'base64') throw type.notTranslatable('The file is stored at Anthropic');
-  return dataUrl(source);
+function imagePart(url: string): ChatPart {
+  return { type: 'image_url', image_url: { url } };
 }
 
 function dataUrl(source: RequestValue): string {
   return `data:${source.get('media_type').string()};base64,${source.get('data').string()}`;
-}
-
-/** A document's title and context are text that the model reads, too. */
-function documentParts(block: RequestValue): readonly ChatPart[] {
-  refuseCitations(block);
-  const title = block.get('title');
-  const source = block.get('source');
-  source.object();
-  const type = source.get('type');
-  switch (type.value) {
-    case 'text':
-      return [...textsGiven(title, block.get('context')), textPart(source.get('data').text())];
-    case 'content':
-      return [...textsGiven(title, block.get('context')), ...innerParts(source.get('content'))];
-    case 'base64': {
-      const file = { filename: title.isGiven ? title.raw() : 'document.pdf', file_data: dataUrl(source) };
-      return [...textsGiven(block.get('context')), { type: 'file', file }];
-    }
-    default:
-      throw type.notTranslatable('This document is not in the request');
-  }
-}
-
-function searchResultParts(block: RequestValue): readonly ChatPart[] {
-  refuseCitations(block);
-  return [...textsGiven(block.get('title'), block.get('source')), ...innerParts(block.get('content'))];
 }
 
 /** Texts of those values that are texts. */
@@ -215,26 +250,27 @@ function textsGiven(...values: readonly RequestValue[]): readonly ChatPart[] {
     .map((text) => textPart(text.text()));
 }
 
-/** An answer with citations is another answer than one without. */
-function refuseCitations(block: RequestValue): void {
-  const citations = block.get('citations');
-  if (citations.get('enabled').value === true) throw citations.notTranslatable();
-}
-
-function toolOf(tool: RequestValue): ChatTool {
+/** Tools that run at Anthropic, or that only its models know, are left out. */
+function toolOf(tool: RequestValue, leftOut: RequestValue[]): readonly ChatTool[] {
   tool.object();
   const type = tool.get('type');
-  if (type.value !== undefined && type.value !== null && type.value !== 'custom') {
-    throw type.notTranslatable('This tool runs at Anthropic');
-  }
-  return functionTool(tool, 'input_schema');
+  if (type.value === undefined || type.value === null || type.value === 'custom')
+    return [functionTool(tool, 'input_schema')];
+  leftOut.push(type);
+  return [];
 }
 
-function toolChoice(choice: RequestValue): object {
+function toolChoice(choice: RequestValue, tools: readonly ChatTool[], leftOut: RequestValue[]): object {
   if (!choice.isGiven) return {};
   choice.object();
   const isSingle = choice.get('disable_parallel_tool_use').value === true;
-  return { tool_choice: chatToolChoice(choice), ...(isSingle && { parallel_tool_calls: false }) };
+  const name = choice.get('type').value === 'tool' ? choice.get('name') : undefined;
+  const isLeftOut = name !== undefined && tools.every((tool) => tool.function.name !== name.string());
+  if (isLeftOut) leftOut.push(name);
+  return {
+    ...(!isLeftOut && { tool_choice: chatToolChoice(choice) }),
+    ...(isSingle && { parallel_tool_calls: false }),
+  };
 }
 
 function chatToolChoice(choice: RequestValue): unknown {

@@ -1,6 +1,7 @@
 import type { TokenCounts } from '@warmpath/core/internal';
 import type { Answer, AnswerBlock, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import { sseEvent } from './answer-assembly.js';
+import type { CallForm } from './chat-request.js';
 import { type AnswerFailure, isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
 
 /** What a response repeats of its request, with the API's own defaults. */
@@ -24,11 +25,16 @@ const REPEATED: Readonly<Record<string, unknown>> = {
 /** Writes an answer as OpenAI's Responses. */
 export class ResponsesWriter implements AnswerWriter {
   readonly #repeated: JsonObject;
+  readonly #callForms: ReadonlyMap<string, CallForm>;
   #responseId = '';
   #sequence = 0;
 
-  /** `request`: the body that the answer is to. */
-  constructor(request: JsonObject) {
+  /**
+   * @param request The body that the answer is to.
+   * @param callForms How calls are written that are no plain functions.
+   */
+  constructor(request: JsonObject, callForms: ReadonlyMap<string, CallForm>) {
+    this.#callForms = callForms;
     const given = Object.keys(REPEATED).map((key) => [key, request[key] ?? REPEATED[key]]);
     this.#repeated = Object.fromEntries(given) as JsonObject;
   }
@@ -52,20 +58,40 @@ export class ResponsesWriter implements AnswerWriter {
       return this.#event('response.output_text.delta', { ...this.#place(block), delta, logprobs: [] });
     }
     if (kind !== 'call') return this.#event(`response.${EVENTS[kind]}.delta`, { ...this.#place(block), delta });
+    // Its text is known once its arguments are complete.
+    if (this.#formOf(block).kind !== 'function') return '';
     const { output_index, item_id } = this.#place(block);
     return this.#event('response.function_call_arguments.delta', { item_id, output_index, delta });
   }
 
   close(block: AnswerBlock): string {
-    const { kind, text, name } = block;
+    const { kind, text } = block;
     const place = this.#place(block);
-    const { item_id, output_index } = place;
     const done =
       kind === 'call'
-        ? this.#event('response.function_call_arguments.done', { item_id, output_index, name, arguments: text })
+        ? this.#callDone(block)
         : this.#event(`response.${EVENTS[kind]}.done`, { ...place, ...wholeText(kind, text) }) +
           this.#event('response.content_part.done', { ...place, part: partOf(kind, text) });
+    const { output_index } = place;
     return done + this.#event('response.output_item.done', { output_index, item: this.#item(block, 'completed') });
+  }
+
+  #callDone(block: AnswerBlock): string {
+    const { kind, name } = this.#formOf(block);
+    const { item_id, output_index } = this.#place(block);
+    const place = { item_id, output_index };
+    if (kind === 'search') return '';
+    if (kind === 'function')
+      return this.#event('response.function_call_arguments.done', { ...place, name, arguments: block.text });
+    const input = textOfArguments(block.text);
+    return (
+      this.#event('response.custom_tool_call_input.delta', { ...place, delta: input }) +
+      this.#event('response.custom_tool_call_input.done', { ...place, input })
+    );
+  }
+
+  #formOf({ name }: AnswerBlock): CallForm {
+    return this.#callForms.get(name) ?? { kind: 'function', name, namespace: undefined };
   }
 
   end(answer: Answer): string {
@@ -133,20 +159,34 @@ export class ResponsesWriter implements AnswerWriter {
     return `${PREFIXES[kind]}_${this.#responseId}_${index}`;
   }
 
-  #item({ kind, index, callId, name, text, isCut }: AnswerBlock, stage: 'in_progress' | 'completed'): object {
+  #item(block: AnswerBlock, stage: 'in_progress' | 'completed'): object {
+    const { kind, index, text, isCut } = block;
     const id = this.#itemId(kind, index);
     const isOpen = stage === 'in_progress';
     const status = isCut ? 'incomplete' : stage;
-    if (kind === 'call')
-      return { type: 'function_call', id, call_id: callId, name, arguments: isOpen ? '' : text, status };
+    if (kind === 'call') return { id, status, ...this.#call(block, isOpen ? '' : text) };
     const content = isOpen ? [] : [partOf(kind, text)];
     if (kind === 'reasoning') return { type: 'reasoning', id, summary: [], content, status };
     return { type: 'message', id, role: 'assistant', status, content };
+  }
+
+  #call(block: AnswerBlock, text: string): object {
+    const { kind, name, namespace } = this.#formOf(block);
+    const call = { call_id: block.callId, ...(kind !== 'search' && { name }), ...(namespace && { namespace }) };
+    if (kind === 'custom') return { type: 'custom_tool_call', ...call, input: textOfArguments(text) };
+    if (kind === 'function') return { type: 'function_call', ...call, arguments: text };
+    return { type: 'tool_search_call', ...call, execution: 'client', arguments: parseObject(text) ?? {} };
   }
 }
 
 const EVENTS = { text: 'output_text', refusal: 'refusal', reasoning: 'reasoning_text' } as const;
 const PREFIXES = { text: 'msg', refusal: 'msg', reasoning: 'rs', call: 'fc' } as const;
+
+/** The free text that a model put into the one argument; what it wrote otherwise. */
+function textOfArguments(text: string): string {
+  const input = parseObject(text)?.['input'];
+  return typeof input === 'string' ? input : text;
+}
 
 function partOf(kind: AnswerBlock['kind'], text: string): object {
   if (kind === 'refusal') return { type: 'refusal', refusal: text };

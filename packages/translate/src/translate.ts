@@ -19,6 +19,8 @@ export interface TranslateRequest {
   readonly requestId?: string;
   /** The longest answer that is translated, in bytes; all of an answer is kept until its end. 32 MiB by default. */
   readonly limitBytes?: number;
+  /** Whether system messages behind the first message keep their role; by default, they become the user's. */
+  readonly keepSystem?: boolean;
 }
 
 /** A member of the request that chat completions have no equivalent for, and that was left out. */
@@ -32,8 +34,10 @@ export interface TranslateWarning {
 export interface Translation {
   /** The request for the engine: the body of `POST /v1/chat/completions`, JSON. */
   readonly body: string;
-  /** Preferences that were left out. The conversation is never among them: what cannot be translated is refused. */
+  /** What was left out: preferences, and what only the maker of a conversation can read. Each kind once. */
   readonly warnings: readonly TranslateWarning[];
+  /** System messages that became the user's, in their place. */
+  readonly movedSystem: number;
   /** The way back, for one answer to this request. */
   readonly answer: TranslatedAnswer;
 }
@@ -78,20 +82,30 @@ const DEFAULT_LIMIT_BYTES = 33_554_432;
  * @throws TranslateError with a path into the body: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, and
  *   `WARMPATH_NOT_TRANSLATABLE` for what changes the answer and has no equivalent.
  */
-export function translate({ api, body, requestId, limitBytes }: TranslateRequest): Translation {
+export function translate({ api, body, requestId, limitBytes, keepSystem = false }: TranslateRequest): Translation {
   const request = RequestValue.parse(body.toString('utf8'));
-  const { body: chat, leftOut } = api === 'messages' ? messagesToChat(request) : responsesToChat(request);
-  const warnings = leftOut.map(({ path }): TranslateWarning => {
-    const message = 'Chat completions have no equivalent; it was left out.';
-    return { code: 'WARMPATH_NOT_TRANSLATABLE', path, message };
-  });
-  const writer = api === 'messages' ? messagesWriter() : new ResponsesWriter(request.object());
+  const toChat = api === 'messages' ? messagesToChat : responsesToChat;
+  const { body: chat, leftOut, movedSystem, callForms } = toChat(request, { keepSystem });
+  const writer = api === 'messages' ? messagesWriter() : new ResponsesWriter(request.object(), callForms);
   const answer = new ChatAnswer(writer, {
     wantsStream: request.get('stream').value === true,
     requestId,
     limitBytes: limitBytes ?? DEFAULT_LIMIT_BYTES,
   });
-  return { body: chat, warnings, answer };
+  return { body: chat, warnings: warningsOf(leftOut), movedSystem, answer };
+}
+
+/** The first of each kind: a long session may have hundreds. */
+function warningsOf(leftOut: readonly RequestValue[]): readonly TranslateWarning[] {
+  const paths = new Map<string, string>();
+  for (const { path, value } of leftOut) {
+    const kind = `${path.replace(/\[\d+\]/g, '[]')} ${path.endsWith('.type') ? value : ''}`;
+    if (!paths.has(kind)) paths.set(kind, path);
+  }
+  return [...paths.values()].map((path) => {
+    const message = 'Chat completions have no equivalent; it was left out.';
+    return { code: 'WARMPATH_NOT_TRANSLATABLE', path, message };
+  });
 }
 
 interface ChatAnswerOptions {

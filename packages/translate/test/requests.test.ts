@@ -66,7 +66,8 @@ describe('a Messages request', () => {
     pieces: [`text ${title}`, 'text https://s', `text ${data}`],
   }));
   const part = fc.oneof(text, image, document, search);
-  const result = fc.tuple(word, fc.oneof(word, fc.array(part, { minLength: 1, maxLength: 3 }))).map(
+  const readable = fc.oneof(text, document, search);
+  const result = fc.tuple(word, fc.oneof(word, fc.array(readable, { minLength: 1, maxLength: 3 }))).map(
     ([id, content]): Piece => ({
       given: {
         type: 'tool_result',
@@ -191,47 +192,67 @@ describe('a Messages request', () => {
     );
   });
 
-  it.each([
-    ['tools[0].type', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
-    ['container', { container: 'c' }],
-    ['mcp_servers', { mcp_servers: [{ url: 'x' }] }],
-    ['output_format.type', { output_format: { type: 'grammar' } }],
+  it('is refused where the form of the answer has no equivalent', () => {
+    const body = { messages: [], output_format: { type: 'grammar' } };
+    expectRefusal('messages', body, 'WARMPATH_NOT_TRANSLATABLE', 'output_format.type');
+  });
+
+  const asked = (...content: object[]) => ({ messages: [{ role: 'user', content }] });
+  const wrote = (...content: object[]) => ({ messages: [{ role: 'assistant', content }] });
+  const A = { type: 'text', text: 'a' };
+
+  it.each<[string, object, string[]]>([
+    ['tools[0].type', { messages: [], tools: [{ type: 'web_search_20250305', name: 'web_search' }] }, []],
+    ['tools[0].type', { messages: [], tools: [{ type: 'bash_20250124', name: 'bash' }] }, []],
+    ['tools[1].type', { messages: [], tools: [{ name: 'f' }, { type: 'mcp_toolset' }] }, []],
+    ['container', { messages: [], container: 'c' }, []],
+    ['mcp_servers', { messages: [], mcp_servers: [{ url: 'x' }] }, []],
+    ['messages[0].content[1].type', asked(A, { type: 'new' }), ['user text a', 'user text [new left out]']],
+    ['messages[0].content[0].type', wrote({ type: 'redacted_thinking', data: 'E' }, A), ['assistant text a']],
+    ['messages[0].content[0].type', wrote({ type: 'thinking', thinking: '', signature: 'E' }, A), ['assistant text a']],
     [
       'messages[0].content[1].type',
-      { messages: [{ role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'new' }] }] },
+      wrote(A, { type: 'server_tool_use', id: 's' }, A),
+      ['assistant text a', 'assistant text a'],
     ],
-    ['messages[0].content[0].type', { messages: [{ role: 'assistant', content: [{ type: 'redacted_thinking' }] }] }],
+    ['messages[0].content[0].type', wrote({ type: 'web_search_tool_result', content: [] }, A), ['assistant text a']],
+    ['messages[0].content[0].type', wrote({ type: 'fallback' }, A), ['assistant text a']],
     [
       'messages[0].content[0].source.type',
-      { messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] }] },
+      asked({ type: 'image', source: { type: 'file', file_id: 'f' } }),
+      ['user text [image left out]'],
     ],
     [
-      'messages[0].content[1].content[0].type',
-      {
-        messages: [
-          {
-            role: 'user',
-            content: [
-              { type: 'text', text: 'a' },
-              { type: 'tool_result', tool_use_id: 't', content: [{ type: 'tool_reference' }] },
-            ],
-          },
-        ],
-      },
+      'messages[0].content[0].source.type',
+      asked({ type: 'document', title: 't', source: { type: 'url', url: 'https://x' } }),
+      ['user text t', 'user text [document left out]'],
     ],
     [
       'messages[0].content[0].citations',
-      {
-        messages: [
-          {
-            role: 'user',
-            content: [{ type: 'document', source: { type: 'text', data: 'd' }, citations: { enabled: true } }],
-          },
-        ],
-      },
+      asked({ type: 'document', source: { type: 'text', data: 'd' }, citations: { enabled: true } }),
+      ['user text d'],
     ],
-  ])('is refused where there is no equivalent: %s', (path, fields) => {
-    expectRefusal('messages', { messages: [], ...fields }, 'WARMPATH_NOT_TRANSLATABLE', path);
+    [
+      'messages[0].content[0].content[1].type',
+      asked({ type: 'tool_result', tool_use_id: 't', content: [A, { type: 'new' }] }),
+      ['tool text a of t', 'tool text [new left out] of t'],
+    ],
+  ])('goes on without what has no equivalent, with a warning: %s in %j', (path, body, pieces) => {
+    expectWarning('messages', body, path, pieces);
+  });
+
+  it('names each kind of what is left out once', () => {
+    const thought = { role: 'assistant', content: [{ type: 'redacted_thinking' }, { type: 'server_tool_use' }] };
+    const body = Buffer.from(JSON.stringify({ messages: [thought, thought, thought] }));
+    expect(translate({ api: 'messages', body }).warnings.map(({ path }) => path)).toEqual([
+      'messages[0].content[0].type',
+      'messages[0].content[1].type',
+    ]);
+  });
+
+  it('reads which tools a search has found', () => {
+    const found = { type: 'tool_result', tool_use_id: 't', content: [{ type: 'tool_reference', tool_name: 'Weigh' }] };
+    expect(piecesOf(toChat('messages', asked(found)))).toEqual(['tool text Weigh of t']);
   });
 
   it.each([
@@ -288,7 +309,11 @@ describe('a Responses request', () => {
       pieces: [`assistant call ${id} ${name} ${text}`],
     }),
   );
-  const output = fc.tuple(word, fc.oneof(word, parts)).map(
+  const texts = fc.array(
+    word.map((it): Piece => ({ given: { type: 'input_text', text: it }, pieces: [`text ${it}`] })),
+    { minLength: 1, maxLength: 3 },
+  );
+  const output = fc.tuple(word, fc.oneof(word, texts)).map(
     ([id, content]): Piece => ({
       given: {
         type: 'function_call_output',
@@ -305,7 +330,15 @@ describe('a Responses request', () => {
     fc.assert(
       fc.property(word, fc.array(fc.oneof(message, answer, call, output), { maxLength: 10 }), (instructions, items) => {
         const chat = toChat('responses', { instructions, input: items.map(({ given }) => given) });
-        expect(piecesOf(chat)).toEqual([`system text ${instructions}`, ...items.flatMap(({ pieces }) => pieces)]);
+        const opening = items.findIndex(({ pieces }) => !pieces[0]!.startsWith('system'));
+        const behind = opening < 0 ? items.length : opening;
+        expect(piecesOf(chat)).toEqual([
+          `system text ${instructions}`,
+          ...items.slice(0, behind).flatMap(({ pieces }) => pieces),
+          // A later one keeps its place, not its role.
+          ...items.slice(behind).flatMap(({ pieces }) => pieces.map((it) => it.replace(/^system/, 'user'))),
+        ]);
+        expect(chat.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
         // Calls that follow each other are one turn, or their results would not stand behind them all.
         for (const [place, { tool_calls: calls }] of chat.messages.entries()) {
           if (calls !== undefined)
@@ -370,16 +403,129 @@ describe('a Responses request', () => {
     ['previous_response_id', { previous_response_id: 'resp_1' }],
     ['conversation', { conversation: 'conv_1' }],
     ['prompt', { prompt: { id: 'p' } }],
-    ['background', { background: true }],
-    ['tools[0].type', { tools: [{ type: 'web_search' }] }],
-    ['tool_choice.type', { tool_choice: { type: 'file_search' } }],
     ['text.format.type', { text: { format: { type: 'grammar' } } }],
     ['input[0].type', { input: [{ type: 'item_reference', id: 'x' }] }],
-    ['input[0].content[0].type', { input: [{ role: 'user', content: [{ type: 'new' }] }] }],
-    ['input[0].content[0].file_id', { input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'f' }] }] }],
-    ['input[0].encrypted_content', { input: [{ type: 'reasoning', summary: [], encrypted_content: 'E' }] }],
   ])('is refused where there is no equivalent: %s', (path, fields) => {
     expectRefusal('responses', { input: 'Q', ...fields }, 'WARMPATH_NOT_TRANSLATABLE', path);
+  });
+
+  const Q = { role: 'user', content: 'Q' };
+
+  it.each<[string, object, string[]]>([
+    ['background', { input: 'Q', background: true }, ['user text Q']],
+    ['tools[0].type', { input: 'Q', tools: [{ type: 'web_search' }] }, ['user text Q']],
+    ['tools[0].type', { input: 'Q', tools: [{ type: 'local_shell' }] }, ['user text Q']],
+    [
+      'tools[0].tools[0].type',
+      { input: 'Q', tools: [{ type: 'namespace', name: 'n', tools: [{ type: 'x' }] }] },
+      ['user text Q'],
+    ],
+    ['input[0].tools[0].type', { input: [{ type: 'additional_tools', tools: [{ type: 'x' }] }, Q] }, ['user text Q']],
+    ['input[0].type', { input: [{ type: 'web_search_call', id: 'w', action: {} }, Q] }, ['user text Q']],
+    ['input[0].type', { input: [{ type: 'compaction', encrypted_content: 'E' }, Q] }, ['user text Q']],
+    ['input[0].type', { input: [{ type: 'ghost_snapshot' }, Q] }, ['user text Q']],
+    [
+      'input[1].encrypted_content',
+      { input: [Q, { type: 'reasoning', summary: [], encrypted_content: 'E' }] },
+      ['user text Q'],
+    ],
+    [
+      'input[0].content[0].type',
+      { input: [{ role: 'user', content: [{ type: 'new' }] }] },
+      ['user text [new left out]'],
+    ],
+    [
+      'input[0].content[0].file_id',
+      { input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'f' }] }] },
+      ['user text [input_image left out]'],
+    ],
+    [
+      'input[0].content[0].file_url',
+      { input: [{ role: 'user', content: [{ type: 'input_file', file_url: 'f' }] }] },
+      ['user text [input_file left out]'],
+    ],
+  ])('goes on without what has no equivalent, with a warning: %s in %j', (path, body, pieces) => {
+    expectWarning('responses', body, path, pieces);
+  });
+
+  it.each<[string, object, string]>([
+    [
+      'a call with a free text',
+      { type: 'custom_tool_call', name: 'exec', input: 'a "b"' },
+      'exec {"input":"a \\"b\\""}',
+    ],
+    [
+      'a call of a namespace',
+      { type: 'function_call', name: 'sleep', namespace: 'clock', arguments: '{}' },
+      'clock__sleep {}',
+    ],
+    ['a call of MCP', { type: 'function_call', name: 'f', namespace: 'mcp__x__', arguments: '{}' }, 'mcp__x__f {}'],
+    [
+      'a call of a shell',
+      { type: 'local_shell_call', id: 'l', status: 'completed', action: { type: 'exec', command: ['ls'] } },
+      'local_shell {"action":{"type":"exec","command":["ls"]}}',
+    ],
+    [
+      'a search for tools',
+      { type: 'tool_search_call', execution: 'client', arguments: { query: 'x' } },
+      'tool_search {"query":"x"}',
+    ],
+  ])('has %s as a call', (_, item, expected) => {
+    const input = [
+      { call_id: 'c', ...item },
+      { type: `${(item as { type: string }).type}_output`, call_id: 'c', output: 'R' },
+    ];
+    expect(piecesOf(toChat('responses', { input }))).toEqual([`assistant call c ${expected}`, 'tool text R of c']);
+  });
+
+  it('has tools of namespaces, tools with a free text and tools that come as items as functions, each once', () => {
+    const f = { type: 'function', name: 'f', parameters: {} };
+    const exec = {
+      type: 'custom',
+      name: 'exec',
+      description: 'D',
+      format: { type: 'grammar', definition: 'start: X' },
+    };
+    const clock = { type: 'namespace', name: 'clock', tools: [f] };
+    const functions = { type: 'namespace', name: 'functions', tools: [f, exec] };
+    const input = [{ type: 'additional_tools', role: 'developer', tools: [functions, clock] }, Q];
+    const chat = toChat('responses', { tools: [f], input });
+    const written = chat['tools'] as { function: { name: string; description?: string; parameters: object } }[];
+    expect(written.map((tool) => tool.function.name)).toEqual(['f', 'exec', 'clock__f']);
+    expect(written[1]!.function).toEqual({
+      name: 'exec',
+      description: 'D',
+      parameters: {
+        type: 'object',
+        properties: { input: { type: 'string', description: 'A text of this grammar:\nstart: X' } },
+        required: ['input'],
+      },
+    });
+  });
+
+  const tools = ['f', 'g'].map((name) => ({ type: 'function', name, parameters: {} }));
+  const called = (name: string) => ({ type: 'function', function: { name } });
+
+  it.each<[object, unknown]>([
+    [{ type: 'function', name: 'f' }, called('f')],
+    [{ type: 'custom', name: 'x' }, called('x')],
+    [{ type: 'function', name: 'none' }, undefined],
+    [{ type: 'web_search' }, undefined],
+    [{ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'f' }] }, 'auto'],
+    [{ type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'f' }] }, called('f')],
+    [
+      { type: 'allowed_tools', mode: 'required', tools: tools.map(({ name }) => ({ type: 'function', name })) },
+      'required',
+    ],
+    [{ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'web_search' }] }, 'none'],
+  ])('leaves all tools in the prompt, whichever may be called: %j', (choice, expected) => {
+    const chat = toChat('responses', {
+      input: 'Q',
+      tools: [...tools, { type: 'custom', name: 'x' }],
+      tool_choice: choice,
+    });
+    expect(chat['tools']).toHaveLength(3);
+    expect(chat['tool_choice']).toEqual(expected);
   });
 
   it.each([
@@ -392,6 +538,123 @@ describe('a Responses request', () => {
     expectRefusal('responses', body, 'WARMPATH_INVALID_REQUEST', path);
   });
 });
+
+describe.each(['messages', 'responses'] as const)('%s: what chat templates take', (api) => {
+  it('a choice of tools goes with the tools', () => {
+    const choice = api === 'messages' ? { type: 'auto', disable_parallel_tool_use: true } : 'auto';
+    const given = { tools: [], tool_choice: choice, parallel_tool_calls: false };
+    const body = api === 'messages' ? { messages: [], ...given } : { input: 'Q', ...given };
+    for (const name of ['tools', 'tool_choice', 'parallel_tool_calls'])
+      expect(toChat(api, body)).not.toHaveProperty(name);
+  });
+
+  const image = (url: string) =>
+    api === 'messages' ? { type: 'image', source: { type: 'url', url } } : { type: 'input_image', image_url: url };
+  const text = (it: string) => ({ type: api === 'messages' ? 'text' : 'input_text', text: it });
+  /** Calls, results and words, one element each, in the API. */
+  const bodyOf = (steps: readonly (readonly [kind: string, id: string, content?: readonly object[]])[]): object => {
+    if (api === 'responses') {
+      const items = steps.map(([kind, id, content]) => {
+        if (kind === 'call') return { type: 'function_call', call_id: id, name: 'f', arguments: '{}' };
+        if (kind === 'result') return { type: 'function_call_output', call_id: id, output: content ?? id };
+        return { role: kind, content: id };
+      });
+      return { input: items };
+    }
+    const messages = steps.map(([kind, id, content]) => {
+      if (kind === 'call') return { role: 'assistant', content: [{ type: 'tool_use', id, name: 'f', input: {} }] };
+      if (kind !== 'result') return { role: kind, content: id };
+      return { role: 'user', content: [{ type: 'tool_result', tool_use_id: id, content: content ?? id }] };
+    });
+    return { messages };
+  };
+
+  it("images of results come behind the last result, as the user's", () => {
+    const steps = [
+      ['call', 'a'],
+      ['result', 'a', [text('t'), image('https://1')]],
+      ['result', 'b', [image('https://2')]],
+    ] as const;
+    const pieces = [
+      'assistant call a f {}',
+      'tool text t of a',
+      'tool text [image in the next message] of a',
+      'tool text [image in the next message] of b',
+      'user image https://1',
+      'user image https://2',
+    ];
+    expect(piecesOf(toChat(api, bodyOf(steps)))).toEqual(pieces);
+    const next = toChat(api, bodyOf([...steps, ['user', 'Q']]));
+    expect(piecesOf(next)).toEqual([...pieces, 'user text Q']);
+    expect(next.messages.filter(({ role }) => role === 'user')).toHaveLength(1);
+  });
+
+  it('results stand behind their calls, whatever stands between them and however ids repeat', () => {
+    const steps = [
+      ['user', 'Q'],
+      ['call', 'x'],
+      ['user', 'wait'],
+      ['result', 'x'],
+      ['result', 'late'],
+      ['call', 'late'],
+      ['call', 'x'],
+      ['result', 'x'],
+      ['result', 'orphan'],
+    ] as const;
+    const roles = toChat(api, bodyOf(steps)).messages.map(({ role, tool_call_id: id }) => `${role} ${id ?? ''}`.trim());
+    const calls =
+      api === 'messages'
+        ? ['assistant', 'tool late', 'assistant', 'tool x']
+        : // Calls in a row are one turn.
+          ['assistant', 'tool late', 'tool x'];
+    expect(roles).toEqual(['user', 'assistant', 'tool x', 'user', ...calls, 'tool orphan']);
+  });
+
+  it("there is one system message, at the beginning; a later one keeps its place as the user's", () => {
+    const steps = [
+      ['system', 'b'],
+      ['user', 'Q'],
+      ['system', 'c'],
+      ['assistant', 'A'],
+      ['system', 'd'],
+      ['user', 'R'],
+      ['system', 'e'],
+    ] as const;
+    const body = { [api === 'messages' ? 'system' : 'instructions']: 'a', ...bodyOf(steps) };
+    const { messages } = toChat(api, body);
+    expect(messages.map(({ role }) => role)).toEqual(['system', 'user', 'assistant', 'user']);
+    const said = ['system text a', 'system text b', 'user text Q', 'user text c', 'assistant text A'];
+    expect(piecesOf(toChat(api, body))).toEqual([...said, 'user text d', 'user text R', 'user text e']);
+    const kept = translate({ api, body: Buffer.from(JSON.stringify(body)), keepSystem: true });
+    expect((JSON.parse(kept.body) as ChatBody).messages.filter(({ role }) => role === 'system')).toHaveLength(5);
+    expect(kept.movedSystem).toBe(0);
+    expect(translate({ api, body: Buffer.from(JSON.stringify(body)) }).movedSystem).toBe(3);
+  });
+
+  it('what was sent of a session stays as it was when the session goes on', () => {
+    const step = fc.oneof(
+      fc.constantFrom('user', 'assistant', 'system').map((role) => [role, 'words'] as const),
+      fc.constantFrom('call', 'result').map((kind) => [kind, 'x'] as const),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 8 }), (given) => {
+        const withAnswer = [['user', 'Q'], ...given, ['user', 'R']] as const;
+        const before = piecesOf(toChat(api, bodyOf(withAnswer)));
+        const after = piecesOf(
+          toChat(api, bodyOf([...withAnswer, ['assistant', 'A'], ['system', 's'], ['user', 'S']])),
+        );
+        expect(after.slice(0, before.length)).toEqual(before);
+      }),
+      { seed: 24, numRuns: runs(200) },
+    );
+  });
+});
+
+function expectWarning(api: TranslatedApi, body: object, path: string, pieces: readonly string[]): void {
+  const { body: chat, warnings } = translate({ api, body: Buffer.from(JSON.stringify(body)) });
+  expect(warnings).toMatchObject([{ code: 'WARMPATH_NOT_TRANSLATABLE', path }]);
+  expect(piecesOf(JSON.parse(chat) as ChatBody)).toEqual(pieces);
+}
 
 function expectRefusal(api: TranslatedApi, body: object, code: string, path: string): void {
   try {

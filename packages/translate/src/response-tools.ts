@@ -1,0 +1,85 @@
+import { type CallForm, type ChatTool, functionTool } from './chat-request.js';
+import type { RequestValue } from './request-value.js';
+
+/** OpenAI's models know tools of this namespace without its name. */
+const DEFAULT_NAMESPACE = 'functions';
+
+/** The name of the function that stands for a tool of a namespace. */
+export function functionName(name: string, namespace: unknown): string {
+  if (typeof namespace !== 'string' || namespace === '' || namespace === DEFAULT_NAMESPACE) return name;
+  return namespace.endsWith('__') ? namespace + name : `${namespace}__${name}`;
+}
+
+/** The arguments of the function that stands for a tool with a free text. */
+export function textArguments(text: string): string {
+  return JSON.stringify({ input: text });
+}
+
+/** The tools of a Responses request as functions, each name once. Tools that run at OpenAI are left out. */
+export class ResponseTools {
+  readonly #functions = new Map<string, ChatTool>();
+  readonly #leftOut: RequestValue[];
+  readonly callForms = new Map<string, CallForm>();
+
+  constructor(leftOut: RequestValue[]) {
+    this.#leftOut = leftOut;
+  }
+
+  get functions(): readonly ChatTool[] {
+    return [...this.#functions.values()];
+  }
+
+  has(name: string): boolean {
+    return this.#functions.has(name);
+  }
+
+  /** @throws TranslateError `WARMPATH_INVALID_REQUEST` for what is no list of tools. */
+  addAll(tools: RequestValue, namespace?: string): void {
+    for (const tool of tools.elements()) this.#add(tool, namespace);
+  }
+
+  #add(tool: RequestValue, namespace: string | undefined): void {
+    tool.object();
+    const type = tool.get('type');
+    if (type.value === 'function') this.#addFunction('function', functionTool(tool, 'parameters'), namespace);
+    else if (type.value === 'custom') this.#addFunction('custom', textTool(tool), namespace);
+    else if (type.value === 'namespace' && namespace === undefined)
+      this.addAll(tool.get('tools'), tool.get('name').string());
+    else if (type.value === 'tool_search' && tool.get('execution').value === 'client')
+      this.#addFunction('search', searchTool(tool), namespace);
+    else this.#leftOut.push(type);
+  }
+
+  #addFunction(kind: CallForm['kind'], tool: ChatTool, namespace: string | undefined): void {
+    const { name } = tool.function;
+    const flat = functionName(name, namespace);
+    if (this.#functions.has(flat)) return;
+    this.#functions.set(flat, { ...tool, function: { ...tool.function, name: flat } });
+    if (kind === 'function' && flat === name) return;
+    this.callForms.set(flat, { kind, name, namespace: flat === name ? undefined : namespace });
+  }
+}
+
+/** A tool with a free text, as a function with one argument. A grammar becomes a part of the description. */
+function textTool(tool: RequestValue): ChatTool {
+  const description = tool.get('description');
+  const definition = tool.get('format').get('definition').value;
+  const grammar = typeof definition === 'string' ? { description: `A text of this grammar:\n${definition}` } : {};
+  return {
+    type: 'function',
+    function: {
+      name: tool.get('name').string(),
+      ...(description.isGiven && { description: description.raw() }),
+      parameters: { type: 'object', properties: { input: { type: 'string', ...grammar } }, required: ['input'] },
+    },
+  };
+}
+
+function searchTool(tool: RequestValue): ChatTool {
+  const description = tool.get('description');
+  const parameters = tool.get('parameters').raw();
+  return {
+    type: 'function',
+    function: { name: 'tool_search', ...(description.isGiven && { description: description.raw() }), parameters },
+  };
+}
