@@ -34,6 +34,7 @@ export {
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { canHearKvEvents } from './engines/kv-events/zmq-subscriber.js';
 export { readPromptTokens, TOKENS_WITH_TEXTS } from './engines/prompt-tokens.js';
+export { AGENT_HEADERS } from './intake/headers.js';
 export { describeMetrics, type MetricDescription } from './observe/metrics.js';
 export { SUMMARY_FIELDS } from './observe/report.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
@@ -176,4 +176,82 @@ export function checkHops(incoming: IncomingHttpHeaders, own: string): WarmpathE
   if (hops.some((hop) => hop.trim() === own)) return new WarmpathError('WARMPATH_LOOP');
   if (hops.length <= MAX_HOPS) return undefined;
   return new WarmpathError('WARMPATH_LOOP', { detail: `This request came through more than ${MAX_HOPS} gateways.` });
+}
+
+/** How one kind of client names its sessions. */
+interface AgentHeaders {
+  /** As in logs and metrics. */
+  readonly client: string;
+  /** The version whose requests were looked at; of a convention that several clients follow, none. */
+  readonly version: string | undefined;
+  readonly session: string;
+  /** Names one agent of the session. Left out, or the session's own name, for the main agent. */
+  readonly agent?: string;
+  /** Names the agent that started this one; where there is no `agent`, the session that started this one. */
+  readonly parent?: string;
+}
+
+/** The first row with a value counts. */
+export const AGENT_HEADERS = [
+  {
+    client: 'claude-code',
+    version: '2.1',
+    session: 'x-claude-code-session-id',
+    agent: 'x-claude-code-agent-id',
+    parent: 'x-claude-code-parent-agent-id',
+  },
+  {
+    client: 'codex',
+    version: '0.171',
+    session: 'session-id',
+    agent: 'thread-id',
+    parent: 'x-codex-parent-thread-id',
+  },
+  { client: 'dynamo', version: undefined, session: 'x-dynamo-session-id', parent: 'x-dynamo-parent-session-id' },
+  { client: 'opencode', version: '1.18', session: 'x-session-id', parent: 'x-parent-session-id' },
+  { client: 'other', version: undefined, session: 'x-session-affinity', parent: 'x-parent-session-id' },
+] as const satisfies readonly AgentHeaders[];
+
+/** A kind of client that names its sessions; `warmpath`: by a name of the gateway's own. */
+export type AgentClient = (typeof AGENT_HEADERS)[number]['client'] | 'warmpath';
+
+/** What the headers of a request say about its session. A name of another tenant or end user is another session. */
+export interface AgentSession {
+  readonly client: AgentClient;
+  /** Of the session, and within it of the agent. */
+  readonly name: string;
+  /** The name of the agent or session that started this one; `undefined` for a main agent. */
+  readonly parent: string | undefined;
+}
+
+/** Characters of an id; a longer one counts as its digest. */
+const MAX_ID_LENGTH = 128;
+
+/** The session that an agent's headers name; `undefined` for a request without such headers. */
+export function agentSessionOf(headers: IncomingHttpHeaders): AgentSession | undefined {
+  let row: AgentHeaders | undefined;
+  for (const each of AGENT_HEADERS) if (headers[each.session]) row ??= each;
+  if (row === undefined) return undefined;
+  const session = idIn(headers, row.session)!;
+  const parent = idIn(headers, row.parent);
+  const client = row.client as AgentClient;
+  if (row.agent === undefined) {
+    const started = parent === undefined || parent === session ? undefined : nameOf(row.session, parent);
+    return { client, name: nameOf(row.session, session), parent: started };
+  }
+  const named = (agent: string | undefined) => nameOf(row.session, session, agent === session ? undefined : agent);
+  const name = named(idIn(headers, row.agent));
+  // An agent that does not say who started it was started by the main one.
+  const started = named(parent);
+  return { client, name, parent: started === name ? undefined : started };
+}
+
+function nameOf(header: string, session: string, agent?: string): string {
+  return JSON.stringify(agent === undefined ? [header, session] : [header, session, agent]);
+}
+
+function idIn(headers: IncomingHttpHeaders, name: string | undefined): string | undefined {
+  const value = name === undefined ? undefined : headers[name];
+  if (typeof value !== 'string' || value === '') return undefined;
+  return value.length > MAX_ID_LENGTH ? `sha256:${hash('sha256', value)}` : value;
 }

@@ -6,7 +6,7 @@ import type { PromptApi } from '../apis/prompt-view.js';
 import { BodyView, type ByteEdit, invalid, modelOf } from '../json/json-body.js';
 import type { ByteSpan } from '../json/json-scanner.js';
 import type { Caller } from './authenticate.js';
-import { SESSION_HEADER } from './headers.js';
+import { type AgentClient, type AgentSession, agentSessionOf, SESSION_HEADER } from './headers.js';
 import { ILL_FORMED, readFields, readSessionName, switches, uncheckedOrdering } from './own-fields.js';
 
 /** The request's switches for the order, from its `warmpath` field. Core checks them. */
@@ -21,6 +21,10 @@ export interface RequestSwitches {
 /** The name of a conversation, and its end user. */
 export interface NamedConversation {
   readonly session: string;
+  /** Whose headers name it; `warmpath` for a name of the gateway's own. */
+  readonly client: AgentClient;
+  /** The name of the conversation that started this one, as agents say. */
+  readonly parent: string | undefined;
   /** The end user, where the request, a token or a trusted proxy names one. */
   readonly user: string | undefined;
   /** Whether the request lacks the end user that the configuration asks for: it continues no conversation. */
@@ -81,28 +85,39 @@ export interface RequestContext {
  */
 export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestContext): ParsedRequest | undefined {
   if (!isObjectText(bytes)) throw new WarmpathError('WARMPATH_INVALID_JSON');
-  const header = context.headers[SESSION_HEADER];
-  const isNamed = typeof header === 'string';
-  if (!isNamed && context.all !== true && !SIGNS.some((sign) => bytes.includes(sign))) return undefined;
-  const body = new BodyView(bytes);
-  const given = body.parse('warmpath');
-  const asked = readSwitches(given);
-  const { bypass } = asked;
-  const documents = bypass ? undefined : documentsOf(body);
-  const identity = context.original === undefined ? body : new BodyView(context.original);
-  return {
-    api,
-    body,
-    model: modelOf(body),
-    bypass,
-    documents,
-    switches: asked.switches,
-    deduplicate: asked.deduplicate,
-    blocks: asked.blocks,
-    labels: asked.labels,
-    conversation: conversationOf(identity, context, asked),
-    ownFields: body.without(bypass ? BYPASS_FIELDS : OWN_FIELDS),
-  };
+  const isNamed = typeof context.headers[SESSION_HEADER] === 'string';
+  const isAsked = isNamed || context.all === true || SIGNS.some((sign) => bytes.includes(sign));
+  const agent = isNamed ? undefined : agentSessionOf(context.headers);
+  if (!isAsked && agent === undefined) return undefined;
+  try {
+    const body = new BodyView(bytes);
+    const given = body.parse('warmpath');
+    const asked = readSwitches(given);
+    const { bypass } = asked;
+    const documents = bypass ? undefined : documentsOf(body);
+    const identity = context.original === undefined ? body : new BodyView(context.original);
+    return {
+      api,
+      body,
+      model: modelOf(body),
+      bypass,
+      documents,
+      switches: asked.switches,
+      deduplicate: asked.deduplicate,
+      blocks: asked.blocks,
+      labels: asked.labels,
+      conversation: conversationOf(identity, { ...context, agent }, asked),
+      ownFields: body.without(bypass ? BYPASS_FIELDS : OWN_FIELDS),
+    };
+  } catch (error) {
+    // A request that asks nothing of the gateway is not refused because an agent sent it.
+    if (isAsked) throw error;
+    return undefined;
+  }
+}
+
+interface AgentContext extends RequestContext {
+  readonly agent: AgentSession | undefined;
 }
 
 const OPEN_BRACE = 0x7b;
@@ -132,25 +147,50 @@ function documentsOf(body: BodyView): ByteSpan | undefined {
   return isEmpty ? undefined : span;
 }
 
-/** The conversation's name: from the body, else from the header. `prompt_cache_key` names no conversation. */
+/**
+ * The conversation's name: from the body, else from the header, else from those of agents. `prompt_cache_key` names no
+ * conversation.
+ */
 function conversationOf(
   body: BodyView,
-  { headers, caller }: RequestContext,
+  { headers, caller, agent }: AgentContext,
   { session: given, forgotten, bypass }: Switches,
 ): NamedConversation | undefined {
   const user = caller.bodyNamesEndUser ? (caller.endUser ?? endUserOf(body)) : caller.endUser;
   const header = headers[SESSION_HEADER];
-  const session = given ?? (typeof header === 'string' ? readSessionName(header, SESSION_HEADER) : undefined);
+  const own = given ?? (typeof header === 'string' ? readSessionName(header, SESSION_HEADER) : undefined);
+  const session = own ?? agent?.name;
   if (session === undefined) return undefined;
   const switches = body.value('warmpath');
   if (given !== undefined && switches !== undefined) requireUtf8(body, switches, 'warmpath.session');
+  const byAgent = own === undefined ? agent : undefined;
   return {
     session,
+    client: byAgent?.client ?? 'warmpath',
+    parent: byAgent?.parent,
     user,
     lacksUser: user === undefined && !caller.bodyNamesEndUser,
-    // A request that is sent unchanged lacks nothing.
-    forgotten: bypass ? 'mark' : (forgotten ?? 'refuse'),
+    // A request that is sent unchanged lacks nothing, and an agent did not ask to be refused.
+    forgotten: bypass ? 'mark' : (forgotten ?? (byAgent === undefined ? 'refuse' : 'mark')),
   };
+}
+
+/** Hexadecimal digits that name a session in reports. */
+const SESSION_ID_DIGITS = 16;
+
+/** A conversation as reports name it: by a digest of tenant, end user, header and name. */
+export interface RecordedSession {
+  readonly id: string;
+  readonly client: AgentClient;
+  /** The session that started this one. */
+  readonly parent: string | undefined;
+}
+
+export function recordedSession(tenant: string, conversation: NamedConversation): RecordedSession {
+  const { client, user, session, parent } = conversation;
+  const idOf = (name: string) =>
+    hash('sha256', JSON.stringify([tenant, user ?? null, client, name])).slice(0, SESSION_ID_DIGITS);
+  return { id: idOf(session), client, parent: parent === undefined ? undefined : idOf(parent) };
 }
 
 /**

@@ -52,6 +52,7 @@ export class ReportBuilder {
   engine: ChosenEngine | undefined;
   /** What is known of the conversation that the request names. `ignored`: the request lacks an end user. */
   conversation: ReportSoFar['conversation'];
+  session: ReportSoFar['session'];
   /** What a translation into another API left out. */
   translationWarnings: readonly Warning[] = NONE;
   /** What was decided about the documents; of several tries, the latest. */
@@ -139,6 +140,7 @@ export class ReportBuilder {
       fallback: this.fallback,
       engine: this.engine,
       conversation: this.conversation,
+      session: this.session,
       errorCode: this.errorCode,
       errorSource: this.errorSource,
       ...decision,
@@ -247,6 +249,10 @@ export const SUMMARY_FIELDS = {
     'named conversations',
     '`new`, `known`, `forgotten` (earlier turns are not known any more), or `ignored` (the request lacks an end user, where the operator configured where end users come from: it is not remembered).',
   ],
+  session: [
+    'named conversations',
+    'A digest of tenant, end user and name, by which logs, `GET /v1/sessions` and the dashboard name the conversation.',
+  ],
   replayed: ['named conversations', 'Earlier turns that went out as they had been rendered before.'],
   references: ['named conversations', 'Documents that the conversation still shows and that were not sent again.'],
   shortened: ['named conversations', 'Documents of which only parts were sent again.'],
@@ -284,6 +290,7 @@ export function summaryHeader(report: ReportSoFar): string {
   add('predicted', report.predictedCachedTokens);
   add('baseline', report.predictedBaselineTokens);
   add('conversation', report.conversation);
+  add('session', report.session && quoted(report.session.id));
   add('replayed', report.replayedTurns || undefined);
   add('references', report.references || undefined);
   add('shortened', report.shortened || undefined);

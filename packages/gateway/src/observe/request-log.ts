@@ -65,6 +65,8 @@ export interface RequestRecord {
   readonly deduplicatedTokens: number;
   /** Empty where nothing failed. */
   readonly failedOpen: readonly RecordedFallback[];
+  /** The conversation that it names (`GET /v1/sessions`). */
+  readonly session: string | null;
   /** `null` where prompts are not compared. */
   readonly prefix: RecordedPrefix | null;
 }
@@ -256,6 +258,7 @@ export function recordOf(report: Report): RequestRecord {
     shortened: report.shortened,
     deduplicatedTokens: report.deduplicatedTokens,
     failedOpen: report.failedOpen,
+    session: report.session?.id ?? null,
     prefix: report.prefix ?? null,
   };
 }

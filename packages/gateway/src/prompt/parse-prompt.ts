@@ -4,7 +4,7 @@ import { PromptView } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
-import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
+import { type ParsedRequest, parseRequest, recordedSession } from '../intake/parse-request.js';
 import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/load.js';
 import type { FailOpen } from '../observe/log.js';
@@ -146,18 +146,28 @@ export class PromptParser {
       report.conversation = isForgotten ? 'forgotten' : 'ignored';
       return undefined;
     }
-    const recalled = traced(this.#parts, report, 'conversation', () =>
-      memory.recall(view, conversation, {
-        tenant,
-        now: now(),
-        missed: (failure) => report.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
-        failed: (defect) => failOpen(report, 'conversation', defect),
-      }),
-    );
-    return whenReady(recalled, (history) => {
-      report.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
-      return history;
-    });
+    report.session = recordedSession(tenant, conversation);
+    const orUnread = (error: unknown): undefined => {
+      // What the engine may accept is not refused because an agent named its session.
+      if (conversation.client === 'warmpath' || parsed.documents !== undefined || !isBadInput(error)) throw error;
+    };
+    try {
+      const recalled = traced(this.#parts, report, 'conversation', () =>
+        memory.recall(view, conversation, {
+          tenant,
+          now: now(),
+          missed: (failure) => report.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
+          failed: (defect) => failOpen(report, 'conversation', defect),
+        }),
+      );
+      const told = whenReady(recalled, (history) => {
+        report.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
+        return history;
+      });
+      return told instanceof Promise ? told.catch(orUnread) : told;
+    } catch (error) {
+      return orUnread(error);
+    }
   }
 
   *#findSlots(

@@ -158,6 +158,7 @@ const requestRecord = z.strictObject({
   shortened: count,
   deduplicatedTokens: count,
   failedOpen: z.array(z.strictObject({ fallback: z.string(), reason: z.string() })),
+  session: z.nullable(z.string()).meta({ description: 'The conversation that it names: see `GET /v1/sessions`.' }),
   prefix: z.nullable(z.looseObject({})).meta({ description: 'Only with `explain.prompts: all`.' }),
 });
 

@@ -13,7 +13,7 @@ import type { FastifyRequest } from 'fastify';
 import type { ApiName, PromptApi, PromptView, ViewedMessages } from '../apis/prompt-view.js';
 import type { RequestText, TextChange } from '../apis/request-texts.js';
 import type { Translation } from '../apis/translate-request.js';
-import type { ParsedRequest } from '../intake/parse-request.js';
+import type { ParsedRequest, RecordedSession } from '../intake/parse-request.js';
 import type { BodyView } from '../json/json-body.js';
 import type { TenantModel } from '../memory/served-histories.js';
 
@@ -375,6 +375,8 @@ export interface ReportSoFar extends DecisionSummary {
   readonly engine: ChosenEngine | undefined;
   /** `ignored`: the request lacks an end user. */
   readonly conversation: 'new' | 'known' | 'forgotten' | 'ignored' | undefined;
+  /** The conversation that it names, and that it belongs to. */
+  readonly session: RecordedSession | undefined;
   readonly errorCode: ErrorCode | undefined;
   readonly errorSource: ErrorSource | undefined;
   readonly prefix: RecordedPrefix | undefined;
