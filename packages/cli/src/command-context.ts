@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
-import { EXIT_CODES, EXIT_CODES_HELP, type ExitCode } from './exit-codes.js';
+import { EXIT_CODES, EXIT_CODES_HELP } from './exit-codes.js';
 import type { Terminal } from './terminal.js';
+import { CODING_AGENTS } from './wrap/coding-agents.js';
 
 /** Command lines that work as they stand, under the help of each command. A test runs what needs no other program. */
 export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
@@ -11,6 +12,10 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'warmpath serve --config warmpath.yaml',
   ],
   engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --threads 4'],
+  wrap: [
+    'warmpath wrap --engine http://127.0.0.1:8000 claude',
+    'warmpath wrap --engine http://127.0.0.1:8000 --model qwen3-coder codex exec "Fix the test."',
+  ],
   models: ['warmpath models list', 'warmpath models pull hf:org/repo:Q4_K_M'],
   'models list': ['warmpath models list --json'],
   'models pull': ['warmpath models pull hf:org/repo:Q4_K_M', 'warmpath models pull https://host/file.gguf'],
@@ -78,7 +83,13 @@ export interface CommandContext {
   /** What stands behind the program's name on the command line. */
   readonly argv: readonly string[];
   /** What the process will answer to the shell unless an error decides otherwise. */
-  exitCode: ExitCode;
+  exitCode: number;
+}
+
+/** Whether a command line asks for JSON. What stands behind the name of a wrapped agent is the agent's. */
+export function asksForJson(argv: readonly string[]): boolean {
+  const agentAt = argv[0] === 'wrap' ? argv.findIndex((arg) => Object.hasOwn(CODING_AGENTS, arg)) : -1;
+  return (agentAt < 0 ? argv : argv.slice(0, agentAt)).includes('--json');
 }
 
 /** The name of the whole program. */

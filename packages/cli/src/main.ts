@@ -1,5 +1,5 @@
 import { format } from 'node:util';
-import { createContext } from './command-context.js';
+import { asksForJson, createContext } from './command-context.js';
 import { EXIT_CODES } from './exit-codes.js';
 import { reportFailure } from './failure.js';
 import { createProgram } from './program.js';
@@ -7,7 +7,7 @@ import { Terminal } from './terminal.js';
 
 // Known before parsing, because a command line that cannot be parsed must fail in JSON too.
 const terminal = new Terminal(process, {
-  json: process.argv.includes('--json'),
+  json: asksForJson(process.argv.slice(2)),
   environment: process.env,
 });
 // Dependencies and Node itself write through these.

@@ -21,6 +21,7 @@ export async function createProgram(context: CommandContext): Promise<Command> {
     up: async () => (await import('./commands/up.js')).addUpCommand,
     serve: async () => (await import('./commands/serve.js')).addServeCommand,
     engine: async () => (await import('./commands/engine.js')).addEngineCommand,
+    wrap: async () => (await import('./commands/wrap.js')).addWrapCommand,
     models: async () => (await import('./commands/models.js')).addModelsCommand,
     demo: async () => (await import('./commands/demo.js')).addDemoCommand,
     ingest: async () => (await import('./commands/ingest.js')).addIngestCommand,
