@@ -1,6 +1,7 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
 
-/** The parts of the library that are used here: its own declarations of them do not resolve in ES modules. */
+// The library's own declarations do not resolve in ES modules.
+
 interface RuntimeValue {
   readonly type: string;
   readonly value: unknown;
@@ -14,10 +15,7 @@ interface NodeInterpreter {
   run(program: unknown): RuntimeValue;
   evaluate(node: Node | undefined, scope: Scope): RuntimeValue;
 }
-const NewScope = Environment as unknown as new () => Scope;
-const BaseInterpreter = Interpreter as unknown as new (scope: Scope) => NodeInterpreter;
-
-/** What chat templates use of the nodes of a parsed template. */
+/** A node of a parsed template; which fields it has depends on its type. */
 interface Node {
   readonly type: string;
   readonly value?: unknown;
@@ -34,33 +32,21 @@ interface Node {
   readonly right?: Node;
   readonly operator?: { readonly value: string };
 }
+const NewScope = Environment as unknown as new () => Scope;
+const BaseInterpreter = Interpreter as unknown as new (scope: Scope) => NodeInterpreter;
 
-/** A value that stands in a node's place. */
-const EVALUATED = 'Evaluated';
-
-/** A filter of an undefined value gives what the filter gives for an empty one, as in Jinja. */
-const EMPTY_LISTS = new Set([
-  'list',
-  'items',
-  'selectattr',
-  'rejectattr',
-  'select',
-  'reject',
-  'map',
-  'sort',
-  'dictsort',
-]);
-const EMPTY_TEXTS = new Set(['trim', 'string', 'lower', 'upper', 'title', 'capitalize', 'join', 'replace', 'indent']);
+/** Filters that give an empty list, or an empty text, for a value that is missing. */
+const LIST_FILTERS = new Set('list items selectattr rejectattr select reject map sort dictsort'.split(' '));
+const TEXT_FILTERS = new Set('trim string lower upper title capitalize join replace indent'.split(' '));
 
 const toValue = (value: unknown): RuntimeValue => new NewScope().set('value', value);
 
+/** A node whose value is known. */
+const evaluated = (value: RuntimeValue): Node => ({ type: 'Evaluated', value });
+
 const isMissing = ({ type }: RuntimeValue): boolean => type === 'UndefinedValue' || type === 'NullValue';
 
-/**
- * A Jinja template as chat templates use it: `@huggingface/jinja`, and what Python and llama.cpp have beside it. These
- * are loops over and filters of undefined values, `format`, `append` and `pop`, the filters `string`, `min`, `max` and
- * `from_json` for all values, and keys of dictionaries that are numbers.
- */
+/** A Jinja template: `@huggingface/jinja`, and what templates use beside it that Python and llama.cpp have. */
 export class JinjaTemplate {
   readonly #program: unknown;
   readonly #strftime: (format: string) => string;
@@ -82,38 +68,25 @@ export class JinjaTemplate {
     for (const [name, value] of Object.entries({ ...variables, ...constants, ...functions })) {
       scope.setVariable(name, toValue(value));
     }
-    const result = new ChatInterpreter(scope).run(this.#program);
-    return String(result.value);
+    return String(new ChatInterpreter(scope).run(this.#program).value);
   }
 }
 
 class ChatInterpreter extends BaseInterpreter {
   override evaluate(node: Node | undefined, scope: Scope): RuntimeValue {
     const evaluate = (each: Node): RuntimeValue => this.evaluate(each, scope);
-    const passOn = (each: Node): RuntimeValue => super.evaluate(each, scope);
+    const passOn = (each: Node | undefined): RuntimeValue => super.evaluate(each, scope);
     switch (node?.type) {
-      case EVALUATED:
+      case 'Evaluated':
         return node.value as RuntimeValue;
+      case 'TupleLiteral':
+        // The library takes lists apart into several variables, and tuples not.
+        return passOn({ ...node, type: 'ArrayLiteral' });
       case 'For':
         return passOn({ ...node, iterable: orEmpty(node.iterable!) });
-      case 'Iterable': {
-        const value = evaluate(node.operand!);
-        const list = (items: readonly RuntimeValue[]): RuntimeValue =>
-          evaluate({ type: 'ArrayLiteral', value: items.map((item) => ({ type: EVALUATED, value: item })) });
-        if (value.type !== 'ArrayValue') {
-          return isMissing(value) ? toValue([]) : value;
-        }
-        // The library takes lists apart into several variables, and tuples not.
-        const isTuple = ({ type }: RuntimeValue): boolean => type === 'TupleValue';
-        const items = value.value as RuntimeValue[];
-        return items.some(isTuple)
-          ? list(items.map((item) => (isTuple(item) ? list(item.value as RuntimeValue[]) : item)))
-          : value;
-      }
       case 'FilterExpression': {
         const operand = evaluate(node.operand!);
-        const name = filterName(node.filter!);
-        return filtered(operand, name) ?? passOn({ ...node, operand: { type: EVALUATED, value: operand } });
+        return filtered(operand, node.filter!) ?? passOn({ ...node, operand: evaluated(operand) });
       }
       case 'CallExpression': {
         const { callee, args = [] } = node;
@@ -121,8 +94,8 @@ class ChatInterpreter extends BaseInterpreter {
           return passOn(node);
         }
         const object = evaluate(callee.object!);
-        const called = calledMethod(object, String(callee.property!.value), args, evaluate);
-        return called ?? passOn({ ...node, callee: { ...callee, object: { type: EVALUATED, value: object } } });
+        const result = calledMethod(object, String(callee.property!.value), () => args.map(evaluate));
+        return result ?? passOn({ ...node, callee: { ...callee, object: evaluated(object) } });
       }
       case 'BinaryExpression': {
         const operator = node.operator!.value;
@@ -130,30 +103,32 @@ class ChatInterpreter extends BaseInterpreter {
           return passOn(node);
         }
         const both = [evaluate(node.left!), evaluate(node.right!)];
-        const [left, right] = both.map((value) => ({ type: EVALUATED, value: operand(value, operator, both) }));
+        const [left, right] = both.map((value) => evaluated(operand(value, operator, both)));
         return passOn({ ...node, left: left!, right: right! });
       }
       case 'ObjectLiteral': {
-        const entries = [...(node.value as Map<Node, Node>)].map(([key, value]) => {
-          const name = evaluate(key);
-          return [{ type: 'StringLiteral', value: String(name.value) }, value] as const;
-        });
+        // The library takes texts alone for keys.
+        const entries = [...(node.value as Map<Node, Node>)].map(
+          ([key, value]) => [evaluated(toValue(String(evaluate(key).value))), value] as const,
+        );
         return passOn({ ...node, value: new Map(entries) });
       }
       default:
-        return super.evaluate(node, scope);
+        return passOn(node);
     }
   }
 }
 
-/** A loop's list, with `if` or without; nothing to go through where it is undefined. */
+const OR_EMPTY = (new Template('{{ list | default([], true) }}').parsed as unknown as { body: Node[] }).body[0]!;
+
+/** A loop's list, with `if` or without; nothing to go through where it is missing. */
 function orEmpty(iterable: Node): Node {
   return iterable.type === 'SelectExpression'
     ? { ...iterable, lhs: orEmpty(iterable.lhs!) }
-    : { type: 'Iterable', operand: iterable };
+    : { ...OR_EMPTY, operand: iterable };
 }
 
-/** An operand as llama.cpp takes it: nothing joins a text as an empty one, and keys are compared as numbers. */
+/** An operand as llama.cpp takes it: what is missing joins a text as an empty one, and keys are compared as numbers. */
 function operand(value: RuntimeValue, operator: string, both: readonly RuntimeValue[]): RuntimeValue {
   const is = (type: string): boolean => both.some((each) => each.type === type);
   if (operator === '+' || operator === '~') {
@@ -163,20 +138,12 @@ function operand(value: RuntimeValue, operator: string, both: readonly RuntimeVa
   return isOrder && value.type === 'StringValue' && is('IntegerValue') ? toValue(Number(value.value)) : value;
 }
 
-function filterName(filter: Node): string {
-  return String(filter.type === 'CallExpression' ? filter.callee!.value : filter.value);
-}
-
 /** `undefined` for what the library does itself. */
-function filtered(operand: RuntimeValue, name: string): RuntimeValue | undefined {
+function filtered(operand: RuntimeValue, filter: Node): RuntimeValue | undefined {
+  const name = String(filter.type === 'CallExpression' ? filter.callee!.value : filter.value);
   if (isMissing(operand)) {
-    return name === 'length'
-      ? toValue(0)
-      : EMPTY_TEXTS.has(name)
-        ? toValue('')
-        : EMPTY_LISTS.has(name)
-          ? toValue([])
-          : undefined;
+    const result = name === 'length' ? 0 : TEXT_FILTERS.has(name) ? '' : LIST_FILTERS.has(name) ? [] : undefined;
+    return result === undefined ? undefined : toValue(result);
   }
   if (name === 'string' && operand.type === 'ObjectValue') {
     return toValue(operand.toString());
@@ -195,23 +162,21 @@ function filtered(operand: RuntimeValue, name: string): RuntimeValue | undefined
 function calledMethod(
   object: RuntimeValue,
   name: string,
-  args: readonly Node[],
-  evaluate: (node: Node) => RuntimeValue,
+  readArguments: () => RuntimeValue[],
 ): RuntimeValue | undefined {
   if (object.type === 'StringValue' && name === 'format') {
-    const values = args.map((each) => String(evaluate(each).value));
-    return toValue(String(object.value).replaceAll('{}', () => values.shift() ?? ''));
+    const values = readArguments();
+    return toValue(String(object.value).replaceAll('{}', () => String(values.shift()?.value ?? '')));
   }
-  if (object.type !== 'ArrayValue' || (name !== 'append' && name !== 'pop')) {
-    return undefined;
-  }
-  const items = object.value as RuntimeValue[];
-  if (name === 'append') {
-    items.push(...args.map(evaluate));
+  if (object.type === 'ArrayValue' && name === 'append') {
+    (object.value as RuntimeValue[]).push(...readArguments());
     return toValue(null);
   }
-  const place = args[0] === undefined ? -1 : Number(evaluate(args[0]).value);
-  return items.splice(place, 1)[0] ?? toValue(undefined);
+  if (object.type === 'ArrayValue' && name === 'pop') {
+    const place = Number(readArguments()[0]?.value ?? -1);
+    return (object.value as RuntimeValue[]).splice(place, 1)[0] ?? toValue(undefined);
+  }
+  return undefined;
 }
 
 function raise(message: unknown): never {
@@ -229,29 +194,24 @@ function range(start: number, stop?: number, step = 1): number[] {
 /** The directives of `strftime` that chat templates use; the time is midnight. */
 function formatDate(date: Date, format: string): string {
   const text = (options: Intl.DateTimeFormatOptions): string =>
-    new Intl.DateTimeFormat('en-US', { ...options, timeZone: 'UTC' }).format(date);
-  const number = (value: number): string => String(value).padStart(2, '0');
-  const directives: Record<string, () => string> = {
-    Y: () => String(date.getUTCFullYear()),
-    y: () => number(date.getUTCFullYear() % 100),
-    m: () => number(date.getUTCMonth() + 1),
-    d: () => number(date.getUTCDate()),
-    b: () => text({ month: 'short' }),
-    B: () => text({ month: 'long' }),
-    a: () => text({ weekday: 'short' }),
-    A: () => text({ weekday: 'long' }),
-    F: () => date.toISOString().slice(0, 10),
-    H: () => '00',
-    I: () => '12',
-    M: () => '00',
-    S: () => '00',
-    p: () => 'AM',
-    Z: () => 'UTC',
-    z: () => '+0000',
-    '%': () => '%',
+    date.toLocaleString('en-US', { ...options, timeZone: 'UTC' });
+  const day = date.toISOString();
+  const directives: Record<string, string> = {
+    Y: day.slice(0, 4),
+    y: day.slice(2, 4),
+    m: day.slice(5, 7),
+    d: day.slice(8, 10),
+    F: day.slice(0, 10),
+    b: text({ month: 'short' }),
+    B: text({ month: 'long' }),
+    a: text({ weekday: 'short' }),
+    A: text({ weekday: 'long' }),
+    I: '12',
+    p: 'AM',
+    '%': '%',
   };
   return format.replace(/%([-#]?)([A-Za-z%])/g, (whole, flag: string, letter: string) => {
-    const value = directives[letter]?.();
+    const value = directives[letter] ?? (/[HMS]/.test(letter) ? '00' : undefined);
     return value === undefined ? whole : flag === '' ? value : value.replace(/^0+(?=.)/, '');
   });
 }
