@@ -46,6 +46,14 @@ interface ParsedTemplate {
   readonly syntax: AnswerSyntax;
 }
 
+/** What one prompt is rendered from. */
+interface Rendering extends Pick<ChatPromptOptions, 'tools' | 'variables' | 'isConstrained'> {
+  readonly messages: readonly ChatMessage[];
+  readonly opensAnswer: boolean;
+  /** The message that the answer goes on with. */
+  readonly continued: ChatMessage | undefined;
+}
+
 /**
  * A model's chat template: the Jinja template of its metadata, or another in its place.
  *
@@ -54,21 +62,17 @@ interface ParsedTemplate {
  */
 export class ChatTemplate {
   readonly #plain: ParsedTemplate | WarmpathError;
-  readonly #toolUse: ParsedTemplate | undefined;
-  readonly #dates: Readonly<Record<string, string>>;
+  readonly #toolUse: ParsedTemplate | WarmpathError;
   readonly #vocabulary: Vocabulary;
   readonly #shownTokens = new Map<AnswerSyntax, Promise<ReadonlySet<number>>>();
 
   /** A source that cannot be parsed is no error here: every {@link tokenize} is refused with the reason. */
   constructor({ source, toolUseSource, date = TEMPLATE_DATE }: TemplateSources, vocabulary: Vocabulary) {
     this.#vocabulary = vocabulary;
-    const today = new Date(`${date}T00:00:00Z`);
-    this.#plain = parseTemplate(source ?? toolUseSource ?? CHATML, today);
-    const toolUse = toolUseSource === undefined ? undefined : parseTemplate(toolUseSource, today);
-    this.#toolUse = toolUse instanceof WarmpathError ? undefined : toolUse;
-    const day = new JinjaTemplate('{{ strftime_now("%d") }} {{ strftime_now("%b") }} {{ strftime_now("%Y") }}', today);
-    const [number, month, year] = day.render({}).split(' ');
-    this.#dates = { date_string: `${number} ${month} ${year}`, datetime: `${month} ${number} ${year}` };
+    const day = new Date(`${date}T00:00:00Z`);
+    this.#plain = parseTemplate(source ?? toolUseSource ?? CHATML, day);
+    const toolUse = toolUseSource === undefined ? this.#plain : parseTemplate(toolUseSource, day);
+    this.#toolUse = toolUse instanceof WarmpathError ? this.#plain : toolUse;
   }
 
   /** Why this template cannot be used, if it cannot. */
@@ -78,8 +82,7 @@ export class ChatTemplate {
 
   /** Whether the model's own template tells it of tools; else a system message does. */
   get describesTools(): boolean {
-    const parsed = this.#toolUse ?? this.#plain;
-    return !(parsed instanceof WarmpathError) && parsed.traits.describesTools;
+    return !(this.#toolUse instanceof WarmpathError) && this.#toolUse.traits.describesTools;
   }
 
   /**
@@ -91,8 +94,9 @@ export class ChatTemplate {
     hasTools: boolean,
   ): Promise<{ readonly syntax: AnswerSyntax; readonly shownTokens: ReadonlySet<number> }> {
     const { syntax } = this.#parsed(hasTools);
-    this.#shownTokens.set(syntax, this.#shownTokens.get(syntax) ?? this.#tokensOf(syntax.marks));
-    return { syntax, shownTokens: await this.#shownTokens.get(syntax)! };
+    const shownTokens = this.#shownTokens.get(syntax) ?? this.#tokensOf(syntax.marks);
+    this.#shownTokens.set(syntax, shownTokens);
+    return { syntax, shownTokens: await shownTokens };
   }
 
   async #tokensOf(marks: readonly string[]): Promise<ReadonlySet<number>> {
@@ -111,26 +115,18 @@ export class ChatTemplate {
   async tokenize(
     given: readonly ChatMessage[],
     opensAnswer: boolean,
-    { tools, callChoice = 'free', isConstrained = false, variables, isContinued, ...limits }: ChatPromptOptions = {},
+    { tools, callChoice = 'free', isConstrained, variables = {}, isContinued, ...limits }: ChatPromptOptions = {},
   ): Promise<ChatPrompt> {
     const parsed = this.#parsed(tools !== undefined);
-    const { traits } = parsed;
+    const { describesTools } = parsed.traits;
     const continued = isContinued === true ? given.at(-1) : undefined;
-    const described = tools === undefined || traits.describesTools ? given : withDescription(given, tools, callChoice);
-    const messages = shownMessages(continued === undefined ? described : described.slice(0, -1), traits);
-    // Before anything is done with contents that are far too long.
-    const texts = [...messages, ...(continued === undefined ? [] : [continued])].map(
-      ({ content, reasoning = '', toolCalls }) => content + reasoning + (toolCalls ? JSON.stringify(toolCalls) : ''),
+    const described = tools === undefined || describesTools ? given : withDescription(given, tools, callChoice);
+    const messages = shownMessages(continued === undefined ? described : described.slice(0, -1), parsed.traits);
+    const { stretches: rendering, answerBegins } = this.#render(
+      parsed,
+      { messages, opensAnswer, continued, variables, isConstrained, tools: describesTools ? tools : undefined },
+      limits.most,
     );
-    const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-    this.#vocabulary.checkLength(bytes, limits.most ?? Number.POSITIVE_INFINITY);
-    const { rendering, answerBegins } = this.#render(parsed, messages, {
-      opensAnswer,
-      isConstrained,
-      continued,
-      variables,
-      tools: traits.describesTools ? tools : undefined,
-    });
     const tokenized = await this.#vocabulary.tokenize(rendering, limits);
     const stretches = rendering.map(({ text }, index) => ({ text, tokens: tokenized[index]! }));
     const tokens = stretches.flatMap((stretch) => stretch.tokens);
@@ -144,7 +140,7 @@ export class ChatTemplate {
   }
 
   #parsed(hasTools: boolean): ParsedTemplate {
-    const parsed = (hasTools ? this.#toolUse : undefined) ?? this.#plain;
+    const parsed = hasTools ? this.#toolUse : this.#plain;
     if (parsed instanceof WarmpathError) {
       throw parsed;
     }
@@ -153,34 +149,30 @@ export class ChatTemplate {
 
   #render(
     { template, traits, syntax }: ParsedTemplate,
-    messages: readonly ChatMessage[],
-    { opensAnswer, isConstrained, continued, variables = {}, tools }: RenderOptions,
-  ): { readonly rendering: TextStretch[]; readonly answerBegins: AnswerBeginning } {
-    const texts = [...messages, ...(continued === undefined ? [] : [continued])].flatMap(
-      ({ content, name = '', reasoning = '', toolCalls, toolCallId = '' }) => [
-        content,
-        name,
-        reasoning,
-        toolCallId,
-        toolCalls === undefined ? '' : JSON.stringify(toolCalls),
-      ],
+    { messages, opensAnswer, continued, variables, isConstrained, tools }: Rendering,
+    most = Number.POSITIVE_INFINITY,
+  ): { readonly stretches: TextStretch[]; readonly answerBegins: AnswerBeginning } {
+    const texts = [...messages, ...(continued === undefined ? [] : [continued])].flatMap(textsOf);
+    // Before anything is done with contents that are far too long.
+    this.#vocabulary.checkLength(
+      texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0),
+      most,
     );
     texts.push(JSON.stringify([tools, variables]));
     this.#vocabulary.checkSpecialTexts(texts);
     const marks = SpecialTextGuard.create(this.#vocabulary.specialTexts, texts);
     if (marks === undefined) {
-      throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-        path: 'messages',
-        detail: 'The messages hold all of the Unicode noncharacters U+FDD0 to U+FDEF.',
-      });
+      const detail = 'The messages hold all of the Unicode noncharacters U+FDD0 to U+FDEF.';
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'messages', detail });
     }
     const guard = (text: string): string => marks.guard(text);
     const given = withEachText(variables, guard) as Record<string, unknown>;
+    const thinks = given['enable_thinking'];
     const rendered = render(template, {
-      ...this.#dates,
-      ...(isConstrained ? { ...NO_TOKENS, enable_thinking: false } : NO_TOKENS),
+      ...NO_TOKENS,
+      ...(isConstrained === true && { enable_thinking: false }),
       // Some templates name the switch so.
-      ...(typeof given['enable_thinking'] === 'boolean' && { thinking: given['enable_thinking'] }),
+      ...(typeof thinks === 'boolean' && { thinking: thinks }),
       ...given,
       messages: messages.map((message) => asTemplatesRead(message, traits, guard)),
       ...(tools !== undefined && { tools: withEachText(tools, guard) }),
@@ -188,27 +180,22 @@ export class ChatTemplate {
       bos_token: this.#vocabulary.bosText,
       eos_token: this.#vocabulary.eosText,
     });
-    const isOpen = syntax.reasoning !== undefined && rendered.trimEnd().endsWith(syntax.reasoning.open.trim());
     if (continued !== undefined) {
-      const { content, reasoning = '' } = continued;
+      const [content, reasoning] = [guard(continued.content), guard(continued.reasoning ?? '')];
       const isReasoning = content === '' && reasoning !== '';
-      const text = syntax.continue(rendered, { content: guard(content), reasoning: guard(reasoning), isReasoning });
-      return { rendering: marks.split(text), answerBegins: isReasoning ? 'reasoning' : 'content' };
+      const text = syntax.continue(rendered, { content, reasoning, isReasoning });
+      return { stretches: marks.split(text), answerBegins: isReasoning ? 'reasoning' : 'content' };
     }
-    if (isConstrained) {
-      return { rendering: marks.split(rendered + syntax.contentOpening(isOpen)), answerBegins: 'content' };
-    }
+    const isOpen = syntax.reasoning !== undefined && rendered.trimEnd().endsWith(syntax.reasoning.open.trim());
     // Templates without the switch open the reasoning all the same.
-    const isClosed = isOpen && given['enable_thinking'] === false;
-    const text = isClosed ? rendered + syntax.contentOpening(true) : rendered;
-    return { rendering: marks.split(text), answerBegins: isOpen && !isClosed ? 'reasoning' : 'anew' };
+    const closes = isConstrained === true || (isOpen && thinks === false);
+    const answerBegins = isConstrained === true ? 'content' : isOpen && !closes ? 'reasoning' : 'anew';
+    return { stretches: marks.split(closes ? rendered + syntax.contentOpening(isOpen) : rendered), answerBegins };
   }
 }
 
-interface RenderOptions extends Pick<ChatPromptOptions, 'tools' | 'variables'> {
-  readonly opensAnswer: boolean;
-  readonly isConstrained: boolean;
-  readonly continued: ChatMessage | undefined;
+function textsOf({ content, name = '', reasoning = '', toolCalls, toolCallId = '' }: ChatMessage): string[] {
+  return [content, name, reasoning, toolCallId, toolCalls === undefined ? '' : JSON.stringify(toolCalls)];
 }
 
 function parseTemplate(source: string, date: Date): ParsedTemplate | WarmpathError {
@@ -217,8 +204,7 @@ function parseTemplate(source: string, date: Date): ParsedTemplate | WarmpathErr
     const traits = templateTraits(template, source);
     return { template, traits, syntax: answerSyntax(source, traits) };
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    const detail = `The model's chat template cannot be parsed: ${reason}. Use /v1/completions, or give another template with --chat-template-file.`;
+    const detail = `The model's chat template cannot be parsed: ${reasonOf(cause)}. Use /v1/completions, or give another template with --chat-template-file.`;
     return new WarmpathError('WARMPATH_CHAT_TEMPLATE', { detail, cause });
   }
 }
@@ -228,13 +214,13 @@ function render(template: JinjaTemplate, variables: Record<string, unknown>): st
     return template.render(variables);
   } catch (cause) {
     // What `raise_exception` says comes from the template and not from the messages.
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
-      path: 'messages',
-      detail: `The model's chat template refused these messages: ${reason}`,
-      cause,
-    });
+    const detail = `The model's chat template refused these messages: ${reasonOf(cause)}`;
+    throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', { path: 'messages', detail, cause });
   }
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
 }
 
 function isSystem({ role }: ChatMessage): boolean {
@@ -247,18 +233,11 @@ function shownMessages(given: readonly ChatMessage[], traits: TemplateTraits): r
   // System messages that the template shows at no such place; they go into the user's message behind them.
   let waiting: ChatMessage | undefined;
   for (const each of given) {
-    let message = each.role === 'developer' && !traits.hasDeveloperRole ? { ...each, role: 'system' as const } : each;
-    if (message.role === 'tool' && !traits.showsToolResults) {
-      const { toolCallId: _, ...rest } = message;
-      message = { ...rest, role: 'user' };
-    }
-    message = traits.callArguments === undefined ? withCallsAsText(message) : message;
+    let message = inShownRole(each, traits);
     const last = shown.at(-1);
     if (isSystem(message) && traits.systemMessages !== 'anywhere') {
-      if (traits.systemMessages === 'first' && last === undefined) {
-        shown.push(message);
-      } else if (traits.systemMessages === 'first' && shown.every(isSystem)) {
-        shown[shown.length - 1] = { ...joinMessages(last!, message, '\n\n'), role: last!.role };
+      if (traits.systemMessages === 'first' && shown.every(isSystem)) {
+        shown[0] = last === undefined ? message : { ...joinMessages(last, message, '\n\n'), role: last.role };
       } else {
         waiting = waiting === undefined ? message : joinMessages(waiting, message, '\n\n');
       }
@@ -276,13 +255,25 @@ function shownMessages(given: readonly ChatMessage[], traits: TemplateTraits): r
   }
   if (waiting !== undefined) {
     const last = shown.at(-1);
+    const message: ChatMessage = { ...waiting, role: 'user' };
     if (last?.role === 'user') {
-      shown[shown.length - 1] = joinMessages(last, { ...waiting, role: 'user' }, '\n\n');
+      shown[shown.length - 1] = joinMessages(last, message, '\n\n');
     } else {
-      shown.push({ ...waiting, role: 'user' });
+      shown.push(message);
     }
   }
   return shown;
+}
+
+function inShownRole(message: ChatMessage, traits: TemplateTraits): ChatMessage {
+  const { toolCallId: _, ...rest } = message;
+  return message.role === 'developer' && !traits.hasDeveloperRole
+    ? { ...message, role: 'system' }
+    : message.role === 'tool' && !traits.showsToolResults
+      ? { ...rest, role: 'user' }
+      : traits.callArguments === undefined
+        ? withCallsAsText(message)
+        : message;
 }
 
 /** A message with the names that templates give its parts. */
@@ -293,29 +284,25 @@ function asTemplatesRead(
 ): object {
   const id = (text: string): string => guard(traits.wantsShortIds ? shortId(text) : text);
   const calls = toolCalls?.map(({ id: callId, name: called, arguments: text }: ToolCall) => {
-    const object = traits.callArguments === 'object' ? (parseObject(text) ?? emptyArguments(text)) : undefined;
+    const object = traits.callArguments === 'object' ? parseObject(text.trim() === '' ? '{}' : text) : undefined;
     return {
       ...(typeof callId === 'string' && { id: id(callId) }),
       type: 'function',
       function: { name: guard(called), arguments: object === undefined ? guard(text) : withEachText(object, guard) },
     };
   });
-  const thoughts = traits.isHarmony && calls !== undefined ? [reasoning ?? '', content] : [reasoning ?? ''];
-  const thinking = guard(thoughts.filter((text) => text !== '').join('\n'));
-  const guarded = guard(content);
+  // gpt-oss has one text before a call.
+  const isThought = traits.isHarmony && calls !== undefined;
+  const thinking = guard([reasoning, isThought ? content : ''].filter(Boolean).join('\n'));
+  const text = isThought ? '' : guard(content);
   return {
     role,
-    content:
-      traits.isHarmony && calls !== undefined ? '' : traits.wantsParts ? [{ type: 'text', text: guarded }] : guarded,
+    content: traits.wantsParts ? [{ type: 'text', text }] : text,
     ...(name !== undefined && { name: guard(name) }),
     ...(thinking !== '' && (traits.isHarmony ? { thinking } : { reasoning_content: thinking })),
     ...(toolCallId !== undefined && { tool_call_id: id(toolCallId) }),
     ...(calls !== undefined && { tool_calls: calls }),
   };
-}
-
-function emptyArguments(text: string): Record<string, unknown> | undefined {
-  return text.trim() === '' ? {} : undefined;
 }
 
 /** Nine letters and digits for an id that is anything else, the same at every time. */

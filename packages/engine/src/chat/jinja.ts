@@ -65,7 +65,8 @@ export class JinjaTemplate {
     const scope = new NewScope();
     const constants = { true: true, false: false, none: null, True: true, False: false, None: null };
     const functions = { raise_exception: raise, range, strftime_now: this.#strftime };
-    for (const [name, value] of Object.entries({ ...variables, ...constants, ...functions })) {
+    const dates = { date_string: this.#strftime('%d %b %Y'), datetime: this.#strftime('%b %d %Y') };
+    for (const [name, value] of Object.entries({ ...dates, ...variables, ...constants, ...functions })) {
       scope.setVariable(name, toValue(value));
     }
     return String(new ChatInterpreter(scope).run(this.#program).value);
