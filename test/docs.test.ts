@@ -94,8 +94,6 @@ describe('shell commands in the docs', () => {
       // Only with a GPU. It must be of the version whose structs the engine knows.
       const { optionalDependencies } = JSON.parse(readFileSync(join(root, 'packages/engine/package.json'), 'utf8'));
       expect(command.split('@').at(-1)).toBe(optionalDependencies['@node-llama-cpp/linux-x64']);
-    } else if (command.startsWith('npx warmpath-engine ')) {
-      await expectFlags(command, ['warmpath-engine']);
     } else if (/^(NODE_OPTIONS='--import \.\/tracing\.mjs' )?(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
       const own = command.replace(/^(NODE_OPTIONS='[^']*' )?(npx )?/, '');

@@ -1,7 +1,7 @@
 // What one client can do to all others: hostile bodies, one at a time and many at once, clients that do not read, and
-// mutated bodies, against `warmpath-engine` in processes of its own, while another thread asks /health every 5 ms. `npm
+// mutated bodies, against `warmpath engine` in processes of its own, while another thread asks /health every 5 ms. `npm
 // run attacks -w packages/engine -- [--bodies 30000] [--seed 1] [--wait-ms 100] [--only words] [--engine <the
-// bin/warmpath-engine.js of another build>]`. Exits with 1 where a worker was lost, an answer was the engine's own
+// bin/warmpath.js of another build>]`. Exits with 1 where a worker was lost, an answer was the engine's own
 // fault, or /health waited longer; in brackets is how late it was asked. Linux only: memory is read from /proc. On a
 // busy machine /health waits for the machine, too.
 import { spawn } from 'node:child_process';
@@ -85,7 +85,8 @@ class Engine {
     const model = await modelPath('random:1m');
     const flags = ['--model', model, '--port', '0', '--context-tokens', '32768', '--default-max-tokens', '4'];
     const limits = ['--max-running', '8', '--threads', '1', '--host-tier', '0'];
-    const child = spawn(process.execPath, [binary, ...flags, ...limits], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const command = [binary, 'engine', ...flags, ...limits];
+    const child = spawn(process.execPath, command, { stdio: ['ignore', 'pipe', 'inherit'] });
     process.once('exit', () => child.kill());
     const lines = createInterface({ input: child.stdout });
     for await (const line of lines) {
@@ -212,7 +213,7 @@ async function main() {
       seed: { type: 'string', default: '1' },
       'wait-ms': { type: 'string', default: '100' },
       only: { type: 'string', default: '' },
-      engine: { type: 'string', default: fileURLToPath(new URL('../bin/warmpath-engine.js', import.meta.url)) },
+      engine: { type: 'string', default: fileURLToPath(new URL('../../cli/bin/warmpath.js', import.meta.url)) },
     },
   });
   const attacks = [

@@ -1,7 +1,6 @@
-import { parseArgs } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
-import { type EngineOptions, engineOptionsSchema } from './options.js';
+import { engineOptionsSchema } from './options.js';
 
 type OptionName = keyof typeof engineOptionsSchema.shape;
 
@@ -16,14 +15,6 @@ export interface EngineFlag {
   /** The default as a command line would have it; `undefined` for none, and for a switch. */
   readonly fallback: string | undefined;
 }
-
-/** What the command line asks for. */
-export type CommandLine =
-  | { readonly help: true }
-  | {
-      readonly help: false;
-      readonly options: EngineOptions;
-    };
 
 /** The options of the schema that have a flag, in the schema's order. */
 export function engineFlags(): readonly EngineFlag[] {
@@ -62,63 +53,6 @@ export function readFlag({ name, flag, kind }: EngineFlag, text: string): string
     throw refuse(`${error.issues[0]!.message}.`);
   }
   return value;
-}
-
-/**
- * Reads the flags of `warmpath-engine`.
- *
- * @throws WARMPATH_CONFIG_INVALID for a flag that does not exist, and what `readFlag` throws; what the schema says of
- *   the values is checked later.
- */
-export function parseCommandLine(args: string[]): CommandLine {
-  const flags = engineFlags();
-  const known = flags.map(({ flag, kind }) => {
-    const type = kind === 'switch' ? 'boolean' : 'string';
-    return [flag.slice(2), { type }] as const;
-  });
-  let values: Record<string, string | boolean | undefined>;
-  try {
-    values = parseArgs({
-      args,
-      options: {
-        ...Object.fromEntries(known),
-        help: { type: 'boolean', short: 'h' },
-      },
-    }).values;
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      detail: `${(cause as Error).message}. See warmpath-engine --help`,
-      cause,
-    });
-  }
-  if (values['help'] === true) {
-    return { help: true };
-  }
-  const given = flags.flatMap((flag) => {
-    const value = values[flag.flag.slice(2)];
-    return value === undefined ? [] : [[flag.name, typeof value === 'string' ? readFlag(flag, value) : value]];
-  });
-  return { help: false, options: Object.fromEntries(given) as EngineOptions };
-}
-
-/** @returns What `warmpath-engine --help` prints: every flag with its meaning and default. */
-export function helpText(): string {
-  const rows = engineFlags().map(({ flag, kind, description, fallback }) => {
-    const suffix = fallback === undefined ? '' : ` (default: ${fallback})`;
-    const placeholder = kind === 'switch' ? '' : ` <${kind}>`;
-    return [`${flag}${placeholder}`, `${description}${suffix}`] as const;
-  });
-  const all = [...rows, ['-h, --help', 'Print this and end'] as const];
-  const width = Math.max(...all.map(([flag]) => flag.length));
-  const lines = all.map(([flag, text]) => `  ${flag.padEnd(width)}  ${text}`);
-  return [
-    'Usage: warmpath-engine [options]',
-    '',
-    'The embedded engine on an OpenAI-compatible address.',
-    '',
-    ...lines,
-    '',
-  ].join('\n');
 }
 
 /** By what the option's schema takes and says of its unit. */

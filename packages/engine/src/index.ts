@@ -1,10 +1,10 @@
 export { type EngineExit, type EngineProcess, spawnEngine } from './child-process.js';
-export { cpuText, type EngineCommandHooks, modelLines, runEngineCommand } from './command.js';
 export { type EngineFlag, engineFlags, readFlag } from './flags.js';
 export { readGgufHeader } from './gguf/reader.js';
 export { requestFields } from './http/request-fields.js';
 export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/events.js';
 export type { FinishReason, GenerationResult, GenerationTimings } from './loop/generation.js';
+export { cpuText, modelLines } from './model-lines.js';
 export type { ModelProgress, ModelProgressListener } from './models/download.js';
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
 export { listModels, removeModel, type StoredModel } from './models/stored-models.js';

@@ -1,5 +1,4 @@
 import { Socket } from 'node:net';
-import { WarmpathError } from '@warmpath/core';
 import {
   CHILD_ARGUMENT,
   type ChildMessage,
@@ -8,16 +7,11 @@ import {
   toChildError,
   WORKER_ARGUMENT,
 } from './child-messages.js';
-import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
-import { helpText, parseCommandLine } from './flags.js';
 import type { EngineServer, WorkerHooks } from './server.js';
 import { RECORDS_DESCRIPTOR } from './supervisor/answer-records.js';
 import { loadLimitMs } from './supervisor/heartbeat.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
-
-/** Exit code for a wrong option, as of most commands; 1 is for everything else that goes wrong. */
-const EXIT_USAGE = 2;
 
 /** What a child runs: the supervised engine for `spawnEngine`, the engine itself for a supervisor. */
 type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'> &
@@ -79,38 +73,21 @@ async function runChild(start: (message: StartMessage, hooks: WorkerHooks) => Pr
       isEnding = true;
     });
     const loadMs = performance.now() - startedMs;
-    const announce = (): void => tell({ type: 'listening', url, model, cells, loadMs });
-    await serveUntil(server, announce, ['SIGTERM'], parentGone.signal);
+    const stopped = new Promise<void>((resolve) => {
+      process.once('SIGTERM', () => resolve());
+      parentGone.signal.addEventListener('abort', () => resolve());
+      if (parentGone.signal.aborted) resolve();
+    });
+    tell({ type: 'listening', url, model, cells, loadMs });
+    const failure = await Promise.race([stopped, server.failed]);
+    await server.close();
+    if (failure !== undefined) throw failure;
   } catch (error) {
     tell({ type: 'failed', error: toChildError(error) });
     process.exitCode = 1;
   }
   if (process.connected) {
     process.disconnect();
-  }
-}
-
-/** The entry point as the command `warmpath-engine`: every option of the schema is a flag. */
-async function runCommand(args: string[]): Promise<void> {
-  const json = process.stdout.isTTY !== true;
-  let isServer = false;
-  // An engine serves on where nobody reads what it says, or a disk is full; a result that is lost is a failure.
-  process.stdout.on('error', () => {
-    if (!isServer) process.exitCode = 1;
-  });
-  process.stderr.on('error', () => undefined);
-  try {
-    const line = parseCommandLine(args);
-    if (line.help) {
-      process.stdout.write(helpText());
-    } else {
-      isServer = true;
-      await runEngineCommand(line.options);
-    }
-  } catch (error) {
-    process.stderr.write(failureText(error, json));
-    const isUsage = WarmpathError.isInstance(error) && error.code === 'WARMPATH_CONFIG_INVALID';
-    process.exitCode = isUsage ? EXIT_USAGE : 1;
   }
 }
 
@@ -130,5 +107,5 @@ switch (process.argv[2]) {
     });
     break;
   default:
-    await runCommand(process.argv.slice(2));
+    throw new Error('This program is started by the engine; run `warmpath engine`');
 }

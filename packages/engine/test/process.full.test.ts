@@ -1,11 +1,10 @@
 import { spawn as spawnProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, open, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { freePort } from '../../../test/free-port.js';
 import { type EngineProcess, spawnEngine } from '../src/child-process.js';
 
 describe('the engine in a process of its own', () => {
@@ -47,30 +46,6 @@ describe('the engine in a process of its own', () => {
     vi.stubEnv('NODE_OPTIONS', `--import=${new URL('./support/stopped-when-listening.js', import.meta.url).href}`);
     onTestFinished(() => void vi.unstubAllEnvs());
     expect(await (await spawn()).exited).toEqual({ code: 0, signal: null });
-  });
-
-  it.skipIf(process.platform !== 'linux')('serves on where what it says finds no room', async () => {
-    const full = await open('/dev/full', 'w');
-    const port = await freePort();
-    const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
-    const args = [main, '--port', String(port), '--threads', '1', '--context-tokens', '1024'];
-    const command = spawnProcess(process.execPath, args, { stdio: ['ignore', full.fd, full.fd] });
-    onTestFinished(async () => {
-      command.kill('SIGKILL');
-      await full.close();
-    });
-    const ended = once(command, 'exit');
-    const ask = (): Promise<boolean> =>
-      fetch(`http://127.0.0.1:${port}/health`).then(
-        ({ ok }) => ok,
-        () => false,
-      );
-    while (!(await ask())) {
-      expect(command.exitCode).toBe(null);
-    }
-    expect(await ask()).toBe(true);
-    command.kill('SIGTERM');
-    expect(await ended).toEqual([0, null]);
   });
 
   it('reports when it was killed', async () => {
@@ -119,31 +94,6 @@ describe('the engine in a process of its own', () => {
       expect(exit).toMatchObject({ code: 1, signal: null, error: { code: 'WARMPATH_ENGINE_FAILED' } });
       expect(exit.error?.message).toContain('broken for a test');
       expect((await engine.stop()).code).toBe(1);
-    });
-
-    it('ends the command too', async () => {
-      const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
-      const flags = ['--port', '0', '--threads', '1', '--context-tokens', '1024'];
-      const child = spawnProcess(process.execPath, [main, ...flags]);
-      const exited = once(child, 'exit');
-      const [line] = (await once(child.stdout, 'data')) as [Buffer];
-      const { url } = JSON.parse(line.toString()) as { url: string };
-      let errors = '';
-      child.stderr.on('data', (part: Buffer) => {
-        errors += part.toString();
-      });
-      await fetch(`${url}/v1/completions`, { method: 'POST', body: JSON.stringify({ prompt: 'text' }) });
-      expect(await exited).toEqual([1, null]);
-      const messages = errors
-        .trim()
-        .split('\n')
-        .map((text) => JSON.parse(text) as unknown);
-      // The crash, five starts that fail, and the end.
-      expect(messages).toHaveLength(7);
-      expect(messages.slice(-2)).toMatchObject([
-        { type: 'crashed', error: { code: 'WARMPATH_INTERNAL' } },
-        { type: 'failed', error: { code: 'WARMPATH_ENGINE_FAILED' } },
-      ]);
     });
   });
 
