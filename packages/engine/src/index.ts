@@ -1,6 +1,5 @@
 export { type EngineExit, type EngineProcess, spawnEngine } from './child-process.js';
 export { type EngineFlag, engineFlags, readFlag } from './flags.js';
-export { readGgufHeader } from './gguf/reader.js';
 export { requestFields } from './http/request-fields.js';
 export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/events.js';
 export type { FinishReason, GenerationResult, GenerationTimings } from './loop/generation.js';

@@ -1,77 +1,50 @@
 /**
- * The GGUF container as llama.cpp reads it (`ggml/src/gguf.cpp`): magic, version, counts, key-value metadata, tensor
- * infos, padding to the alignment, tensor data. Little-endian throughout.
+ * The GGUF container as llama.cpp reads it (`ggml/src/gguf.cpp`): magic, version, counts, metadata, tensor infos,
+ * padding to the alignment, tensor data. Little-endian throughout.
  */
 
 /** The first four bytes of every GGUF file. */
 export const GGUF_MAGIC = 'GGUF';
 
-/** Bytes to which tensor data is aligned when `general.alignment` does not say otherwise. */
+/** Bytes to which tensor data is aligned, and the metadata key that says another number. */
 export const DEFAULT_ALIGNMENT = 32;
-
-/** The metadata key that overrides {@link DEFAULT_ALIGNMENT}. */
 export const ALIGNMENT_KEY = 'general.alignment';
 
-/** Metadata types in the order of their numbers in the file. */
-export const VALUE_TYPES = [
-  'uint8',
-  'int8',
-  'uint16',
-  'int16',
-  'uint32',
-  'int32',
-  'float32',
-  'bool',
-  'string',
-  'array',
-  'uint64',
-  'int64',
-  'float64',
-] as const;
+/**
+ * Metadata types in the order of their numbers in the file: bytes of a value, and how it is read. A string begins with
+ * its length, an array with its type and length.
+ */
+export const VALUE_TYPES = {
+  uint8: [1, (bytes: Buffer) => bytes.readUInt8()],
+  int8: [1, (bytes: Buffer) => bytes.readInt8()],
+  uint16: [2, (bytes: Buffer) => bytes.readUInt16LE()],
+  int16: [2, (bytes: Buffer) => bytes.readInt16LE()],
+  uint32: [4, (bytes: Buffer) => bytes.readUInt32LE()],
+  int32: [4, (bytes: Buffer) => bytes.readInt32LE()],
+  float32: [4, (bytes: Buffer) => bytes.readFloatLE()],
+  bool: [1, (bytes: Buffer) => bytes.readUInt8() !== 0],
+  string: [8, undefined],
+  array: [12, undefined],
+  uint64: [8, (bytes: Buffer) => bytes.readBigUInt64LE()],
+  int64: [8, (bytes: Buffer) => bytes.readBigInt64LE()],
+  float64: [8, (bytes: Buffer) => bytes.readDoubleLE()],
+} as const;
 
-/** Name of a metadata type. */
-export type GgufValueType = (typeof VALUE_TYPES)[number];
-
-type NumberType = 'uint8' | 'int8' | 'uint16' | 'int16' | 'uint32' | 'int32' | 'float32' | 'float64';
-type BigIntType = 'uint64' | 'int64';
-
-/** One value that is not an array. 64-bit integers are `bigint`, so that none is rounded. */
-export type GgufScalar =
-  | { readonly type: NumberType; readonly value: number }
-  | { readonly type: BigIntType; readonly value: bigint }
-  | { readonly type: 'bool'; readonly value: boolean }
-  | { readonly type: 'string'; readonly value: string };
-
-/** An array of values of one type. Arrays of arrays do not occur: llama.cpp refuses them. */
-type GgufArray = { readonly type: 'array' } & (
-  | { readonly of: NumberType; readonly value: readonly number[] }
-  | { readonly of: BigIntType; readonly value: readonly bigint[] }
-  | { readonly of: 'bool'; readonly value: readonly boolean[] }
-  | { readonly of: 'string'; readonly value: readonly string[] }
-);
+export type GgufValueType = keyof typeof VALUE_TYPES;
+/** 64-bit integers are `bigint`, so that none is rounded. */
+export type GgufScalar = number | bigint | boolean | string;
 
 /** One metadata value with the type that it has in the file. */
-export type GgufValue = GgufScalar | GgufArray;
+export type GgufValue =
+  | { readonly type: Exclude<GgufValueType, 'array'>; readonly value: GgufScalar }
+  | {
+      readonly type: 'array';
+      readonly of: Exclude<GgufValueType, 'array'>;
+      readonly value: readonly GgufScalar[];
+    };
 
 /** Metadata by key, in the order of the file. */
 export type GgufMetadata = ReadonlyMap<string, GgufValue>;
-
-/** Bytes of a value of each type; of a string its length field, of an array its type and count. */
-export const VALUE_BYTES: Readonly<Record<GgufValueType, number>> = {
-  uint8: 1,
-  int8: 1,
-  uint16: 2,
-  int16: 2,
-  uint32: 4,
-  int32: 4,
-  float32: 4,
-  bool: 1,
-  string: 8,
-  array: 12,
-  uint64: 8,
-  int64: 8,
-  float64: 8,
-};
 
 /** How a tensor type is laid out: elements in a block, and bytes of a block. */
 export interface TensorType {

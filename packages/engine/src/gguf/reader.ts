@@ -11,7 +11,6 @@ import {
   type GgufValueType,
   TENSOR_TYPES,
   type TensorType,
-  VALUE_BYTES,
   VALUE_TYPES,
 } from './format.js';
 
@@ -45,8 +44,6 @@ export interface GgufHeader {
   readonly dataOffset: number;
   /** Length that the tensors need; the file has at least this many bytes. */
   readonly expectedBytes: number;
-  /** Weights in all tensors together. */
-  readonly parameters: number;
 }
 
 /** What is wrong with the file. */
@@ -123,8 +120,7 @@ function parseHeader(reader: FrontReader): GgufHeader {
       `cut short: the file has ${reader.fileBytes} bytes, its ${tensorCount} tensors need ${expectedBytes}`,
     );
   }
-  const parameters = tensors.reduce((sum, { shape }) => sum + elements(shape), 0);
-  return { metadata, tensors, dataOffset, expectedBytes, parameters };
+  return { metadata, tensors, dataOffset, expectedBytes };
 }
 
 function checkFormat(reader: FrontReader): void {
@@ -194,11 +190,11 @@ class FrontReader {
 
   value(key: string): GgufValue {
     const type = this.#type(key);
-    if (type !== 'array') return { type, value: this.#scalar(type) } as GgufValue;
+    if (type !== 'array') return { type, value: this.#scalar(type) };
     const of = this.#type(key);
     if (of === 'array') throw new Malformed(`metadata "${key}" is an array of arrays, which llama.cpp does not read`);
-    const value = list(this.count(VALUE_BYTES[of], `entries of "${key}"`), () => this.#scalar(of));
-    return { type, of, value } as GgufValue;
+    const length = this.count(VALUE_TYPES[of][0], `entries of "${key}"`);
+    return { type, of, value: list(length, () => this.#scalar(of)) };
   }
 
   tensor(): GgufTensorInfo {
@@ -209,43 +205,27 @@ class FrontReader {
     if (type === undefined) {
       throw new Malformed(`tensor "${name}" has the type ${number}, which this engine's llama.cpp does not know`);
     }
-    const bytes = (elements(shape) / type.blockElements) * type.blockBytes;
+    const elements = shape.reduce((product, length) => product * length, 1);
+    const bytes = (elements / type.blockElements) * type.blockBytes;
     return { name, shape, type, offset: Number(this.uint64()), bytes };
   }
 
   #type(key: string): GgufValueType {
     const number = this.uint32();
-    const type = VALUE_TYPES[number];
+    const type = (Object.keys(VALUE_TYPES) as GgufValueType[])[number];
     if (type === undefined) throw new Malformed(`metadata "${key}" has the unknown type ${number}`);
     return type;
   }
 
-  #scalar(type: Exclude<GgufValueType, 'array'>): GgufScalar['value'] {
-    return type === 'string' ? this.text() : DECODE[type](this.take(VALUE_BYTES[type]));
+  #scalar(type: Exclude<GgufValueType, 'array'>): GgufScalar {
+    const [bytes, read] = VALUE_TYPES[type];
+    return read === undefined ? this.text() : read(this.take(bytes));
   }
 }
-
-const DECODE: Record<Exclude<GgufValueType, 'array' | 'string'>, (bytes: Buffer) => number | bigint | boolean> = {
-  uint8: (bytes) => bytes.readUInt8(),
-  int8: (bytes) => bytes.readInt8(),
-  uint16: (bytes) => bytes.readUInt16LE(),
-  int16: (bytes) => bytes.readInt16LE(),
-  uint32: (bytes) => bytes.readUInt32LE(),
-  int32: (bytes) => bytes.readInt32LE(),
-  float32: (bytes) => bytes.readFloatLE(),
-  bool: (bytes) => bytes.readUInt8() !== 0,
-  uint64: (bytes) => bytes.readBigUInt64LE(),
-  int64: (bytes) => bytes.readBigInt64LE(),
-  float64: (bytes) => bytes.readDoubleLE(),
-};
 
 /** Grows with what is read: a length that lies allocates nothing. */
 function list<T>(length: number, read: () => T): T[] {
   const items: T[] = [];
   while (items.length < length) items.push(read());
   return items;
-}
-
-function elements(shape: readonly number[]): number {
-  return shape.reduce((product, length) => product * length, 1);
 }

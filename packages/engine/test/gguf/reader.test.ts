@@ -73,7 +73,7 @@ function tensorInfo(name: string, shape: bigint[], type: number, offset: bigint)
 describe('a sound file', () => {
   it('is read without its weights', async () => {
     const header = await read(sound);
-    expect(header).toMatchObject({ parameters: 68, expectedBytes: sound.length - 16 });
+    expect(header).toMatchObject({ expectedBytes: sound.length - 16 });
     expect(header.tensors).toMatchObject([
       { name: 'first', shape: [32, 2], offset: 0, bytes: 68, type: { name: 'q8_0' } },
       { name: 'second', shape: [4], offset: 96, bytes: 16, type: { name: 'f32' } },
@@ -83,13 +83,13 @@ describe('a sound file', () => {
   it('may be of version 2', async () => {
     const older = Buffer.from(sound);
     older.writeUInt32LE(2, 4);
-    expect((await read(older)).parameters).toBe(68);
+    expect((await read(older)).tensors).toHaveLength(2);
   });
 
   it('may be the demo model of this package', async () => {
     const header = await readGgufHeader(fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url)));
     expect(header.metadata.get('general.architecture')).toStrictEqual({ type: 'string', value: 'llama' });
-    expect(header.parameters).toBeGreaterThan(100_000);
+    expect(header.tensors.length).toBeGreaterThan(10);
   });
 
   it('may have values that are longer than what is read at first', async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type GgufTensorSource, writeGguf } from '../../bench/random-model/src/gguf-writer.js';
-import type { GgufScalar, GgufValue } from '../../src/gguf/format.js';
+import type { GgufScalar, GgufValue, GgufValueType } from '../../src/gguf/format.js';
 import { readGgufHeader } from '../../src/gguf/reader.js';
 import { decodeWeights } from './decode.js';
 
@@ -27,10 +27,10 @@ const VALUES = {
   int64: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
   bool: fc.boolean(),
   string: fc.string({ unit: 'grapheme' }),
-} satisfies Record<GgufScalar['type'], fc.Arbitrary<GgufScalar['value']>>;
+} satisfies Record<Exclude<GgufValueType, 'array'>, fc.Arbitrary<GgufScalar>>;
 
 const anyValue: fc.Arbitrary<GgufValue> = fc.oneof(
-  ...Object.entries(VALUES).flatMap(([type, value]: [string, fc.Arbitrary<GgufScalar['value']>]) => [
+  ...Object.entries(VALUES).flatMap(([type, value]: [string, fc.Arbitrary<GgufScalar>]) => [
     value.map((value) => ({ type, value }) as GgufValue),
     fc.array(value, { maxLength: 20 }).map((value) => ({ type: 'array', of: type, value }) as GgufValue),
   ]),
@@ -70,7 +70,6 @@ describe('a GGUF file that was written', () => {
         expect(header.tensors.map(({ name, shape, type }) => ({ name, shape, type: type.name }))).toStrictEqual(
           sources.map(({ name, shape, type }) => ({ name, shape, type })),
         );
-        expect(header.parameters).toBe(tensors.reduce((sum, { values }) => sum + values.length, 0));
         const bytes = await readFile(path);
         for (const [index, info] of header.tensors.entries()) {
           const start = header.dataOffset + info.offset;

@@ -6,8 +6,8 @@ import {
   DEFAULT_ALIGNMENT,
   GGUF_MAGIC,
   type GgufMetadata,
-  type GgufScalar,
   type GgufValue,
+  type GgufValueType,
   TENSOR_TYPES,
   VALUE_TYPES,
 } from '../../../dist/gguf/format.js';
@@ -74,7 +74,7 @@ export async function writeGguf(
 
 function alignmentOf(metadata: GgufMetadata): number {
   const entry = metadata.get(ALIGNMENT_KEY);
-  return entry?.type === 'uint32' ? entry.value : DEFAULT_ALIGNMENT;
+  return entry === undefined ? DEFAULT_ALIGNMENT : Number(entry.value);
 }
 
 function encodeHeader(
@@ -166,45 +166,39 @@ function string(text: string): Buffer {
   return Buffer.concat([uint64(bytes.length), bytes]);
 }
 
+function typeNumber(type: GgufValueType): number {
+  return Object.keys(VALUE_TYPES).indexOf(type);
+}
+
 function encodeValue(value: GgufValue): Buffer {
-  if (value.type !== 'array') return Buffer.concat([uint32(VALUE_TYPES.indexOf(value.type)), encodeScalar(value)]);
-  const { of } = value;
-  const entries = (value.value as readonly GgufScalar['value'][]).map((entry) =>
-    encodeScalar({ type: of, value: entry } as GgufScalar),
-  );
+  if (value.type !== 'array') return Buffer.concat([uint32(typeNumber(value.type)), encodeScalar(value)]);
+  const { of, value: entries } = value;
   return Buffer.concat([
-    uint32(VALUE_TYPES.indexOf('array')),
-    uint32(VALUE_TYPES.indexOf(of)),
+    uint32(typeNumber('array')),
+    uint32(typeNumber(of)),
     uint64(entries.length),
-    ...entries,
+    ...entries.map((entry) => encodeScalar({ type: of, value: entry })),
   ]);
 }
 
-function encodeScalar(scalar: GgufScalar): Buffer {
-  if (scalar.type === 'string') return string(scalar.value);
+function encodeScalar({ type, value }: Exclude<GgufValue, { type: 'array' }>): Buffer {
+  if (typeof value === 'string') return string(value);
   const bytes = Buffer.alloc(8);
-  switch (scalar.type) {
-    case 'uint8':
-      return bytes.subarray(0, bytes.writeUInt8(scalar.value));
-    case 'int8':
-      return bytes.subarray(0, bytes.writeInt8(scalar.value));
-    case 'uint16':
-      return bytes.subarray(0, bytes.writeUInt16LE(scalar.value));
-    case 'int16':
-      return bytes.subarray(0, bytes.writeInt16LE(scalar.value));
-    case 'uint32':
-      return bytes.subarray(0, bytes.writeUInt32LE(scalar.value));
-    case 'int32':
-      return bytes.subarray(0, bytes.writeInt32LE(scalar.value));
-    case 'float32':
-      return bytes.subarray(0, bytes.writeFloatLE(scalar.value));
-    case 'bool':
-      return bytes.subarray(0, bytes.writeUInt8(scalar.value ? 1 : 0));
-    case 'uint64':
-      return bytes.subarray(0, bytes.writeBigUInt64LE(scalar.value));
-    case 'int64':
-      return bytes.subarray(0, bytes.writeBigInt64LE(scalar.value));
-    case 'float64':
-      return bytes.subarray(0, bytes.writeDoubleLE(scalar.value));
+  if (typeof value === 'bigint') {
+    bytes.writeBigInt64LE(BigInt.asIntN(64, value));
+    return bytes;
   }
+  const number = Number(value);
+  const write: Record<string, () => number> = {
+    uint8: () => bytes.writeUInt8(number),
+    int8: () => bytes.writeInt8(number),
+    uint16: () => bytes.writeUInt16LE(number),
+    int16: () => bytes.writeInt16LE(number),
+    uint32: () => bytes.writeUInt32LE(number),
+    int32: () => bytes.writeInt32LE(number),
+    float32: () => bytes.writeFloatLE(number),
+    bool: () => bytes.writeUInt8(number),
+    float64: () => bytes.writeDoubleLE(number),
+  };
+  return bytes.subarray(0, write[type]!());
 }
