@@ -144,9 +144,6 @@ function callNode(name: string, parameters: SchemaNode): SchemaNode {
       { key: 'arguments', isRequired: true, value: parameters },
     ],
     others: [],
-    min: 0,
-    max: undefined,
-    isFilled: false,
   };
 }
 

@@ -172,14 +172,14 @@ class GrammarWriter {
 
   /** Properties in their order, of which those that are not required may be left out, then others. */
   #object(node: ObjectNode): string {
-    const { properties, others, min, max, isFilled } = node;
+    const { properties, others } = node;
     const lastRequired = properties.findLastIndex(({ isRequired }) => isRequired);
     const id = this.#names.get(node)!;
-    const hasOthers = others.length > 0 && max !== 0;
+    const hasOthers = others.length > 0;
     const other = (): string =>
       this.#rule(`other ${id}`, () => others.map((each) => this.#otherEntry(each)).join(' | '));
-    const nextOther = (): string => this.#rule(`next other ${id}`, () => `"," " "? ${other()}`);
-    const end = (): string => (hasOthers ? `${nextOther()}${times(min, max)} "}"` : '"}"');
+    const nextOthers = (): string => `${this.#rule(`next other ${id}`, () => `"," " "? ${other()}`)}*`;
+    const end = (): string => (hasOthers ? `${nextOthers()} "}"` : '"}"');
     const rest = (index: number): string =>
       this.#rule(`rest ${id} ${index}`, () => {
         const ends = index > lastRequired ? [end()] : [];
@@ -193,12 +193,10 @@ class GrammarWriter {
         return isRequired || index + 1 === properties.length ? own : `${own} | ${entry(index + 1)}`;
       });
     const starts = properties.length > 0 ? [entry(0)] : [];
-    if (lastRequired < 0 && hasOthers) {
-      const more = times(Math.max(0, min - 1), max === undefined ? max : max - 1);
-      starts.push(`${other()} ${nextOther()}${more} "}"`);
+    if (lastRequired < 0) {
+      starts.unshift('"}"', ...(hasOthers ? [`${other()} ${nextOthers()} "}"`] : []));
     }
-    const isEmpty = lastRequired < 0 && (min === 0 || !hasOthers) && !isFilled;
-    return `"{" (${[...(isEmpty ? ['"}"'] : []), ...starts].join(' | ')})`;
+    return `"{" (${starts.join(' | ')})`;
   }
 
   #otherEntry({ keys, value }: ObjectNode['others'][number]): string {

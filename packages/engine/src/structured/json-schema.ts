@@ -1,11 +1,28 @@
 import { answerCheck } from './check-answer.js';
 import { mergeSchemas, type Schema } from './merge-schemas.js';
-import { isReadableStep, languageOfNumbers } from './number-language.js';
+import { isExactStep, languageOfNumbers } from './number-language.js';
+import {
+  CHECKED,
+  checkOrder,
+  decodePointer,
+  isObject,
+  isOfType,
+  type JsonType,
+  join,
+  KEYWORDS_OF,
+  readCount,
+  TYPES,
+  tagOf,
+  typesOf,
+  usedKeywords,
+} from './schema-keywords.js';
 import {
   ANY_VALUE,
   checkNodes,
+  MAX_READINGS,
   mayOverlap,
   type ObjectNode,
+  optionalRun,
   type ReferenceNode,
   refuse,
   type SchemaNode,
@@ -28,51 +45,6 @@ const MAX_COUNTED_LENGTH = 32;
 
 /** Different bounds of numbers in one schema, of which each becomes an automaton. */
 const MAX_RANGES = 64;
-
-/** Most characters of a property's name in the path of an error. */
-const SHOWN_KEY = 64;
-
-/** Keywords that say nothing about which answers fit. */
-const ANNOTATIONS: ReadonlySet<string> = new Set([
-  ...['$schema', '$id', '$anchor', '$comment', '$defs', 'definitions', 'title', 'description', 'default', 'example'],
-  ...['examples', 'deprecated', 'readOnly', 'writeOnly', 'discriminator', 'contentEncoding', 'contentMediaType'],
-  ...['contentSchema', 'externalDocs', 'xml', 'markdownDescription', 'enumNames'],
-]);
-
-/** Keywords that no grammar keeps: the answer is checked when it is whole. */
-const CHECKED: ReadonlySet<string> = new Set([
-  ...['not', 'if', 'then', 'else', 'contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas'],
-  ...['unevaluatedProperties', 'unevaluatedItems', 'uniqueItems'],
-]);
-
-const TYPES = ['object', 'array', 'string', 'integer', 'number', 'boolean', 'null'] as const;
-type JsonType = (typeof TYPES)[number];
-
-const NUMBER_KEYWORDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf', 'format'];
-
-/** The keywords that speak of one type of values. */
-const KEYWORDS_OF: Readonly<Record<JsonType, readonly string[]>> = {
-  object: [
-    ...['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames'],
-    ...['minProperties', 'maxProperties'],
-  ],
-  array: ['items', 'prefixItems', 'additionalItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'],
-  string: ['minLength', 'maxLength', 'format', 'pattern'],
-  integer: NUMBER_KEYWORDS,
-  number: NUMBER_KEYWORDS,
-  boolean: [],
-  null: [],
-};
-
-/** Keywords that ask for nothing with these values. */
-const HARMLESS: Readonly<Record<string, unknown>> = {
-  uniqueItems: false,
-  nullable: false,
-  minProperties: 0,
-  minContains: 0,
-  unevaluatedProperties: false,
-  unevaluatedItems: false,
-};
 
 /** What an answer may be. */
 export interface ReadSchema {
@@ -324,11 +296,12 @@ class SchemaReader {
       names?.texts === undefined
         ? this.#readOthers(schema, [...listed.keys()], { path, depth, isOpen, names: names?.language })
         : [];
-    return this.#countProperties(
-      { kind: 'object', properties: nodes, others, min: 0, max: undefined, isFilled: false },
-      schema,
-      path,
-    );
+    this.#checkCounts(schema, path, others.length > 0 ? Number.POSITIVE_INFINITY : nodes.length);
+    const node: ObjectNode = { kind: 'object', properties: nodes, others };
+    if (optionalRun(node) > MAX_READINGS) {
+      throw refuse(path, `Expected at most ${MAX_READINGS - 1} optional properties in a row`);
+    }
+    return node;
   }
 
   /** What `propertyNames` allows: some texts, or a language. */
@@ -411,23 +384,15 @@ class SchemaReader {
     return attempt(path, () => this.#languages.pattern(pattern));
   }
 
-  /** Keeps `minProperties` and `maxProperties` as far as counting the properties that are not listed does. */
-  #countProperties(node: ObjectNode, schema: Schema, path: string): ObjectNode {
-    const least = readCount(schema, 'minProperties', path, MAX_ITEMS) ?? 0;
+  /** Properties are counted when the answer is whole. */
+  #checkCounts(schema: Schema, path: string, possible: number): void {
+    const least = readCount(schema, 'minProperties', path, MAX_ITEMS);
     const most = readCount(schema, 'maxProperties', path, MAX_ITEMS);
-    checkOrder(least, most, join(path, 'maxProperties'));
-    const required = node.properties.filter(({ isRequired }) => isRequired).length;
-    const missing = Math.max(0, least - required);
-    const hasOthers = node.others.length > 0;
-    const room = most === undefined ? undefined : most - node.properties.length;
-    if (missing > node.properties.length - required && !hasOthers) {
+    checkOrder(least ?? 0, most, join(path, 'maxProperties'));
+    if (least !== undefined && least > possible) {
       throw refuse(join(path, 'minProperties'), 'Expected no more properties than there may be');
     }
-    // A name may come twice, and counts once. Optional properties are counted when the answer is whole.
-    this.isExact &&= missing <= 1 && (room === undefined || room >= 0);
-    this.isExact &&= missing === 0 || (hasOthers ? true : required === 0);
-    const isFilled = missing > 0 && !hasOthers && required === 0;
-    return { ...node, min: hasOthers ? missing : 0, max: room === undefined ? undefined : Math.max(0, room), isFilled };
+    this.isExact &&= least === undefined && most === undefined;
   }
 
   #readString(schema: Schema, path: string): SchemaNode {
@@ -478,8 +443,7 @@ class SchemaReader {
     });
     const min = from === undefined || above === undefined ? (from ?? above) : Math.max(from, above);
     const max = to === undefined || below === undefined ? (to ?? below) : Math.min(to, below);
-    const multipleOf = steps.filter(isReadableStep);
-    this.isExact &&= multipleOf.length === steps.length;
+    this.isExact &&= steps.every(isExactStep);
     const bounds = {
       isInteger,
       min,
@@ -487,12 +451,12 @@ class SchemaReader {
       isMinOpen: above !== undefined && above === min,
       isMaxOpen: below !== undefined && below === max,
     };
-    const language = this.#once({ ...bounds, multipleOf }, () => {
+    const language = this.#once({ ...bounds, multipleOf: steps }, () => {
       this.#ranges++;
       if (this.#ranges > MAX_RANGES) {
         throw refuse(path, `Expected at most ${MAX_RANGES} different bounds of numbers`);
       }
-      return attempt(path, () => languageOfNumbers({ ...bounds, multipleOf }));
+      return attempt(path, () => languageOfNumbers({ ...bounds, multipleOf: steps }));
     });
     if (language === undefined) {
       throw refuse(path, 'No number lies within these bounds');
@@ -524,12 +488,6 @@ function merge(parts: readonly Schema[], path: string): Schema {
 
 function withoutAnnotations(schema: Schema): Schema {
   return Object.fromEntries(usedKeywords(schema).map((key) => [key, schema[key]]));
-}
-
-/** The property by which alternatives are told apart, as OpenAPI and pydantic write it. */
-function tagOf({ discriminator }: Schema): string | undefined {
-  const name = isObject(discriminator) ? discriminator['propertyName'] : undefined;
-  return typeof name === 'string' ? name : undefined;
 }
 
 function unionOf(members: readonly SchemaNode[], path: string, isExclusive = false): SchemaNode {
@@ -571,80 +529,4 @@ function readTexts(schema: Schema, path: string): SchemaNode {
     throw refuse(join(path, keyword), 'Expected a constant that fits the type');
   }
   return { kind: 'texts', texts: fitting };
-}
-
-function isOfType(value: unknown, type: JsonType): boolean {
-  switch (type) {
-    case 'null':
-      return value === null;
-    case 'integer':
-      return Number.isInteger(value);
-    case 'array':
-      return Array.isArray(value);
-    case 'object':
-      return isObject(value);
-    default:
-      return typeof value === type;
-  }
-}
-
-function typesOf(schema: Schema, path: string): readonly JsonType[] {
-  const { type } = schema;
-  if (type === undefined) {
-    // Without a type, keywords of one type bind values of that type alone; one that is named by its keywords is meant.
-    const meant = TYPES.filter((each) =>
-      KEYWORDS_OF[each].some((keyword) => keyword !== 'format' && Object.hasOwn(schema, keyword)),
-    );
-    const types = meant.length > 0 ? meant : Object.hasOwn(schema, 'format') ? (['string'] as const) : TYPES;
-    return types.some((each) => each === 'number') ? types.filter((each) => each !== 'integer') : types;
-  }
-  const given: readonly unknown[] = Array.isArray(type) ? type : [type];
-  const types = TYPES.filter((each) => given.includes(each));
-  if (types.length === 0 || types.length !== given.length) {
-    throw refuse(join(path, 'type'), `Expected some of ${TYPES.join(', ')}, each once`);
-  }
-  // A number may be an integer.
-  return types.includes('number') ? types.filter((each) => each !== 'integer') : types;
-}
-
-function readCount(schema: Schema, keyword: string, path: string, most: number): number | undefined {
-  const value = schema[keyword];
-  if (value === undefined) {
-    return undefined;
-  }
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > most) {
-    throw refuse(join(path, keyword), `Expected a whole number from 0 to ${most}`);
-  }
-  return value;
-}
-
-function checkOrder(min: number, max: number | undefined, path: string): void {
-  if (max !== undefined && min > max) {
-    throw refuse(path, 'Expected no less than the minimum');
-  }
-}
-
-/** The keywords that say something about which answers fit. */
-function usedKeywords(schema: Schema): string[] {
-  return Object.keys(schema).filter((keyword) => {
-    const isHarmless = Object.hasOwn(HARMLESS, keyword) && HARMLESS[keyword] === schema[keyword];
-    const isSaid = schema[keyword] !== undefined && !isHarmless;
-    return isSaid && !ANNOTATIONS.has(keyword) && !keyword.startsWith('x-');
-  });
-}
-
-function decodePointer(part: string, path: string): string {
-  try {
-    return decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
-  } catch {
-    throw refuse(path, 'Expected a reference into this schema, such as #/$defs/name');
-  }
-}
-
-function isObject(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function join(path: string, key: string): string {
-  return `${path}.${key.length > SHOWN_KEY ? `${key.slice(0, SHOWN_KEY)}…` : key}`;
 }

@@ -1,5 +1,4 @@
-import { CharSet, type TransitionIterable } from 'refa';
-import { LanguageMaker, MAX_CODE, type TextLanguage } from './text-language.js';
+import { LanguageMaker, type TextLanguage } from './text-language.js';
 
 /** What a number must keep to. Both ends belong to the range unless they are open. */
 export interface NumberBounds {
@@ -15,9 +14,8 @@ export interface NumberBounds {
 const DIGITS = 15;
 const BOUNDED_FRACTION_DIGITS = 6;
 
-/** The greatest number whose digits stand without an exponent, and the greatest step between multiples. */
+/** The greatest number that is written without an exponent. */
 const MAX_BOUND = Number.MAX_SAFE_INTEGER;
-const MAX_STEP = 500;
 
 const WHOLE = `(?:0|[1-9]\\d{0,${DIGITS - 1}})`;
 
@@ -29,7 +27,10 @@ export const ANY_NUMBER = new LanguageMaker().pattern(`^-?${WHOLE}(?:\\.\\d{1,${
 /** The greatest number of so many digits: a bound beyond it binds none of them. */
 const NINES = 10 ** DIGITS - 1;
 
-/** The JSON texts of the numbers within bounds; `undefined` where there is none. */
+/**
+ * The JSON texts of the numbers within bounds; `undefined` where there is none. Of steps it keeps the number of digits
+ * behind the point only.
+ */
 export function languageOfNumbers(bounds: NumberBounds): TextLanguage | undefined {
   const { isInteger, multipleOf } = bounds;
   const min = bounds.min !== undefined && bounds.min <= -NINES ? undefined : bounds.min;
@@ -38,7 +39,8 @@ export function languageOfNumbers(bounds: NumberBounds): TextLanguage | undefine
   if (!isBound) {
     return isInteger ? ANY_INTEGER : ANY_NUMBER;
   }
-  const fraction = isInteger ? '' : `(?:\\.\\d{1,${BOUNDED_FRACTION_DIGITS}})?`;
+  const places = Math.min(BOUNDED_FRACTION_DIGITS, ...multipleOf.map(placesOf));
+  const fraction = isInteger || places === 0 ? '' : `(?:\\.\\d{1,${places}})?`;
   const low = { value: Math.max(min ?? -MAX_BOUND, -MAX_BOUND), isOpen: bounds.isMinOpen };
   const high = { value: Math.min(max ?? MAX_BOUND, MAX_BOUND), isOpen: bounds.isMaxOpen };
   const signs = [
@@ -51,15 +53,8 @@ export function languageOfNumbers(bounds: NumberBounds): TextLanguage | undefine
       const above = from.value < 0 ? [] : [`(?=${atLeast(from)}$)`];
       return `${sign}${above.join('')}(?=(?:${atMost(to)})$)(?:0|[1-9]\\d{0,${DIGITS}})${fraction}`;
     });
-  const maker = new LanguageMaker();
-  const within = maker.pattern(`^(?:${sides.join('|') || '[]'})$`);
-  return maker.intersection([within, ...multipleOf.map((step) => maker.states(multiplesOf(step)))]);
-}
-
-/** Whether multiples of a step can be told from a number's digits. */
-export function isReadableStep(step: number): boolean {
-  const [digits] = stepOf(step);
-  return digits <= MAX_STEP;
+  const within = new LanguageMaker().pattern(`^(?:${sides.join('|') || '[]'})$`);
+  return within.isEmpty ? undefined : within;
 }
 
 interface End {
@@ -121,58 +116,20 @@ function partsOf(value: number): readonly [whole: string, fraction: string] {
   return [whole, fraction.replace(/0+$/, '')];
 }
 
-/** A step as a whole number of units, of which each has so many digits behind the point. */
-function stepOf(step: number): readonly [digits: number, places: number] {
-  for (let places = 0; places <= BOUNDED_FRACTION_DIGITS; places++) {
-    const digits = Math.round(step * 10 ** places);
-    if (Math.abs(digits / 10 ** places - step) < Number.EPSILON * step) {
-      return [digits, places];
-    }
+/** Digits behind the point that multiples of a step have, at most 6. */
+function placesOf(step: number): number {
+  const isWhole = (places: number): boolean => {
+    const units = step * 10 ** places;
+    return Math.abs(units - Math.round(units)) < Number.EPSILON * units;
+  };
+  let places = 0;
+  while (places < BOUNDED_FRACTION_DIGITS && !isWhole(places)) {
+    places++;
   }
-  return [Number.POSITIVE_INFINITY, 0];
+  return places;
 }
 
-/** The decimals that are multiples of a step: the remainder of the digits so far says which may be the last. */
-function multiplesOf(step: number): TransitionIterable<string> {
-  const [digits, places] = stepOf(step);
-  const code = (character: string): number => character.codePointAt(0)!;
-  const single = (character: string): CharSet => CharSet.fromCharacter(MAX_CODE, code(character));
-  const nameOf = (remainder: number, place: number): string => `${remainder} ${place}`;
-  const read = (state: string): readonly [remainder: number, place: number] =>
-    state.split(' ').map(Number) as [number, number];
-  const next = (state: string): Map<string, CharSet> => {
-    if (state === 'start' || state === 'minus') {
-      const first = after(0, -1);
-      return state === 'start' ? first.set('minus', single('-')) : first;
-    }
-    const [remainder, place] = read(state);
-    const targets = after(remainder, place);
-    return place === -1 ? targets.set(nameOf(remainder, 0), single('.')) : targets;
-  };
-  /** Place -1 stands before the point. Behind `places` digits only zeros follow. */
-  const after = (remainder: number, place: number): Map<string, CharSet> => {
-    const targets = new Map<string, CharSet>();
-    for (let digit = 0; digit <= 9; digit++) {
-      const isZeroOnly = place >= places;
-      if (isZeroOnly && digit > 0) {
-        break;
-      }
-      const to = isZeroOnly
-        ? nameOf(remainder, place)
-        : nameOf((remainder * 10 + digit) % digits, place < 0 ? -1 : place + 1);
-      targets.set(to, single(String(digit)).union(targets.get(to) ?? CharSet.empty(MAX_CODE)));
-    }
-    return targets;
-  };
-  const isFinal = (state: string): boolean => {
-    if (state === 'start' || state === 'minus') {
-      return false;
-    }
-    const [remainder, place] = read(state);
-    return (remainder * 10 ** (places - Math.max(place, 0))) % digits === 0;
-  };
-  return {
-    transitionIterator: () => ({ initial: 'start', getOut: next, stableOut: true, isFinal }),
-    maxCharacter: MAX_CODE,
-  };
+/** Whether a number is a multiple of the step where it has no more digits than multiples have: 1, 0.1, 0.01. */
+export function isExactStep(step: number): boolean {
+  return 10 ** -placesOf(step) === step;
 }

@@ -46,11 +46,6 @@ export interface ObjectNode {
   readonly kind: 'object';
   readonly properties: readonly PropertyNode[];
   readonly others: readonly { readonly keys: TextLanguage | undefined; readonly value: SchemaNode }[];
-  /** How many others. */
-  readonly min: number;
-  readonly max: number | undefined;
-  /** Whether one property must be there though none is required. */
-  readonly isFilled: boolean;
 }
 
 /** Any JSON value. */
@@ -60,7 +55,7 @@ export const ANY_VALUE: SchemaNode = anyValue();
 export const ANY_OBJECT: SchemaNode = mapOf(ANY_VALUE);
 
 /** Most ways in which an answer so far may be read at the same time, and most alternatives of one place. */
-const MAX_READINGS = 64;
+export const MAX_READINGS = 64;
 
 export function refuse(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
@@ -68,8 +63,7 @@ export function refuse(path: string, detail: string): WarmpathError {
 
 /** An object with any keys. */
 function mapOf(value: SchemaNode): ObjectNode {
-  const others = [{ keys: undefined, value }];
-  return { kind: 'object', properties: [], others, min: 0, max: undefined, isFilled: false };
+  return { kind: 'object', properties: [], others: [{ keys: undefined, value }] };
 }
 
 function anyValue(): SchemaNode {
@@ -166,7 +160,7 @@ function beginningsOf(node: SchemaNode): readonly string[] {
 /**
  * Refuses what no bounded grammar can be made of:
  *
- * - a schema that is nothing but itself, and one that no finite answer fits;
+ * - a schema that is nothing but itself;
  * - alternatives that cannot be distinguished soon enough. llama.cpp follows every way in which an answer so far can be
  *   read, so two alternatives that begin alike, within themselves, would double its work with every level.
  *
@@ -175,7 +169,6 @@ function beginningsOf(node: SchemaNode): readonly string[] {
 export function checkNodes(root: SchemaNode): void {
   const nodes = reachable(root);
   refuseEmptyCycles(nodes);
-  refuseEndless(root, nodes);
   refuseAmbiguous(nodes);
 }
 
@@ -223,92 +216,58 @@ function refuseEmptyCycles(nodes: readonly SchemaNode[]): void {
   nodes.forEach(visit);
 }
 
-/** Every place must have an end that can be reached. */
-function refuseEndless(root: SchemaNode, nodes: readonly SchemaNode[]): void {
-  const finite = new Set<SchemaNode>();
-  const hasEnd = (node: SchemaNode): boolean => {
-    switch (node.kind) {
-      case 'reference':
-        return finite.has(node.target!);
-      case 'union':
-        return node.members.some((member) => finite.has(member));
-      case 'array':
-        return (
-          node.first.every((item) => finite.has(item)) &&
-          (node.min <= node.first.length || (node.items !== undefined && finite.has(node.items)))
-        );
-      case 'object':
-        return (
-          node.properties.every(({ isRequired, value }) => !isRequired || finite.has(value)) &&
-          (node.min === 0 || node.others.some(({ value }) => finite.has(value)))
-        );
-      default:
-        return true;
-    }
-  };
-  for (let count = -1; count !== finite.size; ) {
-    count = finite.size;
-    for (const node of nodes.filter(hasEnd)) {
-      finite.add(node);
-    }
-  }
-  const endless = finite.has(root) ? nodes.find((node) => !finite.has(node)) : root;
-  if (endless !== undefined) {
-    const place = nodes.find((node) => node.kind === 'reference' && node.target === endless) ?? endless;
-    const path = 'path' in place ? place.path : '';
-    throw refuse(path, 'No finite answer fits this schema: something that it requires is never complete');
-  }
-}
-
 /**
  * Bounds how many readings of an answer so far there can be within each kind of leaf, as a least fixed point:
  * alternatives that begin alike add up, unless a tag tells objects apart. Cost: O(edges × readings).
  */
 function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
   const placeOf = new Map(nodes.map((node) => [node, placeAt(node)]));
-  const parents = new Map<SchemaNode, SchemaNode[]>(nodes.map((node) => [node, []]));
-  for (const node of nodes) {
-    for (const child of childrenOf(node)) {
-      for (const dependency of [child, ...placeOf.get(child)!.leaves]) {
-        parents.get(dependency)!.push(node);
-      }
-    }
-  }
   const readings = new Map<SchemaNode, number>();
-  const open = new Set([...nodes].reverse());
-  for (const node of open) {
-    open.delete(node);
-    const place = placeOf.get(node)!;
-    if (node.kind === 'union' && (place.leaves.length > MAX_READINGS || readingsAt(place, readings) > MAX_READINGS)) {
-      throw refuse(
-        node.path,
-        'Too many of these alternatives begin alike; give each a first property, required, with a constant of its own',
-      );
-    }
-    if (optionalRun(node) > MAX_READINGS) {
-      throw refuse(pathOf(node, nodes), `Expected at most ${MAX_READINGS - 1} optional properties in a row`);
-    }
-    const inside = childrenOf(node).map((child) => readingsAt(placeOf.get(child)!, readings));
-    const count = Math.max(ownReadings(node), optionalRun(node), ...inside);
-    if (count > (readings.get(node) ?? 1)) {
-      readings.set(node, count);
-      for (const parent of parents.get(node)!) {
-        open.add(parent);
+  // Children stand behind their parents in the list.
+  const order = [...nodes].reverse();
+  for (let isStable = false; !isStable; ) {
+    isStable = true;
+    for (const node of order) {
+      const place = placeOf.get(node)!;
+      if (node.kind === 'union' && (place.leaves.length > MAX_READINGS || readingsAt(place, readings) > MAX_READINGS)) {
+        throw refuse(
+          node.path,
+          'Too many of these alternatives begin alike; give each a first property, required, with a constant of its own',
+        );
+      }
+      const inside = childrenOf(node).map((child) => readingsAt(placeOf.get(child)!, readings));
+      const count = Math.max(ownReadings(node), ...inside);
+      if (count > (readings.get(node) ?? 1)) {
+        readings.set(node, count);
+        isStable = false;
       }
     }
   }
 }
 
-/** In how many ways a beginning of it can be read, whatever stands inside. */
+/** In how many ways a beginning of it can be read, whatever stands inside: any of its next keys may come. */
 function ownReadings(node: SchemaNode): number {
   switch (node.kind) {
     case 'language':
       return readingsOf(node.language);
-    case 'object':
-      return 1 + node.others.reduce((sum, { keys }) => sum + (keys === undefined ? 1 : readingsOf(keys)), 0);
+    case 'object': {
+      const keys = node.others.reduce((sum, each) => sum + (each.keys === undefined ? 1 : readingsOf(each.keys)), 1);
+      return Math.max(keys, optionalRun(node));
+    }
     default:
       return 1;
   }
+}
+
+/** How many of the listed keys may come next at most. */
+export function optionalRun({ properties }: ObjectNode): number {
+  let longest = 0;
+  let run = 0;
+  for (const { isRequired } of properties) {
+    run = isRequired ? 0 : run + 1;
+    longest = Math.max(longest, run + 1);
+  }
+  return longest;
 }
 
 /** What may stand at a place, and whether its objects differ in their first properties. */
@@ -344,20 +303,4 @@ export function mayOverlap(root: SchemaNode): boolean {
       node.isExclusive &&
       !node.members.every((a, index) => node.members.slice(index + 1).every((b) => areDisjoint(a, b))),
   );
-}
-
-/** How many keys may come next at most. */
-function optionalRun(node: SchemaNode): number {
-  let longest = 0;
-  let run = 0;
-  for (const { isRequired } of node.kind === 'object' ? node.properties : []) {
-    run = isRequired ? 0 : run + 1;
-    longest = Math.max(longest, run + 1);
-  }
-  return longest;
-}
-
-function pathOf(node: SchemaNode, nodes: readonly SchemaNode[]): string {
-  const place = nodes.find((candidate) => candidate.kind === 'reference' && candidate.target === node);
-  return place?.kind === 'reference' ? place.path : '';
 }

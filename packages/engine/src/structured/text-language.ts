@@ -11,7 +11,7 @@ const MAX_STATES = 3000;
 const MAX_DETERMINISTIC_STATES = 1500;
 
 /** The last character of Unicode. */
-export const MAX_CODE = 0x10ffff;
+const MAX_CODE = 0x10ffff;
 const OPTIONS = { maxCharacter: MAX_CODE };
 const ANY = CharSet.all(MAX_CODE);
 
@@ -56,11 +56,6 @@ export class LanguageMaker {
   /** The given texts and no other. */
   texts(texts: readonly string[]): TextLanguage {
     return bounded(() => this.#minimal(NFA.fromWords(texts.map(codesOf), OPTIONS, this.#nfa)));
-  }
-
-  /** The texts that automaton of another kind takes. */
-  states<Node>(states: TransitionIterable<Node>): TextLanguage {
-    return bounded(() => this.#minimal(states));
   }
 
   /** The texts that all of some languages hold; `undefined` where there is none. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../../test/suite.js';
-import { languageOfNumbers, type NumberBounds } from '../../src/structured/number-language.js';
+import { isExactStep, languageOfNumbers, type NumberBounds } from '../../src/structured/number-language.js';
 
 const FREE: NumberBounds = {
   isInteger: false,
@@ -66,16 +66,16 @@ describe('the texts of numbers', () => {
     );
   });
 
-  it.each<[multipleOf: number, right: string[], wrong: string[]]>([
-    [3, ['0', '3', '-9', '12', '999', '3.0'], ['1', '10', '3.1', '-2']],
-    [0.01, ['0', '1', '1.5', '-2.25', '0.10', '1.250'], ['0.001', '1.255']],
-    [0.25, ['0.25', '-1.75', '2', '3.5'], ['0.2', '0.1', '1.3']],
-    [500, ['0', '5000', '-1500'], ['50', '1001']],
-    [2.5, ['2.5', '5', '-7.5'], ['2', '3.5']],
-  ])('are multiples of %d', (multipleOf, right, wrong) => {
+  it.each<[multipleOf: number, isExact: boolean, right: string[], wrong: string[]]>([
+    [1, true, ['0', '-9', '12'], ['3.0', '3.1']],
+    [3, false, ['0', '3', '1'], ['3.1']],
+    [0.01, true, ['0', '1', '1.5', '-2.25', '0.10'], ['0.001', '1.255']],
+    [0.25, false, ['0.25', '-1.75', '2', '0.1'], ['0.255']],
+  ])('have no more digits than the multiples of %d', (multipleOf, isExact, right, wrong) => {
     const language = languageOfNumbers({ ...FREE, multipleOf: [multipleOf] })!;
     const holds = (text: string): boolean => language.test(Array.from(text, (each) => each.codePointAt(0)!));
     expect(right.filter((text) => !holds(text))).toEqual([]);
     expect(wrong.filter(holds)).toEqual([]);
+    expect(isExactStep(multipleOf)).toBe(isExact);
   });
 });
