@@ -60,7 +60,7 @@ class Bench {
       cost: COST,
       host: { memory: MEMORY, capacityBytes: STATE_BYTES * nodes, clock: () => 0 },
     });
-    this.queue = new WaitingTasks({ discipline: 'cache-aware', cache: this.cache, cost: COST });
+    this.queue = new WaitingTasks(this.cache, COST);
     for (let first = 0; first < this.documents; first++) {
       for (let second = 0; second < this.documents; second++) {
         this.serve(this.request(first, second));

@@ -64,7 +64,6 @@ const ROUNDS = [
       hostTier: 3 * 2 ** 20,
       diskTierBytes: 12 * 2 ** 20,
       policy: 'pgdsf',
-      schedule: 'cache-aware',
       verifyCache: true,
     },
   },

@@ -1,12 +1,11 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
-import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES } from '@warmpath/core/internal';
+import { REPLACEMENT_POLICY_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { TEMPLATE_DATE } from './chat/default-templates.js';
 import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
-import { KV_TYPES, type KvType } from './native/structs.js';
-import { TILE_ROWS } from './native/tile-padding.js';
+import { KV_TYPES, type KvType, TILE_ROWS } from './native/structs.js';
 
 /**
  * Threads for the computation by default: all cores, and past sixteen a CPU's memory bandwidth is used up. All threads
@@ -28,9 +27,7 @@ export function defaultHostTierBytes(): number {
 }
 
 /**
- * What llama-server takes. With cells that only running requests hold, 1,000 tokens take 590 ms on `random:24m` and
- * 70 ms on the demo model, where batches of 128 take 724 and 170, of 256 610, and of 1,024 650 (two threads). Beside
- * streams a step holds fewer (`streamGap`).
+ * As llama-server computes at once. Beside streams a step holds fewer (`STREAMING_TOKENS`).
  */
 const DEFAULT_BATCH_TOKENS = 512;
 
@@ -167,15 +164,7 @@ export const engineOptionsSchema = z.strictObject({
     .min(32)
     .max(8192)
     .default(DEFAULT_BATCH_TOKENS)
-    .describe('Most tokens in one decode; smaller keeps streams smoother while a long prompt is computed'),
-  streamGap: z
-    .number()
-    .min(0)
-    .max(1000)
-    .default(3)
-    .describe(
-      'How many times longer than alone running streams may wait for a token, on average, while prompts are computed; 0 for no limit',
-    ),
+    .describe(`Most tokens in one decode; ${TILE_ROWS} while clients read streams, which smaller keeps smoother`),
   maxRunning: z
     .int()
     .min(1)
@@ -183,17 +172,6 @@ export const engineOptionsSchema = z.strictObject({
     .default(16)
     .describe('Most requests that are computed at the same time'),
   queueLimit: z.int().min(0).max(100_000).default(256).describe('Most requests that wait for a place'),
-  schedule: z
-    .enum(SCHEDULER_NAMES)
-    .default('cache-aware')
-    .describe('Which waiting request goes next: cache-aware, the one that finds most in the cache, or fifo'),
-  window: z
-    .int()
-    .min(1)
-    .max(100_000)
-    .default(32)
-    .describe('How often cache-aware may let others overtake a waiting request')
-    .meta(PROGRAMS_ONLY),
   defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
   bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body').meta(IN_BYTES),
   shutdownGraceMs: z

@@ -20,7 +20,7 @@ import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-opti
 import type { ModelProgressListener } from './models/download.js';
 import { modelBytes, modelFingerprint } from './models/fingerprint.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
-import { llamaBindings } from './native/bindings.js';
+import { llamaBindings, llamaFor } from './native/bindings.js';
 import type { CpuVariant } from './native/cpu-variant.js';
 import { EmbeddingContext } from './native/embedding-context.js';
 import { findLibraryDirectory } from './native/library.js';
@@ -117,7 +117,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...hooks,
   });
   hooks.onModelFile?.(await modelBytes(resolved.path));
-  const bindings = llamaBindings(settings);
+  const bindings = await llamaFor(resolved.path, settings);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   let publisher: KvEventPublisher | undefined;
   try {

@@ -100,11 +100,6 @@ export class PrefixCache {
     return this.#leases.availableCells();
   }
 
-  /** As {@link LeaseTable.leasedCells}. */
-  leasedCells(): number {
-    return this.#leases.leasedCells();
-  }
-
   /**
    * Length of the longest cached prefix by tier, without touching anything. Cost: O(limit).
    *
@@ -237,7 +232,7 @@ export class PrefixCache {
    * Moves cells to host memory that no lease needs. On a CPU every step passes over all cells up to the last that is
    * in use, whoever they belong to: 1,000 tokens beside 32,000 idle ones took four times as long on `random:24m`, and
    * bringing 1,000 back takes a hundredth of computing them. Does nothing without a host tier, where they would be
-   * lost. Cost: that of {@link leasedCells}, and a copy of the cells that leave.
+   * lost. Cost: that of {@link LeaseTable.leasedCells}, and a copy of the cells that leave.
    */
   clearIdle(): void {
     const idle = this.#tree.movesNodes ? this.#leases.usedCells - this.#leases.leasedCells() : 0;

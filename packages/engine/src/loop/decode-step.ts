@@ -2,12 +2,11 @@ import { availableParallelism, loadavg } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
-import type { AdjacentCells } from './adjacent-cells.js';
 import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
+import type { ObservedCost } from './observed-cost.js';
 import type { RequestPlaces } from './request-places.js';
-import type { StepPacing } from './step-pacing.js';
-import { planStep, type StepEntry } from './step-plan.js';
+import { planStep, type StepEntry, type StepLimits } from './step-plan.js';
 import type { TokenPieces } from './task.js';
 
 /** How much longer than expected a decode may take, and how long it may take whatever was expected. */
@@ -32,6 +31,9 @@ export function hangLimitMs(expectedMs: number, load: number): number {
   return Math.max(MIN_HANG_MS, HANG_FACTOR * expectedMs * Math.max(1, load));
 }
 
+/** Steps of fewer tokens cost what reading the weights costs, which says nothing of prompts. */
+const LEARN_FROM_TOKENS = 32;
+
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
 
@@ -44,8 +46,9 @@ export interface DecodeStepOptions {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
   readonly places: RequestPlaces;
-  readonly adjacent: AdjacentCells;
-  readonly pacing: StepPacing;
+  /** Learns what prefill costs. */
+  readonly cost: ObservedCost;
+  readonly limits: StepLimits;
   readonly announcer: LoopAnnouncer;
   readonly vocabulary: TokenPieces;
   /** Most tokens of one request, prompt and answer. */
@@ -59,6 +62,7 @@ export class DecodeStep {
   #steps = 0;
   /** What the decode in flight is expected to take. */
   #expectedMs: number | undefined;
+  #shortestMs: number | undefined;
 
   constructor(options: DecodeStepOptions) {
     this.#options = options;
@@ -77,33 +81,30 @@ export class DecodeStep {
    * the account of the cells is wrong, or native code broke its word.
    */
   async run(): Promise<void> {
-    const { running } = this.#options.places;
-    this.#options.adjacent.gather(running);
-    const limits = this.#options.pacing.limits(running, this.#options.cache.leasedCells());
-    const { cache, places } = this.#options;
+    const { cache, limits, places } = this.#options;
+    const { running } = places;
     const entries = planStep(running, cache, limits, (task, computed) => places.commitEnd(task, computed));
-    const isAnyDone = this.#options.places.finishPrefills();
+    const isAnyDone = places.finishPrefills();
     if (entries.length > 0) {
       await this.#compute(entries);
     } else if (!isAnyDone && running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
       await this.#waitForDisk();
     } else if (!isAnyDone) {
-      this.#options.places.giveWay();
+      places.giveWay();
     }
   }
 
   async #compute(entries: readonly StepEntry[]): Promise<void> {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
-    const cells = this.#options.cache.leasedCells();
     this.#steps++;
-    this.#expectedMs = this.#options.pacing.expectedMs(entries, cells, this.#options.context.warmUpMs);
-    const code = await this.#options.context.decode(cells);
+    this.#expectedMs = this.#expect(entries);
+    const code = await this.#options.context.decode();
     this.#expectedMs = undefined;
     const durationMs = performance.now() - startedMs;
     this.#options.announcer.step(entries, durationMs);
     if (code === 0) {
-      this.#options.pacing.learn(entries, cells, durationMs);
+      this.#learn(entries, durationMs);
       this.#settle(entries, outputs);
     } else if (code === NO_FREE_CELLS) {
       // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
@@ -114,6 +115,27 @@ export class DecodeStep {
         entries.map(({ task }) => task),
         error,
       );
+    }
+  }
+
+  /**
+   * Milliseconds that a step takes, rather more than less: before the cost of prefill is learned, each of its tokens as
+   * long as the shortest step so far.
+   */
+  #expect(entries: readonly StepEntry[]): number {
+    const { context, cost } = this.#options;
+    const shortestMs = this.#shortestMs ?? context.warmUpMs;
+    const prefillMs = sum(entries, ({ task, count }) => cost.prefillMs(task.computed, count));
+    return cost.isLearned ? Math.max(shortestMs, prefillMs) : shortestMs * sum(entries, ({ count }) => count);
+  }
+
+  /** Call it before the tokens are settled. */
+  #learn(entries: readonly StepEntry[], durationMs: number): void {
+    this.#shortestMs = Math.min(durationMs, this.#shortestMs ?? durationMs);
+    const tokens = sum(entries, ({ count }) => count);
+    if (tokens >= LEARN_FROM_TOKENS) {
+      const positions = sum(entries, ({ task, count }) => count * (task.computed + count / 2));
+      this.#options.cost.observe(tokens, positions, durationMs);
     }
   }
 
@@ -179,4 +201,8 @@ export class DecodeStep {
     await Promise.race([this.#options.cache.waitForDisk(), poll]);
     clearTimeout(timer);
   }
+}
+
+function sum(entries: readonly StepEntry[], amount: (entry: StepEntry) => number): number {
+  return entries.reduce((total, entry) => total + amount(entry), 0);
 }

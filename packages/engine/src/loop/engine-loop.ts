@@ -14,7 +14,6 @@ import { type LoopMemory, openLoopMemory, reuseOf } from './loop-memory.js';
 import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop-options.js';
 import { ObservedCost } from './observed-cost.js';
 import { RequestPlaces } from './request-places.js';
-import { StepPacing } from './step-pacing.js';
 import { GenerationTask } from './task.js';
 import { WaitingTasks } from './waiting-tasks.js';
 
@@ -49,19 +48,14 @@ export class EngineLoop {
   readonly contextTokens: number;
 
   private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
-    const { context, cache, adjacent } = memory;
-    const { maxRunning, cachedDocuments, window } = options;
+    const { context, cache } = memory;
+    const { maxRunning, cachedDocuments } = options;
     this.management = new CacheManagement({ cache, clock: Date.now, wake: () => this.#wakeUp() });
     this.#options = options;
     this.#memory = memory;
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
     const announcer = new LoopAnnouncer(options.name, options.observer);
-    const waiting = new WaitingTasks({
-      discipline: options.schedule ?? 'fifo',
-      ...(window !== undefined && { window }),
-      cache,
-      cost: learned,
-    });
+    const waiting = new WaitingTasks(cache, learned);
     this.#places = new RequestPlaces({
       cache,
       waiting,
@@ -74,13 +68,8 @@ export class EngineLoop {
       context,
       cache,
       places: this.#places,
-      adjacent,
-      pacing: new StepPacing({
-        batchTokens: options.batchTokens,
-        streamGap: options.streamGap ?? 0,
-        cost: learned,
-        estimate: (batch) => context.estimate(batch),
-      }),
+      cost: learned,
+      limits: { batchTokens: options.batchTokens, isOnGpu: options.model.usesGpu },
       announcer,
       vocabulary: options.model.vocabulary,
       contextTokens: this.contextTokens,

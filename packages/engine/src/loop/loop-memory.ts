@@ -3,7 +3,6 @@ import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
 import { StateStore } from '../store/state-store.js';
-import { AdjacentCells } from './adjacent-cells.js';
 import type { EngineLoopOptions, EngineReuse, StoreOptions } from './loop-options.js';
 
 type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
@@ -12,8 +11,6 @@ type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
 export interface LoopMemory {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
-  /** Keeps the cells of each stream together, where that is faster. */
-  readonly adjacent: AdjacentCells;
 }
 
 /**
@@ -24,7 +21,7 @@ export interface LoopMemory {
  *   nothing can be shared, and for batches of one kind with a recurrent model.
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
-  const { canSharePrefixes, isRecurrent } = options.model;
+  const { isRecurrent } = options.model;
   const reuse = reuseOf(options);
   const hasTiers = (options.hostTierBytes ?? 0) > 0 || options.diskTier !== undefined;
   if (reuse === 'none' && hasTiers) {
@@ -41,26 +38,18 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
       detail: 'Batches of this model cannot be filled up: some of its layers have a recurrent state.',
     });
   }
-  // Small batches are slow on the CPU alone.
-  const isPadded = !isRecurrent && (options.batchInvariant === true || !options.model.usesGpu);
   const context = await NativeContext.create(options.bindings, options.model, {
     cells: options.cells,
     batchTokens: options.batchTokens,
     outputs: options.maxRunning,
     threads: options.threads,
-    ...(isPadded && { padding: options.batchInvariant === true ? 'all' : 'faster' }),
+    isPadded: options.batchInvariant === true,
     ...(options.kvType !== undefined && { kvType: options.kvType }),
   });
   try {
     const disk = options.diskTier && (await openStore(options.diskTier, context));
     const cache = createCache(options, { context, disk, cost });
-    // A GPU reads otherwise; and where all batches are computed in the same way, cells stay where they are.
-    const isGathered = canSharePrefixes && !options.model.usesGpu && options.batchInvariant !== true;
-    return {
-      context,
-      cache,
-      adjacent: new AdjacentCells(isGathered ? context : undefined),
-    };
+    return { context, cache };
   } catch (error) {
     context.free();
     throw error;

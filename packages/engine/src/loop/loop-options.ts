@@ -14,12 +14,7 @@ export interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'cap
 
 /** The engine's own options that the loop takes as they are. */
 type LoopSettings = Pick<ResolvedEngineOptions, 'batchTokens' | 'maxRunning' | 'queueLimit' | 'threads'> &
-  Partial<
-    Pick<
-      ResolvedEngineOptions,
-      'batchInvariant' | 'cachedDocuments' | 'kvType' | 'policy' | 'schedule' | 'streamGap' | 'verifyCache' | 'window'
-    >
-  >;
+  Partial<Pick<ResolvedEngineOptions, 'batchInvariant' | 'cachedDocuments' | 'kvType' | 'policy' | 'verifyCache'>>;
 
 /**
  * Where what one request computed may serve another: at any token, only where its state was saved, or nowhere.

@@ -20,6 +20,11 @@ export class ObservedCost implements CostModel {
   #msPerToken = 1;
   #msPerPosition = 0;
 
+  /** Whether a step was computed. */
+  get isLearned(): boolean {
+    return this.#tokensTokens > 0;
+  }
+
   /**
    * A step was computed.
    *

@@ -1,4 +1,5 @@
 import type { PrefixCache } from '../cache/prefix-cache.js';
+import { TILE_ROWS } from '../native/structs.js';
 import type { GenerationTask } from './task.js';
 
 /** A task's share of one decode: the next `count` of its tokens. */
@@ -7,12 +8,18 @@ export interface StepEntry {
   readonly count: number;
 }
 
-/** What one decode may hold, in tokens. */
 export interface StepLimits {
+  /** Most tokens of one decode. */
   readonly batchTokens: number;
-  /** Of prompts, where streams must not be kept waiting. */
-  readonly promptTokens: number;
+  /** Whether a GPU computes: then a whole batch takes no longer than streams may wait. */
+  readonly isOnGpu: boolean;
 }
+
+/**
+ * Most tokens of one decode while clients read streams, which wait for it: what attention computes as one tile. More
+ * would make them wait longer; fewer would be computed row by row.
+ */
+const STREAMING_TOKENS = TILE_ROWS;
 
 /**
  * A prompt waits when another prompt of the same step is about to compute at least this many tokens that it needs too,
@@ -29,7 +36,6 @@ export type CommitEnd = (task: GenerationTask, computed: number) => number;
  * Takes the cells for what it plans; tasks for which there are none sit this step out.
  *
  * @param running In the order of admission; every one has a lease.
- * @param limits Most tokens in one decode, and most of them for prompts.
  */
 export function planStep(
   running: readonly GenerationTask[],
@@ -38,13 +44,17 @@ export function planStep(
   commitEnd: CommitEnd,
 ): StepEntry[] {
   const entries: StepEntry[] = [];
-  for (const task of running.filter((candidate) => candidate.isDecoding)) {
+  const generating = running.filter((candidate) => candidate.isDecoding);
+  for (const task of generating) {
     if (entries.length < limits.batchTokens && cache.grow(task.lease!, 1)) {
       entries.push({ task, count: 1 });
     }
   }
   const prompts: StepEntry[] = [];
-  let budget = Math.min(limits.batchTokens - entries.length, limits.promptTokens);
+  const isStreaming = !limits.isOnGpu && generating.some(({ isStreamRead }) => isStreamRead);
+  // Many streams fill the first tile: then prompts fill up the last one.
+  const most = isStreaming ? STREAMING_TOKENS * Math.ceil((entries.length + 1) / STREAMING_TOKENS) : limits.batchTokens;
+  let budget = Math.min(most, limits.batchTokens) - entries.length;
   for (const task of running.filter((candidate) => !candidate.isDecoding)) {
     if (budget === 0) {
       break;

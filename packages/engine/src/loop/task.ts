@@ -49,8 +49,6 @@ export class GenerationTask {
   lease: Lease | undefined;
   /** Tokens whose cells the lease has. */
   computed = 0;
-  /** Tokens up to which the cells of its answer lie together (`AdjacentCells`). */
-  adjacent = 0;
   aborted = false;
   /** Whether the step that is computed ends at its next checkpoint. */
   endsAtCheckpoint = false;
@@ -176,7 +174,6 @@ export class GenerationTask {
   loseCells(): void {
     this.#furthest = Math.max(this.#furthest, this.computed);
     this.computed = 0;
-    this.adjacent = 0;
   }
 
   /** Whether it has ever run. A task that lost its cells waits again, but its client may have read half an answer. */

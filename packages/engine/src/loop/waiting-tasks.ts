@@ -1,20 +1,12 @@
-import { type CostModel, type PromptReuse, RequestScheduler, type SchedulerName } from '@warmpath/core/internal';
+import { type CostModel, type PromptReuse, RequestScheduler } from '@warmpath/core/internal';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { PromptCursor } from '../cache/prompt-cursor.js';
 import type { GenerationTask } from './task.js';
 
-export interface WaitingTasksOptions {
-  /** Which request goes next. */
-  readonly discipline: SchedulerName;
-  /** How often a request may be overtaken; core's default when left out. */
-  readonly window?: number;
-  readonly cache: PrefixCache;
-  readonly cost: CostModel;
-}
-
 /**
- * Requests that wait for a place in the loop. The lowest priority number goes first; among equals, core's scheduler
- * decides (RAGCache §5.2). Bringing tokens back from host memory or disk costs the time that it takes.
+ * Requests that wait for a place in the loop. The lowest priority number goes first; among equals, the one that finds
+ * most cached tokens for those that it must compute (RAGCache §5.2). Bringing tokens back from host memory or disk costs
+ * the time that it takes.
  */
 export class WaitingTasks implements Iterable<GenerationTask> {
   readonly #cache: PrefixCache;
@@ -23,14 +15,13 @@ export class WaitingTasks implements Iterable<GenerationTask> {
   /** How far each waiting prompt is known to follow the tree. */
   readonly #cursors = new WeakMap<GenerationTask, PromptCursor>();
 
-  constructor({ discipline, window, cache, cost }: WaitingTasksOptions) {
+  constructor(cache: PrefixCache, cost: CostModel) {
     this.#cache = cache;
     this.#cost = cost;
     this.#scheduler = new RequestScheduler({
       // The loop refuses excess requests when they come.
       capacity: Number.MAX_SAFE_INTEGER,
-      ...(discipline === 'cache-aware' && { lookup: (task: GenerationTask) => this.#lookUp(task) }),
-      ...(window !== undefined && { window }),
+      lookup: (task) => this.#lookUp(task),
     });
   }
 

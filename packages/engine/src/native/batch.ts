@@ -1,6 +1,5 @@
 import { ffi } from './ffi.js';
 import type { BatchStruct, NativePointer } from './structs.js';
-import type { BatchAttention } from './tile-padding.js';
 
 /**
  * The token batch of one decode, in native memory that lives as long as this object, so that an asynchronous call
@@ -70,24 +69,6 @@ export class NativeBatch {
     this.#outputs[index] = output ? 1 : 0;
     this.#count = index + 1;
     return index;
-  }
-
-  /**
-   * What its attention costs. O(tokens).
-   *
-   * @param cells No more cells than these are attended to in all.
-   */
-  attention(cells: number): BatchAttention {
-    const lengths = new Map<number, number>();
-    let attended = 0;
-    for (let index = 0; index < this.#count; index++) {
-      const length = this.#positions[index]! + 1;
-      const sequence = this.#sequences[index]!;
-      attended += length;
-      lengths.set(sequence, Math.max(length, lengths.get(sequence) ?? 0));
-    }
-    const span = [...lengths.values()].reduce((sum, length) => sum + length, 0);
-    return { rows: this.#count, attended, span: Math.min(span, cells) };
   }
 
   /** The positions that each sequence has in it, from the first to behind the last. O(tokens). */

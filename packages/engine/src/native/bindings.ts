@@ -1,5 +1,5 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
-import { type CpuVariant, loadCpuVariant } from './cpu-variant.js';
+import { type CpuVariant, type CpuVariantChoice, hasNarrowHeads, loadCpuVariant } from './cpu-variant.js';
 import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
 import { type ErrorsDuring, nativeLog } from './native-log.js';
@@ -29,8 +29,6 @@ export interface LlamaBindings {
   readonly trainedContext: (model: NativePointer) => number;
   readonly parameterCount: (model: NativePointer) => number;
   readonly slidingWindow: (model: NativePointer) => number;
-  readonly layers: (model: NativePointer) => number;
-  readonly heads: (model: NativePointer) => number;
   readonly width: (model: NativePointer) => number;
   /** Writes a value of the file's metadata as text; answers its length, or -1 when there is none. */
   readonly metadata: (model: NativePointer, key: string, text: Uint8Array, length: number) => number;
@@ -95,13 +93,11 @@ export interface LlamaBindings {
 }
 
 /** How the process's llama.cpp is started. */
-export interface LlamaSettings {
+export interface LlamaSettings extends CpuVariantChoice {
   /** Leave llama.cpp's own log on stderr. */
-  readonly nativeLog?: boolean;
+  readonly nativeLog?: boolean | undefined;
   /** Layers for a GPU: with some, the package that uses one is loaded. */
-  readonly gpuLayers?: number;
-  /** Loads this variant of the CPU code, for tests of the variants. */
-  readonly cpuVariant?: string | undefined;
+  readonly gpuLayers?: number | undefined;
 }
 
 let bound: LlamaBindings | undefined;
@@ -121,6 +117,16 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
     bound = { ...functions, ...initialise(libraries, settings), threadPools: threadPools(libraries) };
   }
   return bound;
+}
+
+/**
+ * The process's llama.cpp, with the CPU code that suits a model where this call is the first.
+ *
+ * @param model Path of the model's file.
+ * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
+ */
+export async function llamaFor(model: string, { nativeLog, gpuLayers }: LlamaSettings = {}): Promise<LlamaBindings> {
+  return llamaBindings({ nativeLog, gpuLayers, hasNarrowHeads: await hasNarrowHeads(model) });
 }
 
 /**
@@ -149,10 +155,10 @@ export function checkAbi(
 
 function initialise(
   libraries: NativeLibraries,
-  { nativeLog: isLogShown = false, cpuVariant: name }: LlamaSettings,
+  settings: LlamaSettings,
 ): Pick<LlamaBindings, 'errorsDuring' | 'cpuVariant'> {
-  const errorsDuring = nativeLog(libraries, isLogShown);
-  const cpuVariant = loadCpuVariant(libraries, name);
+  const errorsDuring = nativeLog(libraries, settings.nativeLog === true);
+  const cpuVariant = loadCpuVariant(libraries, settings);
   libraries.llama.func('llama_backend_init', 'void', [])();
   return { errorsDuring, cpuVariant };
 }
@@ -181,8 +187,6 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring'
     trainedContext: bind('llama_model_n_ctx_train', 'int32', [pointer]),
     parameterCount: bind('llama_model_n_params', 'uint64', [pointer]),
     slidingWindow: bind('llama_model_n_swa', 'int32', [pointer]),
-    layers: bind('llama_model_n_layer', 'int32', [pointer]),
-    heads: bind('llama_model_n_head', 'int32', [pointer]),
     width: bind('llama_model_n_embd', 'int32', [pointer]),
     metadata: bind('llama_model_meta_val_str', 'int32', [pointer, 'str', pointer, 'size_t']),
     supportsGpu: bind('llama_supports_gpu_offload', 'bool', []),

@@ -9,10 +9,9 @@ import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
 import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS, TWIN_OFFSET, TWINNED_SEQUENCE_IDS } from './sequence-ids.js';
 import { joinBytes, type StatePiece, savedRanges, sliceState, statePieces } from './sequence-state.js';
-import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer } from './structs.js';
-import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
+import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer, TILE_ROWS } from './structs.js';
 
-/** Cells for the padding of a batch: no fewer than a tile, and what llama.cpp rounds to. */
+/** Cells for the tokens that fill up a batch: no fewer than a tile, and what llama.cpp rounds to. */
 const PADDING_CELLS = 256;
 
 export interface ContextOptions {
@@ -23,11 +22,8 @@ export interface ContextOptions {
   /** Most tokens of one decode whose logits are wanted. */
   readonly outputs: number;
   readonly threads: number;
-  /**
-   * Which small batches are filled up, in cells of their own: where that makes their attention faster, or all. None
-   * when left out.
-   */
-  readonly padding?: 'faster' | 'all';
+  /** Whether every small batch is filled up to a tile, in cells of its own, so that all are computed in the same way. */
+  readonly isPadded?: boolean;
   /** How keys and values stand in the cells; f16 when left out. */
   readonly kvType?: KvType;
 }
@@ -45,7 +41,6 @@ export class NativeContext implements SavableMemory {
   readonly #memory: NativePointer;
   readonly #vocabularySize: number;
   readonly #batch: NativeBatch;
-  readonly #padding: TilePadding;
   readonly #isPadded: boolean;
   readonly #usesGpu: boolean;
   /** Tokens that some layers attend to at most; 0 when all attend to all. */
@@ -72,16 +67,15 @@ export class NativeContext implements SavableMemory {
     bindings: LlamaBindings,
     context: NativePointer,
     model: NativeModel,
-    { batchTokens, outputs, threads, padding, kvType = 'f16' }: ContextOptions,
+    { batchTokens, outputs, threads, isPadded = false, kvType = 'f16' }: ContextOptions,
   ) {
     this.#bindings = bindings;
     this.#context = context;
     this.#memory = bindings.getMemory(context);
     this.#vocabularySize = model.vocabulary.size;
     this.#batch = new NativeBatch(batchTokens);
-    this.#padding = new TilePadding({ ...model.attentionShape, threads }, padding === 'all');
     this.#usesGpu = model.usesGpu;
-    this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
+    this.#isPadded = isPadded;
     // States are made for the sequences below n_seq_max alone.
     const sequences = model.slidingWindow > 0 ? TWINNED_SEQUENCE_IDS : SEQUENCE_IDS;
     this.sequences = model.isRecurrent ? sequences.slice(0, outputs) : sequences;
@@ -92,7 +86,7 @@ export class NativeContext implements SavableMemory {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
     }
     const contextCells = bindings.contextCells(context);
-    this.cells = contextCells - (padding === undefined ? 0 : PADDING_CELLS);
+    this.cells = contextCells - (isPadded ? PADDING_CELLS : 0);
     const isStretched = contextCells > model.originalContext;
     this.stateIdentity = {
       library: `llama.cpp ${LLAMA_RELEASE} (${NATIVE_PACKAGE_VERSION})`,
@@ -109,7 +103,7 @@ export class NativeContext implements SavableMemory {
     const outputs = options.outputs + (model.isRecurrent ? FIRST_SEQUENCE : 0);
     const params = {
       ...bindings.contextDefaultParams(),
-      n_ctx: options.cells + (options.padding === undefined ? 0 : PADDING_CELLS),
+      n_ctx: options.cells + (options.isPadded === true ? PADDING_CELLS : 0),
       n_batch: options.batchTokens,
       n_ubatch: options.batchTokens,
       // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not
@@ -150,13 +144,11 @@ export class NativeContext implements SavableMemory {
   /**
    * Computes the batch on a native thread; the event loop stays free.
    *
-   * @param span Cells that the batch attends to at most, where that is known: sequences that share cells attend to
-   *   fewer than they are long.
    * @returns llama_decode's code: 0 success, 1 no free cells, 2 aborted, negative an error.
    */
-  async decode(span: number = this.cells): Promise<number> {
+  async decode(): Promise<number> {
     this.#requireIdle();
-    const padding = this.#isPadded ? this.#padding.wanted(this.#batch.attention(span)) : 0;
+    const padding = this.#isPadded ? TILE_ROWS - this.#batch.count : 0;
     for (let position = 0; position < padding; position++) {
       this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
     }
@@ -190,11 +182,6 @@ export class NativeContext implements SavableMemory {
     for (const [sequence, { from, to }] of this.#batch.ranges()) {
       this.#bindings.sequenceCopy(this.#memory, sequence, sequence + TWIN_OFFSET, from, to);
     }
-  }
-
-  /** What a batch is estimated to take. O(1). */
-  estimate(batch: BatchAttention): BatchEstimate {
-    return this.#padding.estimate(batch, this.#isPadded);
   }
 
   /**

@@ -47,7 +47,7 @@ const NATIVE_STACK_BYTES = 8 * 1024 * 1024;
 /** What the native libraries are wanted for, and where they are looked for. */
 export interface LibrarySearch {
   /** Layers of the model that a GPU is to compute; none when left out. */
-  readonly gpuLayers?: number;
+  readonly gpuLayers?: number | undefined;
   readonly platform?: string;
   /** Resolves a module specifier to a file; throws when there is none. Injected for tests. */
   readonly resolve?: (specifier: string) => string;

@@ -2,7 +2,6 @@ import { WarmpathError } from '@warmpath/core';
 import type { LlamaBindings } from './bindings.js';
 import { callBeside } from './ffi.js';
 import type { NativePointer } from './structs.js';
-import type { AttentionShape } from './tile-padding.js';
 import { Vocabulary } from './vocabulary.js';
 
 /** Architectures whose window lies in a memory of another kind, where a cell is not of its own token alone. */
@@ -34,8 +33,6 @@ export class NativeModel {
    * the size of the context (LongRoPE): contexts of more cells compute other keys. Infinite for every other model.
    */
   readonly originalContext: number;
-  /** What its attention costs, on a number of threads. */
-  readonly attentionShape: Omit<AttentionShape, 'threads'>;
   /** The Jinja chat template of the file's metadata. */
   readonly chatTemplate: string | undefined;
   /** Its second one, for requests with tools, of the few models that have two. */
@@ -64,7 +61,6 @@ export class NativeModel {
     const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
     const original = Number(metadata(bindings, model, `${architecture}.rope.scaling.original_context_length`));
     this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;
-    this.attentionShape = attentionShape(bindings, model, this);
     this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
     this.toolUseTemplate = bindings.chatTemplate(model, 'tool_use') ?? undefined;
   }
@@ -115,25 +111,6 @@ export class NativeModel {
 
 function unsupported(detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_MODEL_UNSUPPORTED', { path: 'model', detail });
-}
-
-function attentionShape(
-  bindings: LlamaBindings,
-  model: NativePointer,
-  { parameterCount, vocabulary }: Pick<NativeModel, 'parameterCount' | 'vocabulary'>,
-): Omit<AttentionShape, 'threads'> {
-  const heads = bindings.heads(model);
-  const width = bindings.width(model);
-  const architecture = metadata(bindings, model, 'general.architecture');
-  const keyLength = Number(metadata(bindings, model, `${architecture}.attention.key_length`));
-  return {
-    layers: bindings.layers(model),
-    heads,
-    headWidth: keyLength > 0 || heads === 0 ? keyLength : Math.round(width / heads),
-    // A token is looked up in the embedding, not multiplied with it.
-    weights: Math.max(0, parameterCount - vocabulary.size * width),
-    wideVectors: / AVX512 = 1 /.test(bindings.systemInfo()),
-  };
 }
 
 /** A value of the file's metadata; empty when there is none. */

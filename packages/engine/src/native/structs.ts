@@ -7,6 +7,12 @@ export type NativePointer = bigint;
 /** `enum llama_flash_attn_type`. */
 export const FLASH_ATTENTION_ENABLED = 1;
 
+/**
+ * Rows from which llama.cpp's CPU attention works in tiles (`GGML_FA_TILE_Q` in ggml/src/ggml-cpu/common.h). A batch of
+ * fewer goes row by row, which sums the values up in 16-bit numbers; tiles sum in 32 bits.
+ */
+export const TILE_ROWS = 64;
+
 /** How keys and values can stand in the cells, with llama.cpp's numbers (`enum ggml_type`). */
 export const KV_TYPES = { f16: 1, q8_0: 8 } as const;
 export type KvType = keyof typeof KV_TYPES;

@@ -23,19 +23,19 @@ describe('continuous batching', () => {
   });
 
   it('gives every stream its token in every step while a long prompt is computed', async () => {
-    engine = await TestEngine.start({ batchTokens: 256, streamGap: 0 });
+    engine = await TestEngine.start({ batchTokens: 256 });
     const streams = NAMES.map((_, index) =>
       engine.stream('/v1/completions', { prompt: someTokens(40, index), max_tokens: 2000, ignore_eos: true }),
     );
     await Promise.all(streams.map((stream) => stream.next()));
     await log.until(() => log.steps.at(-1)?.generating === 8);
     const before = log.steps.length;
-    const long = await engine.complete(someTokens(3000, 50));
+    const long = await engine.complete(someTokens(1000, 50));
     const during = log.steps.slice(before).filter(({ promptTokens }) => promptTokens > 0);
     expect(long.usage.prompt_tokens_details.cached_tokens).toBe(0);
-    // 256 tokens a step, eight of them for the streams: thirteen steps, and every stream went on in each.
-    expect(during.map(({ generating }) => generating)).toEqual(new Array(13).fill(8));
-    expect(during.map(({ promptTokens }) => promptTokens)).toEqual([...new Array(12).fill(248), 24]);
+    // 64 tokens a step, eight of them for the streams: 18 steps, and every stream went on in each.
+    expect(during.map(({ generating }) => generating)).toEqual(new Array(18).fill(8));
+    expect(during.map(({ promptTokens }) => promptTokens)).toEqual([...new Array(17).fill(56), 48]);
     for (const stream of streams) {
       stream.destroy();
     }
@@ -43,24 +43,23 @@ describe('continuous batching', () => {
   });
 
   it('computes few prompt tokens beside a stream that somebody reads, and whole batches beside an answer that nobody does', async () => {
-    // A gap of one step leaves no room for prompts: few tokens go into each.
-    engine = await TestEngine.start({ streamGap: 1, batchTokens: 128 });
+    engine = await TestEngine.start({ batchTokens: 128 });
     const fields = { prompt: someTokens(20), max_tokens: 2000, ignore_eos: true };
-    const counts = async (prompt: number[]): Promise<Set<number>> => {
+    const counts = async (prompt: number[]): Promise<number[]> => {
       const from = log.steps.length;
       await log.until(() => log.steps.length > from && log.steps.at(-1)!.promptTokens === 0);
       const before = log.steps.length;
       await engine.complete(prompt);
       const during = log.steps.slice(before).filter(({ promptTokens }) => promptTokens > 0);
       expect(during.every(({ generating }) => generating === 1)).toBe(true);
-      return new Set(during.map(({ promptTokens }) => promptTokens));
+      return during.map(({ promptTokens }) => promptTokens);
     };
     const stream = engine.stream('/v1/completions', fields);
-    expect(Math.max(...(await counts(someTokens(127, 60))))).toBeLessThan(64);
+    expect(await counts(someTokens(127, 60))).toEqual([63, 63, 1]);
     stream.destroy();
     await log.until(() => log.ends.length === 2);
     const unread = engine.send('/v1/completions', fields);
-    expect([...(await counts(someTokens(127 * 2 + 20, 61)))]).toEqual([127, 20]);
+    expect(await counts(someTokens(127 * 2 + 20, 61))).toEqual([127, 127, 20]);
     unread.destroy();
     await log.until(() => log.ends.length === 4);
   });
@@ -153,11 +152,8 @@ describe('continuous batching', () => {
     expect(counts).toEqual(steps);
   });
 
-  it.each([
-    ['cache-aware', ['long', 'known', 'unknown']],
-    ['fifo', ['long', 'unknown', 'known']],
-  ] as const)('lets %s decide which of the waiting goes next', async (schedule, expected) => {
-    engine = await TestEngine.start({ schedule, maxRunning: 1 });
+  it('takes the waiting request that finds most in the cache', async () => {
+    engine = await TestEngine.start({ maxRunning: 1 });
     const known = someTokens(300, 70);
     await engine.complete(known);
     const order: string[] = [];
@@ -174,7 +170,7 @@ describe('continuous batching', () => {
     order.push('long');
     stream.destroy();
     await Promise.all(answers);
-    expect(order).toEqual(expected);
+    expect(order).toEqual(['long', 'known', 'unknown']);
   });
 
   it('serves more than its cells hold, by letting the youngest wait', async () => {

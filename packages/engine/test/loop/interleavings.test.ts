@@ -72,8 +72,6 @@ const settings = fc.record({
   maxRunning: fc.integer({ min: 1, max: 6 }),
   hostTierBytes: fc.constantFrom(0, 300, 1_500, 100_000),
   policy: fc.constantFrom('lru' as const, 'pgdsf' as const, 'lfu' as const),
-  schedule: fc.constantFrom('fifo' as const, 'cache-aware' as const),
-  streamGap: fc.constantFrom(0, 2),
   cachedDocuments: fc.constantFrom(undefined, undefined, 1),
 });
 

@@ -1,4 +1,4 @@
-import { type CostModel, replacementPolicy, SCHEDULER_NAMES, type SchedulerName } from '@warmpath/core/internal';
+import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import { GenerationTask } from '../../src/loop/task.js';
@@ -14,7 +14,7 @@ class Bench {
   readonly waiting: WaitingTasks;
 
   /** `times` is what the clock of the host tier says: when each restore begins and ends. */
-  constructor(discipline: SchedulerName, { window = 32, times = [] as number[], hostBytes = 0 } = {}) {
+  constructor({ times = [] as number[], hostBytes = 0 } = {}) {
     this.cache = new PrefixCache({
       memory: this.memory,
       cells: 64,
@@ -25,7 +25,7 @@ class Bench {
         host: { memory: this.memory, capacityBytes: hostBytes, clock: () => times.shift() ?? 0 },
       }),
     });
-    this.waiting = new WaitingTasks({ discipline, window, cache: this.cache, cost: COST });
+    this.waiting = new WaitingTasks(this.cache, COST);
   }
 
   /** Computes a prompt, so that it is cached. */
@@ -71,14 +71,8 @@ class Bench {
 const run = (first: number, count: number): number[] => Array.from({ length: count }, (_, index) => first + index);
 
 describe('waiting requests', () => {
-  it('go in order of arrival when nothing else is asked for', () => {
-    const bench = new Bench('fifo');
-    bench.serve(run(100, 20));
-    expect(bench.drain(bench.push(run(0, 5), run(100, 20), run(50, 5)))).toEqual([0, 1, 2]);
-  });
-
   it('go by what they find for what they must compute, looked up anew whenever one goes', () => {
-    const bench = new Bench('cache-aware');
+    const bench = new Bench();
     bench.serve(run(100, 20));
     const tasks = bench.push(run(0, 10), [...run(100, 10), 1, 2, 3], [...run(100, 20), 7]);
     expect(tasks.indexOf(bench.waiting.next()!)).toBe(2);
@@ -89,29 +83,25 @@ describe('waiting requests', () => {
     expect(bench.waiting.next()).toBeUndefined();
   });
 
-  it.each(SCHEDULER_NAMES)('go by priority first, each among its equals by %s', (discipline) => {
-    const bench = new Bench(discipline);
+  it('go by priority first, and among equals by what they find', () => {
+    const bench = new Bench();
     bench.serve(run(100, 20));
     const held = [...run(100, 20), 7];
     const tasks = bench.pushWith([3, 0, 3, 1, 0], run(0, 10), run(0, 10), held, held, held);
-    const byCache = discipline === 'cache-aware';
     expect([...bench.waiting].length).toBe(5);
-    expect(tasks.indexOf(bench.waiting.next()!)).toBe(byCache ? 4 : 1);
-    const returned = tasks[byCache ? 4 : 1]!;
-    bench.waiting.putBack(returned);
-    expect(bench.waiting.next()).toBe(returned);
-    expect(tasks.indexOf(bench.waiting.next()!)).toBe(byCache ? 1 : 4);
-    expect(tasks.indexOf(bench.waiting.next()!)).toBe(3);
+    expect(bench.waiting.next()).toBe(tasks[4]);
+    bench.waiting.putBack(tasks[4]!);
+    expect([4, 1, 3].map(() => tasks.indexOf(bench.waiting.next()!))).toEqual([4, 1, 3]);
     // One that gave way waits before its equals, and behind the more urgent.
     bench.waiting.putBack(tasks[3]!);
     expect(bench.waiting.remove(tasks[3]!)).toBe(true);
     expect(bench.waiting.remove(tasks[3]!)).toBe(false);
-    expect(bench.drain(tasks).slice(0, 2)).toEqual(byCache ? [2, 0] : [0, 2]);
+    expect(bench.drain(tasks).slice(0, 2)).toEqual([2, 0]);
     expect(bench.waiting.size).toBe(0);
   });
 
   it('see what was evicted while they waited', () => {
-    const bench = new Bench('cache-aware');
+    const bench = new Bench();
     bench.serve(run(100, 20));
     bench.serve(run(200, 10));
     const tasks = bench.push([...run(200, 10), 1, 1], run(0, 30), [...run(100, 20), 1, 1], [...run(100, 20), 1, 2]);
@@ -131,7 +121,7 @@ describe('waiting requests', () => {
       [0, [1, 0]],
       [1_000, [0, 1]],
     ] as const) {
-      const bench = new Bench('cache-aware', { hostBytes: 100_000, times: [0, restoreMs] });
+      const bench = new Bench({ hostBytes: 100_000, times: [0, restoreMs] });
       for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(2_000, 55)]) {
         bench.serve(tokens);
       }
@@ -141,16 +131,15 @@ describe('waiting requests', () => {
     }
   });
 
-  it('are overtaken no more often than the window allows', () => {
-    const bench = new Bench('cache-aware', { window: 2 });
+  it('are overtaken 32 times at most', () => {
+    const bench = new Bench();
     bench.serve(run(100, 20));
-    const cached = (last: number): number[] => [...run(100, 20), last];
-    const tasks = bench.push(run(0, 5), cached(1), cached(2), cached(3), cached(4));
-    expect(bench.drain(tasks)).toEqual([1, 2, 0, 3, 4]);
+    const tasks = bench.push(run(0, 5), ...run(0, 40).map((last) => [...run(100, 20), last]));
+    expect(bench.drain(tasks)).toEqual([...run(1, 32), 0, ...run(33, 8)]);
   });
 
   it('that were chosen and found no room go before all others', () => {
-    const bench = new Bench('cache-aware');
+    const bench = new Bench();
     const tasks = bench.push(run(0, 5), run(50, 5));
     const chosen = bench.waiting.next()!;
     bench.waiting.putBack(chosen);
@@ -160,7 +149,7 @@ describe('waiting requests', () => {
   });
 
   it('can be taken out wherever they wait', () => {
-    const bench = new Bench('fifo');
+    const bench = new Bench();
     const tasks = bench.push(run(0, 5), run(50, 5), run(70, 5));
     bench.waiting.putBack(bench.waiting.next()!);
     expect(tasks.map((task) => bench.waiting.remove(task))).toEqual([true, true, true]);

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { llamaBindings } from '../../src/native/bindings.js';
-import { chooseCpuVariant } from '../../src/native/cpu-variant.js';
+import { chooseCpuVariant, hasNarrowHeads } from '../../src/native/cpu-variant.js';
 import { findLibraryDirectory } from '../../src/native/library.js';
 
 /** As each variant scores itself on a processor that has everything up to AMX. */
@@ -34,6 +34,16 @@ describe('the variant of the CPU code', () => {
     expect(chooseCpuVariant(others)).toEqual({ name: 'zen4', reason: 'the best for this processor' });
   });
 
+  it('is the best without AVX-512 for models of narrow heads, where there is one', async () => {
+    const narrow = chooseCpuVariant(ON_AMX, { hasNarrowHeads: true })!;
+    expect(narrow.name).toBe('haswell');
+    expect(narrow.reason).toMatch(/without AVX-512.*sapphirerapids is excluded/);
+    expect(chooseCpuVariant([{ name: 'icelake', score: 5 }], { hasNarrowHeads: true })!.name).toBe('icelake');
+    const demo = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+    expect(await hasNarrowHeads(demo)).toBe(true);
+    expect(await hasNarrowHeads(await modelPath('random:24m'))).toBe(false);
+  });
+
   it('is none where only an excluded one runs', () => {
     expect(chooseCpuVariant([{ name: 'sapphirerapids', score: 5 }])).toBeUndefined();
   });
@@ -50,10 +60,10 @@ describe('the variant of the CPU code', () => {
   });
 
   it('is what the process computes with', () => {
-    const bindings = llamaBindings();
+    const bindings = llamaBindings({ hasNarrowHeads: true });
     expect(bindings.cpuVariant.name).not.toBe('');
     expect(bindings.systemInfo()).toContain('CPU :');
-    expect(bindings.systemInfo()).not.toMatch(/AMX_INT8 = 1/);
+    expect(bindings.systemInfo()).not.toMatch(/AVX512 = 1|AMX_INT8 = 1/);
   });
 
   // In processes of their own: the excluded variant aborts.

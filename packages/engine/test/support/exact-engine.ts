@@ -4,7 +4,6 @@ import type { NativeContext } from '../../src/native/context.js';
 import type { TokenGrammar } from '../../src/native/grammar.js';
 import type { NativeModel } from '../../src/native/model.js';
 import { SEQUENCE_IDS } from '../../src/native/sequence-ids.js';
-import type { BatchAttention, BatchEstimate } from '../../src/native/tile-padding.js';
 
 /** Tokens of the model: the last one ends a generation, the others are letters and digits. */
 const VOCABULARY_SIZE = 37;
@@ -110,6 +109,7 @@ export const exactModel = {
   vocabulary,
   trainedContext: 4_096,
   isRecurrent: false,
+  usesGpu: false,
   canSharePrefixes: true,
 } as unknown as NativeModel;
 
@@ -157,10 +157,6 @@ export class ExactContext implements SavableMemory {
       },
       add: (token, position, sequence, output) => this.#rows.push({ token, position, sequence, output }) - 1,
     };
-  }
-
-  estimate(batch: BatchAttention): BatchEstimate {
-    return { nanoseconds: batch.rows, isTiled: false };
   }
 
   decode(): Promise<number> {
