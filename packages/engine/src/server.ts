@@ -8,7 +8,7 @@ import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-log.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
-import { EmbeddingQueue } from './http/embedding-queue.js';
+import { EmbeddingQueue } from './http/embeddings.js';
 import { FormCache } from './http/form-cache.js';
 import { largestBodyBytes } from './http/json-body.js';
 import { EngineMetrics } from './http/metrics.js';

@@ -22,8 +22,7 @@ import {
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm, readTools } from './answer-form.js';
 import { readConversation } from './chat-request.js';
-import type { EmbeddingQueue } from './embedding-queue.js';
-import { addEmbeddingRoutes } from './embedding-routes.js';
+import { addEmbeddingRoutes, type EmbeddingQueue } from './embeddings.js';
 import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
 import type { FormCache } from './form-cache.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';

@@ -1,139 +1,75 @@
+import { isDeepStrictEqual } from 'node:util';
 import { refuse } from '../structured/schema-node.js';
 import { chatCompletionSchema, completionSchema } from './schemas.js';
 
-/** A field that would change the answer, or what is told of it, and that this engine cannot honour. */
-interface RefusedField {
-  /** Values that ask for nothing. `null` always does. */
-  readonly nothing: readonly unknown[];
-  /** The field that does the same here. */
-  readonly instead?: string;
-}
-
-const refused = (...nothing: readonly unknown[]): RefusedField => ({ nothing });
-const replaced = (instead: string, ...nothing: readonly unknown[]): RefusedField => ({ nothing, instead });
+const words = (text: string): readonly string[] => text.trim().split(/\s+/);
 
 /**
- * Fields of OpenAI, vLLM, SGLang and llama-server that this engine refuses by name. With the fields of the schemas and
- * {@link IGNORED_FIELDS} these are all fields of those servers.
+ * Fields of OpenAI, vLLM, SGLang and llama-server that would change the answer and that this engine refuses by name,
+ * by the values that ask for nothing. `null` always asks for nothing.
  */
-export const REFUSED_FIELDS: Readonly<Record<string, RefusedField>> = {
-  // Messages and prompts.
-  add_generation_prompt: refused(true),
-  add_special_tokens: refused(false),
-  audio: refused(),
-  chat_template: refused(),
-  chat_template_kwargs: refused({}),
-  continue_final_message: refused(false),
-  documents: refused([]),
-  function_call: replaced('tool_choice', 'none', 'auto'),
-  functions: replaced('tools', []),
-  image_data: refused([]),
-  input_extra: refused([]),
-  input_prefix: refused(''),
-  input_suffix: refused(''),
-  modalities: refused(['text']),
-  prompt_embeds: refused(),
-  reasoning_effort: refused(),
-  suffix: refused(''),
-  thinking_budget_tokens: refused(-1),
-  thinking_forced_open: refused(false),
-  thinking_token_budget: refused(),
-  truncate_prompt_tokens: refused(),
-  verbosity: refused('medium'),
-  web_search_options: refused(),
-  // Sampling.
-  adaptive_target: refused(-1),
-  allowed_token_ids: refused(),
-  bad_words: refused([]),
-  custom_logit_processor: refused(),
-  custom_params: refused({}),
-  dry_multiplier: refused(0),
-  dynatemp_range: refused(0),
-  length_penalty: refused(1),
-  logits_processors: refused([]),
-  lora: refused([]),
-  lora_path: refused(),
-  min_keep: refused(0),
-  min_tokens: refused(0),
-  mirostat: refused(0),
-  samplers: refused(),
-  top_n_sigma: refused(0, -1),
-  typical_p: refused(1),
-  use_beam_search: refused(false),
-  vllm_xargs: refused({}),
-  xtc_probability: refused(0),
-  // Form and end of the answer.
-  ebnf: replaced('json_schema'),
-  grammar: replaced('json_schema', ''),
-  grammar_lazy: refused(false),
-  grammar_triggers: refused([]),
-  guided_choice: replaced('json_schema'),
-  guided_grammar: replaced('json_schema'),
-  guided_regex: replaced('json_schema'),
-  guided_whitespace_pattern: refused(),
-  include_stop_str_in_output: refused(false),
-  n_cmpl: replaced('n', 1),
-  n_indent: refused(0),
-  no_stop_trim: refused(false),
-  regex: replaced('json_schema'),
-  repetition_detection: refused(),
-  skip_special_tokens: refused(true),
-  stop_regex: replaced('stop', [], ''),
-  stop_token_ids: refused([]),
-  structural_tag: refused(),
-  t_max_predict_ms: refused(0, -1),
-  t_max_prompt_ms: refused(0, -1),
-  // What is told beside the answer.
-  kv_transfer_params: refused(),
-  n_probs: replaced('logprobs', 0),
-  post_sampling_probs: refused(false),
-  prompt_logprobs: refused(false),
-  response_fields: refused([]),
-  return_hidden_states: refused(false),
-  return_token_ids: refused(false),
-  return_tokens: refused(false),
-  return_tokens_as_token_ids: refused(false),
-  session_params: refused(),
+const REFUSED: readonly (readonly [nothing: readonly unknown[], names: readonly string[]])[] = [
+  [
+    [],
+    words(`
+      allowed_token_ids audio chat_template custom_logit_processor ebnf guided_choice guided_grammar
+      guided_regex guided_whitespace_pattern kv_transfer_params lora_path prompt_embeds reasoning_effort regex
+      repetition_detection samplers session_params structural_tag thinking_token_budget truncate_prompt_tokens
+      web_search_options`),
+  ],
+  [
+    [false],
+    words(`
+      add_special_tokens continue_final_message grammar_lazy include_stop_str_in_output no_stop_trim
+      post_sampling_probs prompt_logprobs return_hidden_states return_token_ids return_tokens
+      return_tokens_as_token_ids thinking_forced_open use_beam_search`),
+  ],
+  [[true], words('add_generation_prompt skip_special_tokens')],
+  [[0], words('dry_multiplier dynatemp_range min_keep min_tokens mirostat n_indent n_probs xtc_probability')],
+  [[0, -1], words('t_max_predict_ms t_max_prompt_ms top_n_sigma')],
+  [[1], words('length_penalty n_cmpl typical_p')],
+  [[-1], words('adaptive_target thinking_budget_tokens')],
+  [[''], words('grammar input_prefix input_suffix suffix')],
+  [
+    [[]],
+    words(`
+      bad_words documents functions grammar_triggers image_data input_extra logits_processors lora response_fields
+      stop_token_ids`),
+  ],
+  [[[], ''], words('stop_regex')],
+  [[{}], words('chat_template_kwargs custom_params vllm_xargs')],
+  [[['text']], words('modalities')],
+  [['medium'], words('verbosity')],
+  [['none', 'auto'], words('function_call')],
+];
+
+/** Each refused field with the values that ask for nothing. */
+export const REFUSED_FIELDS: ReadonlyMap<string, readonly unknown[]> = new Map(
+  REFUSED.flatMap(([nothing, names]) => names.map((name) => [name, nothing] as const)),
+);
+
+/** What to send in place of a refused field. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  function_call: 'tool_choice',
+  functions: 'tools',
+  n_cmpl: 'n',
+  n_probs: 'logprobs',
+  stop_regex: 'stop',
+  ...Object.fromEntries(
+    words('ebnf grammar guided_choice guided_grammar guided_regex regex').map((name) => [name, 'json_schema']),
+  ),
 };
 
 /** Fields of the same servers that change no answer here. */
-export const IGNORED_FIELDS: readonly string[] = [
-  // Names, accounts, and how other servers compute.
-  ...[
-    'backend_sampling',
-    'bootstrap_host',
-    'bootstrap_port',
-    'bootstrap_room',
-    'cache_prompt',
-    'guided_decoding_backend',
-  ],
-  ...['id_slot', 'metadata', 'moderation', 'n_cache_reuse', 'prediction', 'prompt_cache_key', 'prompt_cache_retention'],
-  ...['request_id', 'rid', 'safety_identifier', 'service_tier', 'store', 'user'],
-  ...['speculative.n_max', 'speculative.n_min', 'speculative.p_min', 'speculative.type'],
-  // What says nothing without a field that is refused.
-  ...['adaptive_decay', 'chat_format', 'dry_allowed_length', 'dry_base', 'dry_penalty_last_n', 'dry_sequence_breakers'],
-  ...[
-    'dynatemp_exponent',
-    'generation_prompt',
-    'media_io_kwargs',
-    'mirostat_eta',
-    'mirostat_tau',
-    'mm_processor_kwargs',
-  ],
-  ...[
-    'n_discard',
-    'n_keep',
-    'parse_tool_calls',
-    'preserved_tokens',
-    'truncation_side',
-    'use_audio_in_video',
-    'xtc_threshold',
-  ],
-  // Reasoning is always told apart, as it comes.
-  ...['include_reasoning', 'reasoning_control', 'separate_reasoning', 'stream_reasoning'],
-  // How an answer is sent.
-  ...['return_progress', 'spaces_between_special_tokens', 'sse_ping_interval', 'timings_per_token', 'verbose'],
-];
+export const IGNORED_FIELDS: readonly string[] = words(`
+  adaptive_decay backend_sampling bootstrap_host bootstrap_port bootstrap_room cache_prompt chat_format
+  dry_allowed_length dry_base dry_penalty_last_n dry_sequence_breakers dynatemp_exponent generation_prompt
+  guided_decoding_backend id_slot include_reasoning media_io_kwargs metadata mirostat_eta mirostat_tau
+  mm_processor_kwargs moderation n_cache_reuse n_discard n_keep parse_tool_calls prediction preserved_tokens
+  prompt_cache_key prompt_cache_retention reasoning_control request_id return_progress rid safety_identifier
+  separate_reasoning service_tier spaces_between_special_tokens speculative.n_max speculative.n_min speculative.p_min
+  speculative.type sse_ping_interval store stream_reasoning timings_per_token truncation_side use_audio_in_video user
+  verbose xtc_threshold`);
 
 /**
  * Refuses a field that this engine knows and cannot honour, unless its value asks for nothing. Fields that no server
@@ -147,19 +83,13 @@ export function refuseFields(body: unknown, supported: Readonly<Record<string, u
     return;
   }
   for (const [name, value] of Object.entries(body)) {
-    const field =
-      Object.hasOwn(REFUSED_FIELDS, name) && !Object.hasOwn(supported, name) ? REFUSED_FIELDS[name] : undefined;
-    if (field !== undefined && !asksForNothing(value, field)) {
-      const advice = field.instead === undefined ? 'Leave it out' : `Send ${field.instead} instead`;
+    const nothing = Object.hasOwn(supported, name) ? undefined : REFUSED_FIELDS.get(name);
+    const isEmpty = value === null || value === undefined || nothing?.some((each) => isDeepStrictEqual(each, value));
+    if (nothing !== undefined && isEmpty !== true) {
+      const advice = INSTEAD[name] === undefined ? 'Leave it out' : `Send ${INSTEAD[name]} instead`;
       throw refuse(name, `This engine does not support ${name}. ${advice}`);
     }
   }
-}
-
-function asksForNothing(value: unknown, { nothing }: RefusedField): boolean {
-  return (
-    value === null || value === undefined || nothing.some((each) => JSON.stringify(each) === JSON.stringify(value))
-  );
 }
 
 /** What becomes of each field of a request for chat or plain completions, for the reference. */
@@ -168,8 +98,6 @@ export function requestFields(): Readonly<Record<'supported' | 'ignored' | 'refu
   return {
     supported: [...supported].sort(),
     ignored: [...IGNORED_FIELDS].sort(),
-    refused: Object.keys(REFUSED_FIELDS)
-      .filter((name) => !supported.has(name))
-      .sort(),
+    refused: [...REFUSED_FIELDS.keys()].filter((name) => !supported.has(name)).sort(),
   };
 }

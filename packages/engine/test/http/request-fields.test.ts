@@ -52,12 +52,12 @@ describe('the fields of requests', () => {
   afterAll(() => engine.close());
 
   it.each(Object.entries(SERVERS))('are all known: %s', (_, names) => {
-    const known = new Set([...SUPPORTED, ...Object.keys(REFUSED_FIELDS), ...IGNORED_FIELDS]);
+    const known = new Set([...SUPPORTED, ...REFUSED_FIELDS.keys(), ...IGNORED_FIELDS]);
     expect(names.filter((name) => !known.has(name))).toEqual([]);
   });
 
   it('stand in one list each', () => {
-    const names = [...IGNORED_FIELDS, ...Object.keys(REFUSED_FIELDS)];
+    const names = [...IGNORED_FIELDS, ...REFUSED_FIELDS.keys()];
     expect(names.filter((name, index) => names.indexOf(name) !== index)).toEqual([]);
     expect(IGNORED_FIELDS.filter((name) => SUPPORTED.has(name))).toEqual([]);
   });
@@ -66,16 +66,14 @@ describe('the fields of requests', () => {
     [CHAT, ask({}), chatCompletionSchema.shape],
     [PLAIN, { prompt: 'a' }, completionSchema.shape],
   ])('are refused by name where they would change the answer: %s', async (path, body, supported) => {
-    for (const name of Object.keys(REFUSED_FIELDS).filter((each) => !Object.hasOwn(supported, each))) {
+    for (const name of [...REFUSED_FIELDS.keys()].filter((each) => !Object.hasOwn(supported, each))) {
       const error = await engine.error(path, { ...body, [name]: 'x' });
       expect(error).toMatchObject({ status: 400, code: 'WARMPATH_INVALID_REQUEST', param: name });
     }
   });
 
   it('are no matter where they ask for nothing, and where no server has them', async () => {
-    const nothing = Object.fromEntries(
-      Object.entries(REFUSED_FIELDS).flatMap(([name, field]) => [[name, field.nothing[0] ?? null]]),
-    );
+    const nothing = Object.fromEntries([...REFUSED_FIELDS].map(([name, nothing]) => [name, nothing[0] ?? null]));
     const ignored = Object.fromEntries(IGNORED_FIELDS.map((name) => [name, 'x']));
     const plain = await engine.chat('a', { max_tokens: 8 });
     const asked = await engine.chat('a', { max_tokens: 8, ...nothing, ...ignored, mine: { a: 1 } });
