@@ -81,6 +81,7 @@ export type {
   StoreOperation,
 } from './session/conversation-store.js';
 export { SeenSegments } from './session/dedup.js';
+export { messageMeaning, saysTheSame } from './session/message-meaning.js';
 export type {
   ByteRange,
   ConversationName,

@@ -8,6 +8,7 @@ import {
   createConversationStore,
   type SharedStoreSettings,
 } from './conversation/conversation-memory.js';
+import { SentMessages } from './conversation/sent-messages.js';
 import { DashboardFeed } from './dashboard/feed.js';
 import { PromptDispatcher } from './dispatch/dispatch-prompt.js';
 import { Learning } from './dispatch/learn.js';
@@ -130,7 +131,8 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     now: processClock,
   });
   const renderer = new PromptRenderer(config, documents.cache);
-  const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 2));
+  const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 4));
+  const sentMessages = new SentMessages(Math.floor(bytesOf('conversations') / 4));
   const metrics = new Metrics({
     sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
@@ -151,7 +153,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => memory.bytes,
+      conversations: () => memory.bytes + sentMessages.bytes,
       documents: () => documents.cache.bytes,
       prompts: () => kinds.bytes + consents.bytes + knownPrompts.bytes,
       arrangements: () => arrangements.bytes,
@@ -274,6 +276,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       config,
       documents,
       memory,
+      sentMessages,
       eventLoopBudget,
       failOpen,
       knownPrompts,

@@ -47,6 +47,11 @@ function next(messages: readonly Message[], reply: Reply | string, question: str
   return [...messages, { role: 'assistant', content }, { role: 'user', content: question }];
 }
 
+/** The bytes of the messages in a body of chat completions. */
+function messagesIn(body: string): string {
+  return /"messages":(\[.*\])/s.exec(body)![1]!.replace(/\],"[a-z_]+":.*$/s, ']');
+}
+
 function sentMessages(body: string): Message[] {
   return (JSON.parse(body) as { messages: Message[] }).messages;
 }
@@ -178,16 +183,86 @@ describe('a conversation', () => {
     }
   });
 
-  it('is known by the bytes of its history: written otherwise, it is another', async () => {
+  it('is known by what its messages say: written otherwise, they are sent as before', async () => {
     const { engine, gateway } = await stand(counting());
     const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
-    const body = chat([VELKA], { ...MARKED, messages: next(OPENING, first, 'And now?') });
+    const sent = engine.last.body;
+    const body = chat([VELKA], { ...NAMED, messages: next(OPENING, first, 'And now?') });
     const reply = await send(gateway.url + CHAT, JSON.stringify(body, null, 1));
-    expect(told(reply).conversation).toBe('forgotten');
-    expect(engine.last.body).not.toContain('Given earlier');
-    expect(labelsIn(engine.last.body)).toEqual(['velka']);
-    await send(gateway.url + CHAT, body);
+    expect(told(reply).conversation).toBe('known');
     expect(engine.last.body).toContain('Given earlier');
+    for (const message of sentMessages(sent)) expect(engine.last.body).toContain(JSON.stringify(message));
+  });
+
+  const call = (input: string) => ({
+    role: 'assistant',
+    tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: input } }],
+  });
+  const part = (text: string, fields = {}) => [{ type: 'text', text, ...fields }];
+  const mark = { cache_control: { type: 'ephemeral' } };
+  /** A message, and how the client may write it the next time. */
+  const spellings: readonly (readonly [string, object, object])[] = [
+    ['parts', { role: 'user', content: 'Q' }, { role: 'user', content: part('Q') }],
+    ['a string', { role: 'user', content: part('Q') }, { role: 'user', content: 'Q' }],
+    ['an added name', { role: 'user', content: 'Q' }, { role: 'user', content: 'Q', name: 'Ann' }],
+    ['another key order', { role: 'user', content: 'Q' }, { content: 'Q', role: 'user' }],
+    ['other escapes', { role: 'user', content: 'Qé/' }, { role: 'user', content: '\u0000e' }],
+    ['other arguments', call('{"a":1,"b":2}'), { content: null, ...call('{"b": 2, "a": 1}') }],
+  ];
+
+  it.each(spellings)('sends earlier turns in the same bytes: %s', async (kind, message, again) => {
+    const { engine, gateway } = await stand(counting());
+    const ask = async (messages: readonly object[]) => {
+      const text = JSON.stringify(chat([VELKA], { ...NAMED, messages }));
+      const reply = await send(gateway.url + CHAT, text.replace('\\u0000e', '\\u0051\\u00e9\\/'));
+      expect(reply.status, `${kind}: ${reply.text}`).toBe(200);
+      return [reply, messagesIn(engine.last.body)] as const;
+    };
+    const question = { role: 'user', content: 'What does it weigh?' };
+    await ask([question]);
+    const [first, sent] = await ask([question, message, question]);
+    const answer = { role: 'assistant', content: textOf(first) };
+    const [second, next] = await ask([question, again, question, answer, question]);
+    expect(told(second)).toMatchObject({ conversation: 'known', replayed: '2' });
+    expect(next.startsWith(sent.slice(0, -1))).toBe(true);
+    // Another message is another conversation, and is sent as it is.
+    const [, other] = await ask([{ ...again, role: 'system', content: 'Other.' }, question]);
+    expect(other).toContain('Other.');
+  });
+
+  it('leaves marks for the cache of the engine where the client puts them', async () => {
+    const { engine, gateway } = await stand(counting(), { upstream: { dialect: 'anthropic' } }, { apiRoute: 'native' });
+    const ask = (messages: readonly object[]) =>
+      send(`${gateway.url}/v1/messages`, { model: 'm', max_tokens: 9, messages, documents: [VELKA], ...NAMED });
+    await ask([{ role: 'user', content: part('Q', mark) }]);
+    const marked = [
+      { role: 'user', content: part('Q') },
+      { role: 'assistant', content: 'A' },
+      { role: 'user', content: part('R', mark) },
+    ];
+    const reply = await ask(marked);
+    expect(told(reply).conversation).toBe('known');
+    const written = sentMessages(engine.last.body).map(({ content }) => JSON.stringify(content));
+    expect(written.map((content) => content.includes('"text":"Q"}'))).toEqual([true, false, false]);
+    expect(labelsIn(written[0]!)).toEqual(['velka']);
+    expect(written[2]).toContain('"text":"R","cache_control"');
+  });
+
+  it('thoughts that a client leaves out are left out', async () => {
+    const { engine, gateway } = await stand(counting());
+    const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
+    const thought = { role: 'assistant', content: textOf(first), reasoning_content: 'T' };
+    const question = { role: 'user', content: 'And now?' };
+    const second = await send(
+      gateway.url + CHAT,
+      chat([VELKA], { ...NAMED, messages: [...OPENING, thought, question] }),
+    );
+    expect(engine.last.body).toContain('"reasoning_content":"T"');
+    const { reasoning_content: _, ...answer } = thought;
+    const messages = [...OPENING, answer, question, { role: 'assistant', content: textOf(second) }, question];
+    const reply = await send(gateway.url + CHAT, chat([VELKA], { ...NAMED, messages }));
+    expect(told(reply).conversation).toBe('known');
+    expect(engine.last.body).not.toContain('reasoning_content');
   });
 
   it('remembers turns that nothing was added to: their questions are closed', async () => {

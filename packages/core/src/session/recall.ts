@@ -2,6 +2,7 @@ import type { Document } from '../document.js';
 import { Fingerprint } from '../fingerprint.js';
 import type { PathStep } from '../preamble.js';
 import type { ChatEdit, ChatMessage, ContentPart } from '../render/prompt.js';
+import { messageMeaning } from './message-meaning.js';
 
 /** A document of a prompt that was sent: in full, or with references for parts. */
 export interface SentDocument {
@@ -134,7 +135,7 @@ export interface MessageSource {
 /** Input of `recallConversation`. */
 export interface RecallRequest extends ConversationName {
   readonly messages: MessageSource;
-  /** The hash chain over the messages. Default: over their `JSON.stringify`. */
+  /** The hash chain over the meanings of the messages (`messageMeaning`). Default: made here. */
   readonly links?: readonly string[];
 }
 
@@ -191,7 +192,7 @@ function isAnswer(messages: MessageSource, place: number): boolean {
 }
 
 function chainOf(messages: MessageSource): readonly string[] {
-  return messageChain(Array.from({ length: messages.length }, (_, place) => [JSON.stringify(messages.at(place))]));
+  return messageChain(Array.from({ length: messages.length }, (_, place) => [messageMeaning(messages.at(place))]));
 }
 
 /** The turns up to the candidate that this conversation continues; `undefined` if none fits. */
@@ -230,10 +231,10 @@ function withAncestors(turn: SentTurn, turnsAt: TurnLookup): readonly SentTurn[]
 }
 
 /**
- * The hash chain over a conversation: link `i` identifies the messages 0 to `i`, by their exact text and order.
+ * The hash chain over a conversation: link `i` identifies the messages 0 to `i`, by these texts and their order.
  * O(length).
  *
- * @param messages texts of each message, for instance its JSON as the client wrote it
+ * @param messages texts of each message, for instance its meaning (`messageMeaning`)
  * @param before the link that they follow, if any
  */
 export function messageChain(messages: readonly (readonly string[])[], before = ''): readonly string[] {

@@ -1,5 +1,12 @@
 import type { ChatMessage } from '@warmpath/core';
-import { byteChain, estimateTokensOfBytes, type MessageSource, type WorkSteps } from '@warmpath/core/internal';
+import {
+  byteChain,
+  estimateTokensOfBytes,
+  type MessageSource,
+  messageChain,
+  messageMeaning,
+  type WorkSteps,
+} from '@warmpath/core/internal';
 import { type BodyView, invalid } from '../json/json-body.js';
 import { type ByteSpan, isObject, type JsonObject, parseJson } from '../json/json-scanner.js';
 import { UNINTERRUPTED_SIZE } from '../limits/load.js';
@@ -43,6 +50,7 @@ export class PromptView implements MessageSource {
   readonly #read: (ChatMessage | undefined)[] = [];
   readonly #readHalves: (readonly ChatMessage[] | undefined)[] = [];
   #readOpening: ChatMessage | undefined;
+  #links: readonly string[] | undefined;
 
   private constructor(body: BodyView, api: PromptApi, members: ConversationMembers, elements: readonly ByteSpan[]) {
     this.body = body;
@@ -97,9 +105,26 @@ export class PromptView implements MessageSource {
     return this.members.read(known, place).role;
   }
 
-  /** The hash chain over the bytes of the system prompt and the messages. O(bytes). */
+  /** The hash chain over the meanings of the system prompt and the messages. O(bytes), once. */
   links(): readonly string[] {
-    return byteChain(this.body.bytes, [this.opening ?? NOTHING, ...this.elements]).slice(1);
+    return this.#chain().slice(1);
+  }
+
+  /** The system prompt, where it has its own member, and the messages, with their links. O(bytes), once. */
+  linkedSpans(): readonly (ByteSpan & { readonly link: string })[] {
+    const links = this.#chain();
+    const spans = [this.opening, ...this.elements];
+    return spans.flatMap((span, place) => (span === undefined ? [] : [{ ...span, link: links[place]! }]));
+  }
+
+  #chain(): readonly string[] {
+    if (this.#links === undefined) {
+      const { opening, elements } = this;
+      const { scan } = this.body;
+      const system = opening === undefined ? '' : messageMeaning({ role: 'system', content: scan.parse(opening) });
+      this.#links = messageChain([[system], ...elements.map((span) => [messageMeaning(scan.parse(span))])]);
+    }
+    return this.#links;
   }
 
   /** The messages for rendering, without reading the first `sent` of the client's. O(messages read). */

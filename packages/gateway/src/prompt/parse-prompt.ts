@@ -4,6 +4,7 @@ import { PromptView } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
 import type { ConversationMemory } from '../conversation/conversation-memory.js';
+import type { SentMessages } from '../conversation/sent-messages.js';
 import { type ParsedRequest, parseRequest, recordedSession } from '../intake/parse-request.js';
 import { applyEdits, BodyView, isReadable, modelOf } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/load.js';
@@ -35,6 +36,7 @@ export interface PromptParserParts {
   readonly config: GatewayConfig;
   readonly documents: InsertedDocuments;
   readonly memory: ConversationMemory;
+  readonly sentMessages: SentMessages;
   readonly eventLoopBudget: EventLoopBudget;
   readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
@@ -112,11 +114,24 @@ export class PromptParser {
     return this.#parts.eventLoopBudget.runSteps(this.#readSteps(call, parsed), isUnwanted);
   }
 
-  *#readSteps({ api, body, tenant }: Call, parsed: ParsedRequest): WorkSteps<Asked> {
-    yield body.length / SCANNED_BYTES_PER_STEP;
-    const request = parsed.bypass ? undefined : yield* this.#parts.documents.readDocuments(parsed, tenant);
-    const view = parsed.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
+  *#readSteps(call: Call, given: ParsedRequest): WorkSteps<Asked> {
+    yield call.body.length / SCANNED_BYTES_PER_STEP;
+    const { parsed, view } = this.#asSent(call, given);
+    const request = parsed.bypass ? undefined : yield* this.#parts.documents.readDocuments(parsed, call.tenant);
     return { parsed, request, view };
+  }
+
+  /** Earlier messages of a named conversation go out in the bytes in which they were sent before. */
+  #asSent(call: Call, parsed: ParsedRequest): Pick<Asked, 'view'> & { readonly parsed: ParsedRequest } {
+    const { conversation } = parsed;
+    if (conversation === undefined) return { parsed, view: undefined };
+    const view = PromptView.of(parsed.body, call.api);
+    if (view === undefined || conversation.lacksUser || parsed.bypass) return { parsed, view };
+    const body = this.#parts.sentMessages.asSent(view, call.tenant, conversation);
+    if (body === view.body.bytes) return { parsed, view };
+    const { headers, report } = call.request;
+    const again = parseRequest(body, call.api, { headers, caller: report.caller, all: true })!;
+    return { parsed: { ...again, conversation }, view: PromptView.of(again.body, call.api) };
   }
 
   /** Of a prompt that is held out, documents stay in retrieval order, without references and hints. */
@@ -225,14 +240,15 @@ export class PromptParser {
     search: DocumentSearch | undefined,
   ): WorkSteps<Prompt> {
     const { documents } = this.#parts;
-    const sent = search && this.#sentBefore(call, search);
+    const { body } = parsed;
+    const sent = search && this.#sentBefore({ ...call, body: body.bytes }, search);
     const whole = sent === undefined ? parsed : this.#withSentOrders(call, parsed, sent);
     const view = whole === parsed && given !== undefined ? given : PromptView.of(whole.body, call.api);
     if (view === undefined && parsed.documents === undefined) return unarranged(call, parsed, history);
     if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
     const slots = documents.slotOf(whole, view, request!, history);
     yield call.body.length;
-    return { body: call.body, history, slots, labels: sent?.mapped?.map };
+    return { body: body.bytes, history, slots, labels: sent?.mapped?.map };
   }
 
   /** Labels of messages that were sent before stay as they were; others are as the request, or its kind, wants. */
@@ -314,7 +330,7 @@ export function modelIn({ body }: { readonly body: Buffer }): string {
 
 /** The client's bytes, without the gateway's own fields. */
 function bodyOf({ body }: Call, parsed: ParsedRequest | undefined): Buffer {
-  return parsed === undefined ? body : applyEdits(body, parsed.ownFields);
+  return parsed === undefined ? body : applyEdits(parsed.body.bytes, parsed.ownFields);
 }
 
 function unarranged(call: Call, parsed: ParsedRequest | undefined, history: RecalledConversation | undefined): Prompt {
