@@ -24,13 +24,13 @@ export class SentMessages {
   }
 
   /** The body with its messages as they were sent; the very same if they all are. O(body). */
-  asSent(prompt: PromptView, tenant: string, { session, user }: NamedConversation): Buffer {
+  asSent(prompt: PromptView, tenant: string, { session, client, user }: NamedConversation): Buffer {
     const { bytes } = prompt.body;
     // One text has no place in a list of messages.
     if (prompt.isText) return bytes;
     const edits: ByteEdit[] = [];
     for (const { link, start, end } of prompt.linkedSpans()) {
-      const key = JSON.stringify([user ?? null, session, link]);
+      const key = JSON.stringify([user ?? null, client, session, link]);
       const own = bytes.subarray(start, end);
       const sent = this.#messages.get(tenant, key);
       if (sent?.equals(own)) continue;

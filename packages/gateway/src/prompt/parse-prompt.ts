@@ -116,7 +116,8 @@ export class PromptParser {
 
   *#readSteps(call: Call, given: ParsedRequest): WorkSteps<Asked> {
     yield call.body.length / SCANNED_BYTES_PER_STEP;
-    const { parsed, view } = this.#asSent(call, given);
+    const isNamed = given.conversation !== undefined;
+    const { parsed, view } = isNamed ? this.#asSent(call, given) : { parsed: given, view: undefined };
     const request = parsed.bypass ? undefined : yield* this.#parts.documents.readDocuments(parsed, call.tenant);
     return { parsed, request, view };
   }
@@ -124,9 +125,9 @@ export class PromptParser {
   /** Earlier messages of a named conversation go out in the bytes in which they were sent before. */
   #asSent(call: Call, parsed: ParsedRequest): Pick<Asked, 'view'> & { readonly parsed: ParsedRequest } {
     const { conversation } = parsed;
-    if (conversation === undefined) return { parsed, view: undefined };
     const view = PromptView.of(parsed.body, call.api);
-    if (view === undefined || conversation.lacksUser || parsed.bypass) return { parsed, view };
+    if (view === undefined || conversation === undefined || conversation.lacksUser || parsed.bypass)
+      return { parsed, view };
     const body = this.#parts.sentMessages.asSent(view, call.tenant, conversation);
     if (body === view.body.bytes) return { parsed, view };
     const { headers, report } = call.request;
