@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { AnswerPart } from '../chat/answer-reader.js';
 import type { ToolDefinition } from '../chat/messages.js';
 import { writeGrammar } from '../structured/gbnf.js';
 import { readJsonSchema } from '../structured/json-schema.js';
@@ -150,24 +151,45 @@ function callNode(name: string, parameters: SchemaNode): SchemaNode {
 /** What such an answer begins with, until its arguments. */
 const CALL = /^\{"name": ?"([\w-]+)", ?"arguments": ?/;
 
-/** The function that an answer calls, and what there is of its arguments. */
-export interface PartialCall {
-  readonly name: string;
-  readonly arguments: string;
+/** A part of an answer, or more of the arguments of the call before. */
+export type ToldPart = AnswerPart | { readonly kind: 'arguments'; readonly text: string };
+
+/** Reads an answer that follows a forced {@link chatForm}: the call, then its arguments in pieces. */
+export function forcedCallReader(): { push(text: string): ToldPart[]; end(): ToldPart[] } {
+  let text = '';
+  let head: RegExpExecArray | null = null;
+  let sent = 0;
+  const next = (isEnd: boolean): ToldPart[] => {
+    const isBegun = head !== null;
+    head ??= CALL.exec(text);
+    if (head === null) {
+      return [];
+    }
+    const rest = text.slice(head[0].length);
+    // The last brace closes the call, unless the answer was cut off before.
+    const isClosed = rest.endsWith('}') && (!isEnd || isJson(rest.slice(0, -1)));
+    const whole = isClosed ? rest.slice(0, -1) : rest;
+    const piece = whole.slice(sent);
+    sent = whole.length;
+    if (!isBegun) {
+      return [{ kind: 'call', call: { name: head[1]!, arguments: piece } }];
+    }
+    return piece === '' ? [] : [{ kind: 'arguments', text: piece }];
+  };
+  return {
+    push: (piece) => {
+      text += piece;
+      return next(false);
+    },
+    end: () => next(true),
+  };
 }
 
-/**
- * Reads a call from an answer that follows {@link chatForm}, or from its beginning.
- *
- * @param state Whether the answer is whole, was cut off, or goes on; then a last brace may close the call, and waits.
- * @returns `undefined` before the arguments begin.
- */
-export function readCall(text: string, state: 'whole' | 'cut' | 'open'): PartialCall | undefined {
-  const match = CALL.exec(text);
-  if (match === null) {
-    return undefined;
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
-  const rest = text.slice(match[0].length);
-  const isBraceLeftOut = state === 'whole' || (state === 'open' && rest.endsWith('}'));
-  return { name: match[1]!, arguments: isBraceLeftOut ? rest.slice(0, -1) : rest };
 }

@@ -20,12 +20,12 @@ import {
   RECORDS_HEADER,
   type RecordWriter,
 } from '../supervisor/answer-records.js';
-import { type AnswerForm, chatForm, jsonForm, readTools } from './answer-form.js';
+import { type AnswerForm, chatForm, forcedCallReader, jsonForm, readTools } from './answer-form.js';
 import { readConversation } from './chat-request.js';
 import { addEmbeddingRoutes, type EmbeddingQueue } from './embeddings.js';
 import { type AnswerFormat, answer, type StreamOptions } from './exchange.js';
 import type { FormCache } from './form-cache.js';
-import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
+import { chatFormat, completionFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { parseJson } from './json-body.js';
 import { addKvRoutes, type PromptFields } from './kv-routes.js';
@@ -137,10 +137,8 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const head = { id, created: origin.created, model: app.model };
     const format = (_: unknown, choice: number): AnswerFormat => {
       const callIds = choice === 0 ? `call_${id}` : `call_${id}_${choice}`;
-      if (form.callChoice === 'forced') {
-        return toolCallFormat(head, callIds);
-      }
-      const reader = isRead ? answerReader(told, callable, prompt.answerBegins) : undefined;
+      const content = isRead ? answerReader(told, callable, prompt.answerBegins) : undefined;
+      const reader = form.callChoice === 'forced' ? forcedCallReader() : content;
       return chatFormat(head, { hasLogprobs, reader, callIds, isParallel: body.parallel_tool_calls ?? true });
     };
     const options = { ...streamOptions(app, request, body, origin), fits: form.fits };

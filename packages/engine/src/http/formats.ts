@@ -1,6 +1,5 @@
-import type { AnswerPart, AnswerReader } from '../chat/answer-reader.js';
 import type { ChosenToken, GenerationResult, TokenChance } from '../loop/generation.js';
-import { type PartialCall, readCall } from './answer-form.js';
+import type { ToldPart } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
 
 /** What every object of one answer begins with. */
@@ -26,7 +25,7 @@ export interface FormatOptions {
 /** How an answer of a chat is told. */
 interface ChatFormatOptions extends FormatOptions {
   /** What tells reasoning and calls from the content; all of the answer is content where it is left out. */
-  readonly reader: AnswerReader | undefined;
+  readonly reader: { push(text: string): ToldPart[]; end(): ToldPart[] } | undefined;
   /** What the ids of calls begin with. */
   readonly callIds: string;
   /** Whether calls behind the first are told. */
@@ -44,22 +43,23 @@ export function chatFormat(
   let count = 0;
   /** Tokens of text that is held back. */
   let waiting: readonly ChosenToken[] = [];
-  const partsOf = (text: string): readonly AnswerPart[] => reader?.push(text) ?? [{ kind: 'content', text }];
-  const message = (parts: readonly AnswerPart[]) => {
+  const partsOf = (text: string): readonly ToldPart[] => reader?.push(text) ?? [{ kind: 'content', text }];
+  const message = (parts: readonly ToldPart[]) => {
     const texts = (kind: 'content' | 'reasoning'): string =>
       parts.map((part) => (part.kind === kind ? part.text : '')).join('');
-    const calls = parts.flatMap((part) => (part.kind === 'call' ? [part.call] : []));
-    const told = isParallel ? calls : calls.slice(0, Math.max(0, 1 - count));
-    return {
-      content: texts('content'),
-      reasoning: texts('reasoning'),
-      calls: told.map((call) => {
-        const index = count++;
-        return { index, id: `${callIds}_${index}`, type: 'function', function: call };
-      }),
-    };
+    const calls = parts.flatMap((part): object[] => {
+      if (part.kind === 'arguments') {
+        return [{ index: count - 1, function: { arguments: part.text } }];
+      }
+      if (part.kind !== 'call' || (count > 0 && !isParallel)) {
+        return [];
+      }
+      const index = count++;
+      return [{ index, id: `${callIds}_${index}`, type: 'function', function: part.call }];
+    });
+    return { content: texts('content'), reasoning: texts('reasoning'), calls };
   };
-  const deltaOf = (parts: readonly AnswerPart[]): object => {
+  const deltaOf = (parts: readonly ToldPart[]): object => {
     const { content, reasoning, calls } = message(parts);
     return {
       ...(reasoning !== '' && { reasoning_content: reasoning }),
@@ -73,12 +73,12 @@ export function chatFormat(
       : endingOf(result);
   return {
     whole: (text, result, tokens) => {
-      const { content, reasoning, calls } = message([...partsOf(text), ...(reader?.end() ?? [])]);
+      const { content, reasoning, calls } = message(joined([...partsOf(text), ...(reader?.end() ?? [])]));
       const said = {
         role: 'assistant',
         content: content === '' && calls.length > 0 ? null : content,
         ...(reasoning !== '' && { reasoning_content: reasoning }),
-        ...(calls.length > 0 && { tool_calls: calls.map(({ index: _, ...call }) => call) }),
+        ...(calls.length > 0 && { tool_calls: calls.map((call) => ({ ...call, index: undefined })) }),
       };
       return whole(said, result, { ...ending(result), logprobs: logprobsOf(tokens) });
     },
@@ -104,48 +104,18 @@ export function chatFormat(
   };
 }
 
-/**
- * The same for an answer that calls a function: what it says as text is sent as the call.
- *
- * @param id The id of the call.
- */
-export function toolCallFormat(head: AnswerHead, id: string): AnswerFormat {
-  const { chunk, whole, usage } = chatObjects(head);
-  const isComplete = ({ finishReason, stopString }: GenerationResult): boolean =>
-    finishReason === 'stop' && stopString === undefined;
-  const ending = (result: GenerationResult): object =>
-    isComplete(result) ? { finish_reason: 'tool_calls' } : endingOf(result);
-  let text = '';
-  let sent: PartialCall | undefined;
-  const delta = (call: PartialCall | undefined): object | undefined => {
-    const before = sent;
-    if (call === undefined || call.arguments === before?.arguments) {
-      return undefined;
+/** The same parts with calls that have all their arguments. */
+function joined(parts: readonly ToldPart[]): readonly ToldPart[] {
+  const whole: ToldPart[] = [];
+  for (const part of parts) {
+    const last = whole.at(-1);
+    if (part.kind === 'arguments' && last?.kind === 'call') {
+      whole[whole.length - 1] = { ...last, call: { ...last.call, arguments: last.call.arguments + part.text } };
+    } else {
+      whole.push(part);
     }
-    sent = call;
-    const next = call.arguments.slice(before?.arguments.length ?? 0);
-    return before === undefined
-      ? { tool_calls: [{ index: 0, id, type: 'function', function: { name: call.name, arguments: next } }] }
-      : { tool_calls: [{ index: 0, function: { arguments: next } }] };
-  };
-  return {
-    whole: (content, result) => {
-      const call = isComplete(result) ? readCall(content, 'whole') : readCall(content, 'cut');
-      const calls = call === undefined ? [] : [{ id, type: 'function', function: call }];
-      return whole({ role: 'assistant', content: null, tool_calls: calls }, result, ending(result));
-    },
-    opening: () => [chunk({ role: 'assistant', content: null })],
-    piece: (piece) => {
-      text += piece;
-      const next = delta(readCall(text, 'open'));
-      return next === undefined ? undefined : chunk(next);
-    },
-    closing: (result) => {
-      const last = delta(readCall(text, isComplete(result) ? 'whole' : 'cut'));
-      return { ...chunk(last ?? {}, ending(result)), timings: result.timings };
-    },
-    usage,
-  };
+  }
+  return whole;
 }
 
 /** The objects of a chat's answer, whole and in pieces. */
