@@ -29,9 +29,6 @@ const STANDSTILL_MS = 60_000;
 /** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
 const GROWTH_BYTES = 48 * 2 ** 20;
 const SEQUENCES = 255;
-/** Greedy streams of each kind that are asked for again, and how many more of one kind than of the other may differ. */
-const MAX_ASKED_AGAIN = 300;
-const MAX_DIFFERING = 0.05;
 /** Of Linux's `/proc`. */
 const TICKS_PER_SECOND = 100;
 /** Of a client that waits for its whole answer. */
@@ -134,11 +131,8 @@ function drawAbort(next) {
   return draw < 0.85 ? { kind: 'after', ms: next() ** 2 * 300 } : { kind: 'chunks', count: Math.floor(next() * 12) };
 }
 
-/**
- * @param onStream Hears what a stream said that came to its end.
- * @returns How the request ended: `finished`, `aborted` or an error's code.
- */
-function send(url, { path, body }, abort, onStream = () => undefined) {
+/** @returns How the request ended: `finished`, `aborted` or an error's code. */
+function send(url, { path, body }, abort) {
   return new Promise((resolve) => {
     const outgoing = httpRequest(url + path, { method: 'POST', agent: false });
     const leave = () => {
@@ -160,25 +154,10 @@ function send(url, { path, body }, abort, onStream = () => undefined) {
         }
       });
       incoming.once('error', () => resolve(abort.kind === 'never' ? 'cut off' : 'aborted'));
-      incoming.once('end', () => {
-        const ending = verdict(incoming.statusCode, text, body);
-        if (ending === 'finished' && body.stream === true) {
-          onStream(streamedText(text));
-        }
-        resolve(ending);
-      });
+      incoming.once('end', () => resolve(verdict(incoming.statusCode, text, body)));
     });
     outgoing.end(JSON.stringify(body));
   });
-}
-
-/** What a stream said, and the count of tokens that its end reports. */
-function streamedText(text) {
-  const events = text.split('\n\n').filter((event) => event.startsWith('data: {'));
-  const chunks = events.map((event) => JSON.parse(event.slice('data: '.length)));
-  const heads = new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size;
-  const said = chunks.map(({ choices: [choice] }) => choice.text ?? choice.delta.content ?? '').join('');
-  return JSON.stringify({ heads, said, tokens: chunks.at(-1).timings.predicted_n });
 }
 
 function verdict(status, text, { stream, max_tokens: mostTokens }) {
@@ -186,7 +165,8 @@ function verdict(status, text, { stream, max_tokens: mostTokens }) {
     return JSON.parse(text).error.code;
   }
   if (stream === true) {
-    return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
+    if (text.endsWith('data: [DONE]\n\n')) return 'finished';
+    return text.includes('WARMPATH_ENGINE_FAILED') ? 'WARMPATH_ENGINE_FAILED' : 'a stream without its end';
   }
   const { usage, timings } = JSON.parse(text);
   if (usage === undefined) {
@@ -237,24 +217,15 @@ async function metrics(url) {
     diskFailures: read('warmpath_engine_disk_failures_total'),
     loaded: read('warmpath_engine_disk_loaded_tokens_total'),
     restarts: read('warmpath_engine_restarts_total'),
-    retries: read('warmpath_engine_retries_total'),
-    continued: read('warmpath_engine_continued_streams_total'),
     restored: read('warmpath_engine_host_restored_tokens_total'),
     hostFailures: read('warmpath_engine_host_failures_total'),
     steps: read('warmpath_engine_steps_total'),
   };
 }
 
-/** The process that computes, below the one that listens; `undefined` while there is none. */
-function workerOf({ pid }) {
-  const [worker] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
-  return worker === '' ? undefined : Number(worker);
-}
-
-/** Resident bytes of both processes. */
-function residentBytes(engine) {
-  const worker = workerOf(engine);
-  return { front: processFigures(engine.pid).rss, worker: worker === undefined ? 0 : processFigures(worker).rss };
+/** Resident bytes of the process that computes. */
+function residentBytes({ pid }) {
+  return pid === undefined ? 0 : processFigures(pid).rss;
 }
 
 function processFigures(pid) {
@@ -269,11 +240,10 @@ function processFigures(pid) {
 
 /** What can be said of an engine that stands still: whether it answers, and whether it burns its core or sleeps. */
 async function diagnose(engine) {
-  const worker = workerOf(engine);
-  const before = processFigures(worker);
+  const before = processFigures(engine.pid);
   const state = await metrics(engine.url).catch((error) => error.message);
   await new Promise((resolve) => setTimeout(resolve, 1_000));
-  const after = processFigures(worker);
+  const after = processFigures(engine.pid);
   return { metrics: state, process: after.state, cpuTicksInASecond: after.cpuTicks - before.cpuTicks };
 }
 
@@ -285,8 +255,6 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
   const model = await modelPath(options.model);
   const engine = await spawnEngine({ port: 0, threads: 1, ...options, model }, { onCrash });
   const outcomes = new Map();
-  /** Greedy streams and what they said: those in which a worker was killed, and others to compare with. */
-  const greedy = { continued: [], undisturbed: [] };
   let sent = 0;
   let lastProgress = Date.now();
   let early;
@@ -309,13 +277,7 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
       const drawn = previous !== undefined && next() < 0.15 ? previous : drawRequest(next);
       previous = drawn;
       const twin = next() < 0.1 ? send(engine.url, drawn, drawAbort(next)) : undefined;
-      const killsBefore = kills;
-      const end = await send(engine.url, drawn, drawAbort(next), (said) => {
-        const streams = kills > killsBefore ? greedy.continued : greedy.undisturbed;
-        if (drawn.body.temperature === 0 && streams.length < MAX_ASKED_AGAIN) {
-          streams.push({ drawn, said });
-        }
-      });
+      const end = await send(engine.url, drawn, drawAbort(next));
       const ends = [end, ...(twin === undefined ? [] : [await twin])];
       if (ends.includes('WARMPATH_OVERLOADED')) {
         await new Promise((resolve) => setTimeout(resolve, next() * 400));
@@ -327,8 +289,8 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
       if (early === undefined && sent > requests / 4) {
         early = residentBytes(engine);
       }
-      if (sent >= (kills + 1) * killEvery && workerOf(engine) !== undefined) {
-        process.kill(workerOf(engine), ['SIGKILL', 'SIGSEGV'][kills++ % 2]);
+      if (sent >= (kills + 1) * killEvery && engine.pid !== undefined) {
+        process.kill(engine.pid, ['SIGKILL', 'SIGSEGV'][kills++ % 2]);
       }
     }
   };
@@ -337,22 +299,17 @@ async function soak({ clients, options: given, disk = false, killEvery = Number.
   clearInterval(watchdog);
   await standstill;
   const faults =
-    standstill === undefined
-      ? await audit(engine, outcomes, { early, options, kills, greedy })
-      : ['the engine stood still'];
+    standstill === undefined ? await audit(engine, outcomes, { early, options, kills }) : ['the engine stood still'];
   if (crashes.length > kills) {
     faults.push(...crashes.filter((message) => !message.includes('signal')));
   }
   const state = standstill === undefined ? await metrics(engine.url) : {};
-  const worker = standstill === undefined ? workerOf(engine) : undefined;
+  const worker = standstill === undefined ? engine.pid : undefined;
   // Of the last worker; the machine's other work does not count in it.
   const cpuSeconds = worker === undefined ? undefined : processFigures(worker).cpuTicks / TICKS_PER_SECOND;
-  const exit = await engine.stop();
+  await engine.stop();
   if (folder !== undefined) {
     rmSync(folder, { recursive: true });
-  }
-  if (standstill === undefined && exit.code !== 0) {
-    faults.push(`ended with ${JSON.stringify(exit)}`);
   }
   return {
     ...options,
@@ -391,30 +348,11 @@ async function flush({ url, cells, model }) {
   return count;
 }
 
-/** The share of streams that say something else when they are asked for again, on an engine that does nothing else. */
-async function differing(engine, streams) {
-  let count = 0;
-  for (const { drawn, said } of streams) {
-    await send(engine.url, drawn, NEVER, (again) => {
-      count += again === said ? 0 : 1;
-    });
-  }
-  return count / Math.max(1, streams.length);
-}
-
-async function audit(engine, outcomes, { early, options, kills, greedy }) {
+async function audit(engine, outcomes, { early, options, kills }) {
   const faults = [];
-  if (kills > 0) {
-    // Where cells lie changes last bits, and with them a token that is as likely as another: also without any crash.
-    const shares = [await differing(engine, greedy.continued), await differing(engine, greedy.undisturbed)];
-    const counts = [greedy.continued.length, greedy.undisturbed.length];
-    process.stderr.write(`greedy streams asked again, killed and not: ${counts}; said something else: ${shares}\n`);
-    if (shares[0] > shares[1] + MAX_DIFFERING) {
-      faults.push(`${shares[0]} of the greedy streams that went on say something else, of the others ${shares[1]}`);
-    }
-  }
   for (const outcome of outcomes.keys()) {
-    const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
+    const isCrash = outcome === 'WARMPATH_ENGINE_FAILED' && kills === 0;
+    const isRefusal = outcome in ERROR_TABLE && outcome !== 'WARMPATH_INTERNAL' && !isCrash;
     if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal) {
       faults.push(outcome);
     }
@@ -443,11 +381,11 @@ async function audit(engine, outcomes, { early, options, kills, greedy }) {
     );
   }
   const now = residentBytes(engine);
-  for (const part of kills > 0 ? ['front'] : ['front', 'worker']) {
-    const mib = [early[part], now[part]].map((bytes) => (bytes / 2 ** 20).toFixed(0));
-    process.stderr.write(`resident memory of the ${part} ${mib.join(' -> ')} MiB\n`);
-    if (now[part] - early[part] > GROWTH_BYTES) {
-      faults.push(`resident memory of the ${part} grew from ${early[part]} to ${now[part]} bytes`);
+  if (kills === 0) {
+    const mib = [early, now].map((bytes) => (bytes / 2 ** 20).toFixed(0));
+    process.stderr.write(`resident memory ${mib.join(' -> ')} MiB\n`);
+    if (now - early > GROWTH_BYTES) {
+      faults.push(`resident memory grew from ${early} to ${now} bytes`);
     }
   }
   return faults;

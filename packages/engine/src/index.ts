@@ -1,4 +1,3 @@
-export { type EngineExit, type EngineProcess, spawnEngine } from './child-process.js';
 export { type EngineFlag, engineFlags, readFlag } from './flags.js';
 export { requestFields } from './http/request-fields.js';
 export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/events.js';
@@ -9,4 +8,4 @@ export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './mo
 export { listModels, removeModel, type StoredModel } from './models/stored-models.js';
 export { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 export { type EngineHooks, type EngineServer, type ServedModel, startEngineServer } from './server.js';
-export { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
+export { type EngineProcess, type SpawnHooks, spawnEngine } from './supervisor/spawn-engine.js';

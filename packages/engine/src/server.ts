@@ -1,12 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import type { Writable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
 import { ChatTemplate, type TemplateSources } from './chat/chat-template.js';
 import { CHATML } from './chat/default-templates.js';
-import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-log.js';
 import { openKvEvents } from './events/open-publisher.js';
+import type { ZmqKvEventPublisher } from './events/zmq-publisher.js';
 import { createApp } from './http/app.js';
 import { EmbeddingQueue } from './http/embeddings.js';
 import { FormCache } from './http/form-cache.js';
@@ -18,7 +17,7 @@ import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-options.js';
 import type { ModelProgressListener } from './models/download.js';
-import { modelBytes, modelFingerprint } from './models/fingerprint.js';
+import { modelFingerprint } from './models/fingerprint.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
 import type { CpuVariant } from './native/cpu-variant.js';
@@ -26,7 +25,6 @@ import { EmbeddingContext } from './native/embedding-context.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
-import { RecordWriter } from './supervisor/answer-records.js';
 
 /** What accompanies a start and is no configuration. */
 export interface EngineHooks {
@@ -34,20 +32,12 @@ export interface EngineHooks {
   readonly onProgress?: ModelProgressListener;
   /** Ends a download. */
   readonly signal?: AbortSignal;
-  /** Hears why the native part of a supervised engine crashed; another is started by then, or it was given up. */
-  readonly onCrash?: (error: WarmpathError) => void;
 }
 
-/** What a supervisor adds for the process that computes. */
+/** What a front adds for its worker. */
 export interface WorkerHooks extends EngineHooks {
-  /** Unix domain socket or named pipe to listen on instead of host and port, for a front that streams are sent to. */
-  readonly front?: { readonly socketPath: string; readonly records: Writable };
-  /**
-   * Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name.
-   */
-  readonly kvEvents?: KvEventPublisher;
-  /** Hears how many bytes the model's files have, which are there and are loaded next. */
-  readonly onModelFile?: (bytes: number) => void;
+  /** Unix domain socket or named pipe to listen on instead of host and port. */
+  readonly socketPath?: string;
 }
 
 /** A model as it is served. */
@@ -116,13 +106,12 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  hooks.onModelFile?.(await modelBytes(resolved.path));
   const bindings = await llamaFor(resolved.path, settings);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
-  let publisher: KvEventPublisher | undefined;
+  let publisher: ZmqKvEventPublisher | undefined;
   try {
-    publisher = hooks.kvEvents ?? (await openKvEvents(settings));
-    return await serve(settings, resolved, { model, publisher, front: hooks.front });
+    publisher = await openKvEvents(settings);
+    return await serve(settings, resolved, { model, publisher, socketPath: hooks.socketPath });
   } catch (error) {
     await publisher?.close();
     await model.free();
@@ -133,14 +122,14 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
 /** What is open already when serving begins. */
 interface Opened {
   readonly model: NativeModel;
-  readonly publisher: KvEventPublisher | undefined;
-  readonly front: WorkerHooks['front'];
+  readonly publisher: ZmqKvEventPublisher | undefined;
+  readonly socketPath: string | undefined;
 }
 
 async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
-  { model, publisher, front }: Opened,
+  { model, publisher, socketPath }: Opened,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(await templateSources(settings, model), model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -166,6 +155,9 @@ async function serve(
   };
   const forms = new FormCache();
   metrics.watch(stats, () => ({ ...model.vocabulary.grammars.counts, bytes: forms.bytes }), loop.reuse !== 'none');
+  if (publisher !== undefined) {
+    metrics.watchEvents(() => publisher.stats);
+  }
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
@@ -184,14 +176,13 @@ async function serve(
     stats,
     defaultMaxTokens: settings.defaultMaxTokens,
     bodyLimitBytes,
-    ...(front !== undefined && { records: new RecordWriter(front.records) }),
   });
   try {
     const { host, port } = settings;
-    if (front === undefined) {
+    if (socketPath === undefined) {
       app.server.on('request', (request, response) => closeStalled(request, response));
     }
-    await app.listen(front === undefined ? { host, port } : { path: front.socketPath });
+    await app.listen(socketPath === undefined ? { host, port } : { path: socketPath });
   } catch (cause) {
     await loop.close(0);
     throw cannotListen(settings, cause);

@@ -159,13 +159,14 @@ describe('two real engines', () => {
             received += chunk.toString();
             if (isKilled || !received.includes('"content"')) return;
             isKilled = true;
-            process.kill(engines[place]!.pid, 'SIGKILL');
+            process.kill(engines[place]!.pid!, 'SIGKILL');
+            void engines[place]!.stop(0);
           });
           response.on('error', () => {});
           response.on('close', () => resolve(received));
         });
       });
-      expect(text).toContain('WARMPATH_UPSTREAM_CUT');
+      expect(text).toContain('WARMPATH_ENGINE_FAILED');
       expect(text).not.toContain('[DONE]');
       // Nothing listens there any more: whoever comes gets an answer of the other one.
       for (let i = 0; i < 4; i++) expect((await ask(gateway, context)).engine).not.toBe(name);

@@ -1,4 +1,4 @@
-import { type EngineOptions, modelLines, parseEngineOptions, startSupervisedEngine } from '@warmpath/engine';
+import { type EngineOptions, modelLines, parseEngineOptions, spawnEngine } from '@warmpath/engine';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addAllEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
@@ -32,7 +32,7 @@ async function engine(settings: EngineOptions, context: CommandContext, signal: 
   const { host, port } = parseEngineOptions(settings);
   await requireFreePort({ host, port, option: '--port' });
   const start = announceStart(terminal);
-  const server = await startSupervisedEngine(settings, {
+  const server = await spawnEngine(settings, {
     onProgress: start.onProgress,
     onCrash: ({ message }) => terminal.note(message),
     signal,
@@ -44,6 +44,6 @@ async function engine(settings: EngineOptions, context: CommandContext, signal: 
   for (const [label, text] of modelLines(server.model)) terminal.line(`  ${label.padEnd(8)}  ${text}`);
   if (server.model.notice !== undefined) terminal.line(server.model.notice);
   const failure = await Promise.race([interrupted(signal), server.failed]);
-  await server.close();
+  await server.stop();
   if (failure !== undefined) throw failure;
 }

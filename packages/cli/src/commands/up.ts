@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import { type EngineOptions, modelLines, type SupervisedEngine, startSupervisedEngine } from '@warmpath/engine';
+import { type EngineOptions, type EngineProcess, modelLines, spawnEngine } from '@warmpath/engine';
 import { canHearKvEvents, type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { collectionsFolder } from '../collections/open-collection.js';
@@ -60,7 +60,7 @@ async function up(options: GatewayOptions, context: CommandContext, signal: Abor
         await gateway.close();
       }
     } finally {
-      await engine.close();
+      await engine.stop();
     }
   } finally {
     await events?.close();
@@ -93,16 +93,14 @@ function startEngine(
   options: EngineOptions,
   terminal: Terminal,
   hooks: { readonly key: string; readonly signal: AbortSignal },
-): Promise<SupervisedEngine> {
+): Promise<EngineProcess> {
   const onCrash = ({ message }: WarmpathError) => terminal.note(message);
   const start = announceStart(terminal);
-  return startSupervisedEngine(options, { onProgress: start.onProgress, onCrash, ...hooks }).finally(() =>
-    start.stop(),
-  );
+  return spawnEngine(options, { onProgress: start.onProgress, onCrash, ...hooks }).finally(() => start.stop());
 }
 
 /** Rejects when the engine cannot be started again. */
-async function givenUp(engine: SupervisedEngine): Promise<never> {
+async function givenUp(engine: EngineProcess): Promise<never> {
   const { message: detail, cause } = await engine.failed;
   throw new WarmpathError('WARMPATH_ENGINE_EXITED', { detail, cause });
 }
@@ -119,11 +117,11 @@ const EXAMPLE = {
 /** For a model that cannot chat: a text to go on with. */
 const TEXT_EXAMPLE = { prompt: 'The weight of Velka is 42 kg. The weight of Orsin is', max_tokens: 16 };
 
-function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: SupervisedEngine): void {
+function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: EngineProcess): void {
   terminal.serves();
   const { name, notice, template, reuse } = engine.model;
   const metrics = `${gateway.url}/metrics`;
-  terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });
+  terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.pid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
   const program = programName(environment);
   terminal.line(bold('Warmpath is ready.'));

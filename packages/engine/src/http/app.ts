@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
-import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
 import type { z } from 'zod';
 import { answerReader } from '../chat/answer-reader.js';
 import type { ChatTemplate } from '../chat/chat-template.js';
@@ -12,14 +12,6 @@ import type { LoopStats } from '../loop/loop-options.js';
 import type { CpuVariant } from '../native/cpu-variant.js';
 import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
-import {
-  type AnswerOrigin,
-  type BegunAnswer,
-  CONTINUE_HEADER,
-  type ContinuedBody,
-  RECORDS_HEADER,
-  type RecordWriter,
-} from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, forcedCallReader, jsonForm, readTools } from './answer-form.js';
 import { readConversation } from './chat-request.js';
 import { addEmbeddingRoutes, type EmbeddingQueue } from './embeddings.js';
@@ -63,17 +55,12 @@ export interface EngineApp {
   readonly forms: FormCache;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
-  /** Where streams are sent to a front of ours, which alone can reach this server. */
-  readonly records?: RecordWriter;
 }
-
-/** Digits of a token and its comma, in the body of an answer that goes on. */
-const TOKEN_BYTES = 8;
 
 /** Builds the HTTP server; it does not listen yet. */
 export function createApp(app: EngineApp): FastifyInstance {
   const server = fastify({
-    bodyLimit: app.bodyLimitBytes + (app.records !== undefined ? TOKEN_BYTES * app.loop.contextTokens + 1024 : 0),
+    bodyLimit: app.bodyLimitBytes,
     // A body is JSON whatever its content type says: `curl -d` says that it is a form.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
@@ -109,9 +96,8 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   const limits = { contextTokens: app.loop.contextTokens, defaultMaxTokens: app.defaultMaxTokens };
 
   server.post('/v1/chat/completions', async (request, reply) => {
-    const { sent, begun } = receivedBody(app, request);
-    const body = parseBody(chatCompletionSchema, sent);
-    refuseFields(sent, chatCompletionSchema.shape);
+    const body = parseBody(chatCompletionSchema, request.body);
+    refuseFields(request.body, chatCompletionSchema.shape);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = chatForm(body, app.forms);
@@ -125,23 +111,22 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
       tools: form.tools,
       callChoice: form.callChoice,
     });
-    const id = begun?.id ?? `chatcmpl-${randomUUID()}`;
+    const id = `chatcmpl-${randomUUID()}`;
     const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
     const { syntax, shownTokens } = await app.template.syntax(form.tools !== undefined);
     const isRead = form.grammar === undefined;
     const told = body.reasoning_format === 'none' ? { ...syntax, reasoning: undefined } : syntax;
     const callable = form.callChoice === 'free' ? form.tools : undefined;
     const wishes = { ...form, topLogprobs, ...(isRead && { shownTokens }) };
-    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, wishes));
-    const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
-    const head = { id, created: origin.created, model: app.model };
+    const generation = toGenerationRequest(id, prompt, body, limits, wishes);
+    const head = { id, created: nowSeconds(), model: app.model };
     const format = (_: unknown, choice: number): AnswerFormat => {
       const callIds = choice === 0 ? `call_${id}` : `call_${id}_${choice}`;
       const content = isRead ? answerReader(told, callable, prompt.answerBegins) : undefined;
       const reader = form.callChoice === 'forced' ? forcedCallReader() : content;
       return chatFormat(head, { hasLogprobs, reader, callIds, isParallel: body.parallel_tool_calls ?? true });
     };
-    const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
+    const options = { ...streamOptions(body), fits: form.fits };
     const generations = repeated(generation, body.n ?? 1);
     return generations.length === 1
       ? answer(app.loop, generation, format(generation, 0), { reply, options })
@@ -149,9 +134,8 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   });
 
   server.post('/v1/completions', async (request, reply) => {
-    const { sent, begun } = receivedBody(app, request);
-    const body = parseBody(completionSchema, sent);
-    refuseFields(sent, completionSchema.shape);
+    const body = parseBody(completionSchema, request.body);
+    refuseFields(request.body, completionSchema.shape);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = jsonForm(body, app.forms);
@@ -163,13 +147,13 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     if (prompts.length * (body.n ?? 1) > MAX_ANSWERS) {
       throw refuse('prompt', `Expected at most ${MAX_ANSWERS} answers of all prompts`);
     }
-    const id = begun?.id ?? `cmpl-${randomUUID()}`;
-    const head = { id, created: begun?.created ?? nowSeconds(), model: app.model };
+    const id = `cmpl-${randomUUID()}`;
+    const head = { id, created: nowSeconds(), model: app.model };
     const generations: GenerationRequest[] = [];
     const formats: AnswerFormat[] = [];
     for (const { value, path } of prompts) {
       const prompt = await segmentedPrompt({ ...body, prompt: value }, app, tokenizeOptions(app, reply), path);
-      const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
+      const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
       const echo = body.echo === true ? await textOf(value, app) : '';
       for (const each of repeated(generation, body.n ?? 1)) {
         generations.push(each);
@@ -177,8 +161,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
       }
     }
     const [generation] = generations as [GenerationRequest];
-    const origin = { id, created: head.created, seed: generation.seed };
-    const options = { ...streamOptions(app, request, body, origin), fits: form.fits };
+    const options = { ...streamOptions(body), fits: form.fits };
     return generations.length === 1
       ? answer(app.loop, generation, formats[0]!, { reply, options })
       : answerSeveral(app.loop, generations, formats, { reply, options, promptCount: prompts.length });
@@ -208,33 +191,8 @@ function tokenizeOptions(app: EngineApp, { raw }: FastifyReply): Required<Tokeni
   return { most: app.loop.contextTokens, isWanted: () => !raw.destroyed };
 }
 
-/** What the client sent, and the answer that an earlier worker has begun, when the front says so. */
-function receivedBody(
-  { records }: EngineApp,
-  { headers, body }: FastifyRequest,
-): { readonly sent: unknown; readonly begun?: BegunAnswer } {
-  if (records === undefined || headers[CONTINUE_HEADER] === undefined) {
-    return { sent: body };
-  }
-  const continued = body as ContinuedBody;
-  return { sent: continued.body, begun: continued.begun };
-}
-
-function continuing(begun: BegunAnswer | undefined, request: GenerationRequest): GenerationRequest {
-  return begun === undefined ? request : { ...request, seed: begun.seed, answered: begun.tokens };
-}
-
-function streamOptions(
-  { records: writer }: EngineApp,
-  { headers }: FastifyRequest,
-  { stream, stream_options: options }: GenerationFields,
-  origin: AnswerOrigin,
-): StreamOptions {
-  return {
-    stream: stream ?? false,
-    includeUsage: options?.include_usage ?? false,
-    ...(writer !== undefined && { records: { origin, stream: Number(headers[RECORDS_HEADER]), writer } }),
-  };
+function streamOptions({ stream, stream_options: options }: GenerationFields): StreamOptions {
+  return { stream: stream ?? false, includeUsage: options?.include_usage ?? false };
 }
 
 function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {

@@ -7,16 +7,10 @@ import type {
   GenerationRequest,
   GenerationResult,
 } from '../loop/generation.js';
-import {
-  type AnswerOrigin,
-  RECORDS_HEADER,
-  type RecordMarks,
-  type RecordWriter,
-} from '../supervisor/answer-records.js';
 import { isUnread } from './slow-clients.js';
 
 /** The head of a stream of events. */
-export const EVENT_STREAM_HEADERS = {
+const EVENT_STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
   'x-accel-buffering': 'no',
@@ -41,8 +35,6 @@ export interface StreamOptions {
   readonly fits?: ((text: string) => boolean) | undefined;
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  /** Stream in records, for a front that has another worker go on; events to the client when left out. */
-  readonly records?: { readonly origin: AnswerOrigin; readonly stream: number; readonly writer: RecordWriter };
 }
 
 /** Where generations are handed in: the loop, or a stand-in for tests. */
@@ -113,17 +105,6 @@ export async function generateWhole(
   return { text, result, tokens };
 }
 
-/** Where the events of a stream go. */
-interface EventSink {
-  /** Comes once, before everything else. */
-  begin(): void;
-  /** @param tokens Those that were chosen since the events before. */
-  write(events: string, tokens: readonly number[]): void;
-  end(events: string): void;
-  /** Breaks off what was begun and cannot be computed. */
-  fail(event: string): void;
-}
-
 /** The stream starts with the first text, so that a request that fails before it gets an ordinary HTTP error. */
 function streamAnswer(
   target: GenerationTarget,
@@ -131,14 +112,9 @@ function streamAnswer(
   format: AnswerFormat,
   { reply, options }: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
-  const { includeUsage } = options;
-  const sink = sinkOf(reply, options);
+  const { raw } = reply;
   return new Promise((resolve, reject) => {
     let begun = false;
-    // What an earlier worker has streamed is gone through again, and not sent.
-    let repeated = request.answered?.length ?? 0;
-    let isSent = repeated === 0;
-    let tokens: number[] = [];
     let whole = '';
     const begin = (): readonly object[] => {
       if (begun) {
@@ -146,49 +122,37 @@ function streamAnswer(
       }
       begun = true;
       reply.hijack();
-      sink.begin();
+      raw.writeHead(200, EVENT_STREAM_HEADERS);
       resolve(reply);
       return format.opening();
     };
     const handle = target.submit(request, {
-      ...(options.records !== undefined && {
-        onToken: (token) => {
-          isSent = repeated === 0;
-          if (isSent) {
-            tokens.push(token);
-          } else {
-            repeated--;
-          }
-        },
-      }),
       onText: (text, chosen = []) => {
         whole += text;
         const opening = begin();
         const piece = format.piece(text, chosen);
         const data = events(piece === undefined ? opening : [...opening, piece]);
-        if (isSent && data !== '') {
-          sink.write(data, tokens);
-          tokens = [];
+        if (data !== '') {
+          raw.write(data);
+          if (isUnread(raw)) {
+            raw.destroy();
+          }
         }
       },
       onFinish: (result) => {
+        const opening = begin();
         if (!isFit(whole, result, options)) {
-          begin();
-          sink.end(event(new WarmpathError('WARMPATH_ANSWER_UNFIT').toOpenAI()));
+          raw.end(event(new WarmpathError('WARMPATH_ANSWER_UNFIT').toOpenAI()));
           return;
         }
-        const opening = isSent ? begin() : [];
-        const ending = [format.closing(result), ...(includeUsage ? [format.usage(result)] : [])];
-        begin();
-        sink.end(`${events([...opening, ...ending])}data: [DONE]\n\n`);
+        const ending = [format.closing(result), ...(options.includeUsage ? [format.usage(result)] : [])];
+        raw.end(`${events([...opening, ...ending])}data: [DONE]\n\n`);
       },
       onError: (error) => {
-        if (!begun) {
-          reject(error);
-        } else if (error.code === 'WARMPATH_ENGINE_FAILED') {
-          sink.fail(event(error.toOpenAI()));
+        if (begun) {
+          raw.end(event(error.toOpenAI()));
         } else {
-          sink.end(event(error.toOpenAI()));
+          reject(error);
         }
       },
     });
@@ -197,11 +161,9 @@ function streamAnswer(
 }
 
 /** Sends a stream that is there as a whole. */
-export function sendStream(reply: FastifyReply, options: StreamOptions, objects: readonly object[]): FastifyReply {
-  const sink = sinkOf(reply, options);
+export function sendStream(reply: FastifyReply, objects: readonly object[]): FastifyReply {
   reply.hijack();
-  sink.begin();
-  sink.end(`${events(objects)}data: [DONE]\n\n`);
+  reply.raw.writeHead(200, EVENT_STREAM_HEADERS).end(`${events(objects)}data: [DONE]\n\n`);
   return reply;
 }
 
@@ -211,46 +173,6 @@ function event(data: object): string {
 
 function events(all: readonly object[]): string {
   return all.map(event).join('');
-}
-
-function sinkOf(reply: FastifyReply, { records }: StreamOptions): EventSink {
-  return records === undefined ? clientSink(reply) : recordSink(reply, records);
-}
-
-/** To a client of this process. */
-function clientSink(reply: FastifyReply): EventSink {
-  const { raw } = reply;
-  return {
-    begin: () => raw.writeHead(200, EVENT_STREAM_HEADERS),
-    write: (events) => {
-      raw.write(events);
-      if (isUnread(raw)) {
-        raw.destroy();
-      }
-    },
-    end: (events) => raw.end(events),
-    fail: (event) => raw.end(event),
-  };
-}
-
-/** To the front. Its request is answered when all was sent, so that it knows of a stream that broke. */
-function recordSink({ raw }: FastifyReply, { origin, stream, writer }: Required<StreamOptions>['records']): EventSink {
-  const write = (content: string, marks: RecordMarks): void => {
-    writer.write(stream, content, marks);
-    if (!writer.isRead) {
-      raw.destroy();
-    }
-  };
-  return {
-    begin: () => write(JSON.stringify(origin), 'begin'),
-    write,
-    end: (events) => {
-      write(events, 'end');
-      raw.writeHead(204, { [RECORDS_HEADER]: 'told' }).end();
-    },
-    // The front has it computed further, here or by the next worker.
-    fail: () => raw.destroy(),
-  };
 }
 
 function abortOnClose(reply: FastifyReply, handle: GenerationHandle, onAbort: () => void): void {

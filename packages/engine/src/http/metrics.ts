@@ -290,6 +290,14 @@ export class EngineMetrics implements LoopObserver {
     info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: caching }, 1);
   }
 
+  /** Adds what is published of the cache. Call it once. */
+  watchEvents(stats: () => { readonly nextSequence: number; readonly failures: number }): void {
+    const next = 'The number that the next batch of KV events gets';
+    this.#gauge('warmpath_engine_kv_event_next_sequence', next, () => stats().nextSequence);
+    const failures = 'Batches of KV events that the socket refused, since the start';
+    this.#gauge('warmpath_engine_kv_event_failures', failures, () => stats().failures);
+  }
+
   #total(name: string, help: string, read: () => number): void {
     const collect = (): void => {
       counter.reset();

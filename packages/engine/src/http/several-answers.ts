@@ -16,7 +16,7 @@ interface AnswerObject {
 
 /**
  * Runs several generations for one HTTP exchange: one choice each, in their order. A stream of them begins when all are
- * there, so that another worker can compute them anew after a crash.
+ * there.
  *
  * @param formats One for each generation, because a format knows what it has sent.
  * @param promptCount Prompts of the request; generations of the same prompt follow each other.
@@ -62,7 +62,7 @@ export async function answerSeveral(
     ] as AnswerObject[];
   });
   const placed = chunks.flatMap((each, index) => each.map((chunk) => ({ ...chunk, choices: atPlace(chunk, index) })));
-  return sendStream(reply, options, [...placed, ...(options.includeUsage ? [usage] : [])]);
+  return sendStream(reply, [...placed, ...(options.includeUsage ? [usage] : [])]);
 }
 
 function atPlace({ choices }: AnswerObject, index: number): object[] {

@@ -219,7 +219,7 @@ export class EngineLoop {
     }
   }
 
-  #check({ prompt, maxTokens, answered }: GenerationRequest): void {
+  #check({ prompt, maxTokens }: GenerationRequest): void {
     if (prompt.length === 0) {
       throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
     }
@@ -231,8 +231,7 @@ export class EngineLoop {
     const { waiting, running } = this.#places.counts;
     // What came since the last step waits for the next one, though there is a place for it.
     const places = Math.max(0, this.#options.maxRunning - running);
-    // Half an answer is not refused.
-    if (answered === undefined && waiting - places >= this.#options.queueLimit) {
+    if (waiting - places >= this.#options.queueLimit) {
       throw new WarmpathError('WARMPATH_OVERLOADED', {
         detail: `${waiting} requests are waiting already (\`--queue-limit\`).`,
       });

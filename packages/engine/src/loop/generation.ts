@@ -38,11 +38,6 @@ export interface GenerationRequest {
   readonly shownTokens?: ReadonlySet<number>;
   /** Go on after an end-of-generation token, for measurements. */
   readonly ignoreEndOfGeneration: boolean;
-  /**
-   * The answer's first tokens, which an earlier run with the same seed has chosen: the listener hears of them again,
-   * then of what that run would have chosen next.
-   */
-  readonly answered?: readonly number[];
 }
 
 /** Why a generation ended: an end token or a stop string, or the limit of tokens. */
@@ -107,8 +102,6 @@ export interface ChosenToken extends TokenChance {
  * After `onFinish` or `onError` nothing more comes, nor after an abort.
  */
 export interface GenerationListener {
-  /** The next token was chosen. The text that it completes, if any, follows at once. */
-  onToken?(token: number): void;
   /**
    * Some text, never empty; whole characters, and no beginning of a stop string; at most once a token. Where chances
    * were asked for, with the tokens since the text before, without the token that ended it; then the last text may be
@@ -150,7 +143,6 @@ export function isolatedListener(listener: GenerationListener, onBroken: (cause:
     }
   };
   return {
-    ...(listener.onToken !== undefined && { onToken: (token) => guarded(() => listener.onToken!(token)) }),
     onText: (text, tokens) => guarded(() => listener.onText(text, tokens)),
     onFinish: (result) => guarded(() => listener.onFinish(result)),
     onError: (error) => guarded(() => listener.onError(error)),

@@ -60,8 +60,6 @@ export class GenerationTask {
   readonly #found = { device: 0, host: 0, disk: 0 };
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
-  /** Tokens of its answer that are still to be chosen as an earlier run has chosen them. */
-  #answered: readonly number[];
   #startedMs: number | undefined;
   #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
@@ -70,9 +68,7 @@ export class GenerationTask {
   constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
     this.request = request;
     this.listener = listener;
-    this.#answered = request.answered ?? [];
-    // The last of them is computed for, as if it were to be chosen: so an answer that had ended ends again.
-    this.tokens = [...request.prompt, ...this.#answered.slice(0, -1)];
+    this.tokens = [...request.prompt];
     this.#arrivedMs = nowMs;
     this.#random = seededRandom(request.seed);
     this.#stops = new StopStrings(request.stops);
@@ -198,7 +194,7 @@ export class GenerationTask {
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {
-    const token = this.#repeat(vocabulary) ?? this.#choose(logits, vocabulary);
+    const token = this.#choose(logits, vocabulary);
     this.#promptDoneMs ??= nowMs;
     this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;
@@ -214,12 +210,10 @@ export class GenerationTask {
       adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
     }
     const grammar = this.#openGrammar(vocabulary);
-    const draws = this.#draw();
-    const random = (): number => draws.pop()!;
     const token =
       grammar === undefined
-        ? sampleToken(logits, sampling, random)
-        : chooseWithGrammar(logits, sampling, grammar, random);
+        ? sampleToken(logits, sampling, this.#random)
+        : chooseWithGrammar(logits, sampling, grammar, this.#random);
     grammar?.accept(token);
     const isEnd = vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration;
     if (unchanged !== undefined && !isEnd) {
@@ -228,35 +222,8 @@ export class GenerationTask {
     return token;
   }
 
-  /** The random numbers of one token: as many for each, so that a later run can skip them. */
-  #draw(): number[] {
-    const { sampling, grammar } = this.request;
-    if (sampling.temperature === 0) {
-      return [];
-    }
-    return grammar === undefined ? [this.#random()] : [this.#random(), this.#random()];
-  }
-
-  /** Goes through what an earlier run has answered, random numbers included. @returns The last token of it. */
-  #repeat(vocabulary: TokenPieces): number | undefined {
-    const answered = this.#answered;
-    this.#answered = [];
-    for (const [index, token] of answered.entries()) {
-      this.#draw();
-      if (this.request.topLogprobs !== undefined) {
-        // Its chances were sent; where it stands in the text counts for those after it.
-        this.#chosen.push({ bytes: vocabulary.piece(token, true), logprob: 0, top: [] });
-      }
-      if (index < answered.length - 1) {
-        this.#passOn(token, vocabulary, false);
-      }
-    }
-    return answered.at(-1);
-  }
-
   /** Passes on the text that a token completes, in one piece. @returns Why the text ends here, if it does. */
   #passOn(token: number, vocabulary: TokenPieces, isLast: boolean): FinishReason | undefined {
-    this.listener.onToken?.(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
       this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush(), true);
       return 'stop';

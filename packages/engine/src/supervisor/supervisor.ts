@@ -1,41 +1,15 @@
 import { WarmpathError } from '@warmpath/core';
-import { describeExit, type EngineExit } from '../child-process.js';
 import type { Worker } from './worker.js';
 
-/** Crashes further back than this do not delay a restart. */
-export const CRASH_WINDOW_MS = 60_000;
+/** A worker that ran this long before it crashed is replaced at once. */
+export const STABLE_MS = 60_000;
 
-/** Before the second restart of a window; every further one waits twice as long. */
+/** Delay before the second restart in a row; every further one waits twice as long. */
 const FIRST_DELAY_MS = 200;
-const LONGEST_DELAY_MS = 5_000;
-/** Crashes after which the delay grows no more. */
-const MAX_CRASHES = 16;
+const MAX_DELAY_MS = 5_000;
 
-/** Starts that fail one after another before the engine is given up. */
+/** Starts that fail in a row before the engine is given up. */
 export const MAX_FAILED_STARTS = 5;
-
-/** How long to wait before a crashed worker is started again: pure, the clock is passed in. */
-export class RestartDelay {
-  readonly #crashesMs: number[] = [];
-
-  /**
-   * A crash, or a start that failed.
-   *
-   * @param nowMs Milliseconds since some moment.
-   * @returns Milliseconds to wait: none after a crash that stands alone, ever more after further ones.
-   */
-  crashed(nowMs: number): number {
-    const crashes = this.#crashesMs;
-    while (crashes.length > 0 && crashes[0]! <= nowMs - CRASH_WINDOW_MS) {
-      crashes.shift();
-    }
-    const earlier = crashes.push(nowMs) - 1;
-    if (crashes.length > MAX_CRASHES) {
-      crashes.shift();
-    }
-    return earlier === 0 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (earlier - 1), LONGEST_DELAY_MS);
-  }
-}
 
 export interface SupervisorOptions<W> {
   /** Starts a worker; the signal ends the start. */
@@ -44,7 +18,7 @@ export interface SupervisorOptions<W> {
   readonly clock: () => number;
   /** Waits so many milliseconds, or rejects when the signal is raised. */
   readonly wait: (ms: number, signal: AbortSignal) => Promise<void>;
-  /** Hears why a worker ended that nobody asked to. */
+  /** Gets the reason of every crash and of every restart that failed. */
   readonly onCrash: (error: WarmpathError) => void;
 }
 
@@ -52,32 +26,29 @@ export interface SupervisorOptions<W> {
 export type SupervisedWorker = Pick<Worker, 'exited' | 'stop'>;
 
 /**
- * Keeps one worker running: starts another when it crashes, later each time. However often one crashes that has
- * listened, the next is started: what its requests do is for the front to see to. It is given up when starts fail one
- * after another.
+ * Keeps one worker running. Starts another when it ends: at once, or later when crashes follow each other. The engine
+ * is given up when starts fail in a row.
  */
 export class Supervisor<W extends SupervisedWorker> {
   readonly #options: SupervisorOptions<W>;
   readonly #closing = new AbortController();
-  readonly #delay = new RestartDelay();
-  #restarts = 0;
   #worker: W | undefined;
-  #ready: Promise<W>;
-  #settleReady: { resolve: (worker: W) => void; reject: (error: WarmpathError) => void };
+  #ready = deferred<W>();
+  #restarts = 0;
+  /** Crashes and failed starts since a worker was stable. */
+  #crashes = 0;
   #watching: Promise<void> = Promise.resolve();
   #tellFailure: (error: WarmpathError) => void = () => undefined;
 
-  /** Settles when the worker is not started again; never, when it does not come to that. */
+  /** Settles when the engine is given up; stays pending otherwise. */
   readonly failed = new Promise<WarmpathError>((resolve) => {
     this.#tellFailure = resolve;
   });
 
   constructor(options: SupervisorOptions<W>) {
     this.#options = options;
-    [this.#ready, this.#settleReady] = deferred<W>();
   }
 
-  /** Restarts since the start. */
   get restarts(): number {
     return this.#restarts;
   }
@@ -91,7 +62,6 @@ export class Supervisor<W extends SupervisedWorker> {
    * Starts the first worker. What keeps it from starting will not go away by trying again, so it is thrown.
    *
    * @param signal Ends the start.
-   * @throws What the worker's start throws.
    */
   async start(signal: AbortSignal | undefined): Promise<W> {
     const ends = signal === undefined ? this.#closing.signal : AbortSignal.any([this.#closing.signal, signal]);
@@ -106,52 +76,52 @@ export class Supervisor<W extends SupervisedWorker> {
    * @throws WARMPATH_ENGINE_FAILED when it was given up, WARMPATH_SHUTTING_DOWN after `close`.
    */
   ready(): Promise<W> {
-    return this.#ready;
+    return this.#ready.promise;
   }
 
   /** Ends the worker and starts no other; what it computes may finish within `graceMs`. Safe to call again. */
   async close(graceMs: number): Promise<void> {
     if (!this.#closing.signal.aborted) {
-      this.#closing.abort(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
-      this.#turnAway(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+      const error = new WarmpathError('WARMPATH_SHUTTING_DOWN');
+      this.#closing.abort(error);
+      this.#turnAway(error);
     }
     await this.#worker?.stop(graceMs);
     await this.#watching;
   }
 
   async #watch(first: W): Promise<void> {
+    const { clock } = this.#options;
     for (let worker: W | undefined = first; worker !== undefined; ) {
       this.#worker = worker;
       if (this.#closing.signal.aborted) {
         await worker.stop(0);
         return;
       }
-      this.#settleReady.resolve(worker);
-      const exit = await worker.exited;
+      this.#ready.resolve(worker);
+      const startedMs = clock();
+      const reason = await worker.exited;
       this.#worker = undefined;
       if (this.#closing.signal.aborted) {
         return;
       }
-      [this.#ready, this.#settleReady] = deferred<W>();
-      worker = await this.#restart(crash(exit));
+      this.#ready = deferred();
+      if (clock() - startedMs >= STABLE_MS) {
+        this.#crashes = 0;
+      }
+      worker = await this.#restart(reason);
     }
   }
 
   /** @returns `undefined` when it was closed or given up. */
   async #restart(cause: WarmpathError): Promise<W | undefined> {
-    const { clock, wait, start, onCrash } = this.#options;
+    const { wait, start, onCrash } = this.#options;
     const { signal } = this.#closing;
     let reason = cause;
-    for (let failures = 0; ; failures++) {
-      const delayMs = this.#delay.crashed(clock());
+    for (let failures = 0; failures < MAX_FAILED_STARTS; failures++) {
       onCrash(reason);
-      if (failures === MAX_FAILED_STARTS) {
-        const detail = `The engine could not be started again ${failures} times and was given up; the last time: ${reason.message}`;
-        const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: reason });
-        this.#turnAway(error);
-        this.#tellFailure(error);
-        return undefined;
-      }
+      const delayMs = this.#crashes === 0 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (this.#crashes - 1), MAX_DELAY_MS);
+      this.#crashes++;
       try {
         await wait(delayMs, signal);
         const worker = await start(signal);
@@ -166,29 +136,35 @@ export class Supervisor<W extends SupervisedWorker> {
           : new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: String(error), cause: error });
       }
     }
+    onCrash(reason);
+    const error = new WarmpathError('WARMPATH_ENGINE_FAILED', {
+      detail: `The engine could not be started again ${MAX_FAILED_STARTS} times and was given up; the last time: ${reason.message}`,
+      cause: reason,
+    });
+    this.#turnAway(error);
+    this.#tellFailure(error);
+    return undefined;
   }
 
   /** From now on there is no worker and none will come. */
   #turnAway(error: WarmpathError): void {
-    this.#settleReady.reject(error);
-    [this.#ready, this.#settleReady] = deferred<W>();
-    this.#settleReady.reject(error);
+    this.#ready.reject(error);
+    this.#ready = deferred();
+    this.#ready.reject(error);
   }
 }
 
-function crash(exit: EngineExit): WarmpathError {
-  return new WarmpathError('WARMPATH_ENGINE_FAILED', {
-    detail: `The engine process ended: ${describeExit(exit)}.`,
-    ...(exit.error !== undefined && { cause: exit.error }),
-  });
+interface Deferred<T> {
+  readonly promise: Promise<T>;
+  resolve(value: T): void;
+  reject(error: WarmpathError): void;
 }
 
-function deferred<T>(): [Promise<T>, { resolve: (value: T) => void; reject: (error: WarmpathError) => void }] {
-  let settle: { resolve: (value: T) => void; reject: (error: WarmpathError) => void } | undefined;
+function deferred<T>(): Deferred<T> {
+  let settle: Omit<Deferred<T>, 'promise'>;
   const promise = new Promise<T>((resolve, reject) => {
     settle = { resolve, reject };
   });
-  // Nobody may be waiting for it.
   promise.catch(() => undefined);
-  return [promise, settle!];
+  return { promise, ...settle! };
 }

@@ -3,9 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isFull } from '../../../../test/suite.js';
-import { spawnEngine } from '../../src/child-process.js';
 import type { EngineOptions } from '../../src/options.js';
-import { startSupervisedEngine } from '../../src/supervisor/supervised-engine.js';
+import { type EngineProcess, spawnEngine } from '../../src/supervisor/spawn-engine.js';
 import { someTokens } from '../support/engine.js';
 import { KvReplica, naiveHash } from './kv-replica.js';
 import { KvSubscriber, type ReceivedBatch, replay } from './kv-subscriber.js';
@@ -14,7 +13,7 @@ const BLOCK = 16;
 
 describe('the KV events of an engine process', () => {
   let folder: string;
-  let engine: { readonly url: string; stop(): Promise<unknown> };
+  let engine: EngineProcess;
   let live: KvSubscriber;
   let replayAt: string;
   beforeEach(async () => {
@@ -125,27 +124,19 @@ describe('the KV events of an engine process', () => {
     expect(live.batches.at(-1)!.wire).toEqual([['AllBlocksCleared']]);
   });
 
-  it.runIf(isFull)(
-    'go on counting when the process that computes is killed: everything is cleared, then stored anew',
-    async () => {
-      const supervised = await startSupervisedEngine({ ...open(), hostTier: 0 });
-      engine = { url: supervised.url, stop: () => supervised.close() };
-      const prompt = someTokens(100);
-      await complete(prompt);
-      const before = await batchesWith(blocks('GPU', prompt));
-      process.kill(supervised.workerPid!, 'SIGKILL');
-      let after = await replay(replayAt, 0);
-      while (replicaOf(after).blocks.size > 0) {
-        after = await replay(replayAt, 0);
-      }
-      expect(after.slice(0, before.length)).toEqual(before);
-      expect(after[before.length]!.events).toEqual([{ type: 'cleared' }]);
-      await complete(prompt);
-      const metrics = await (await fetch(`${engine.url}/metrics`)).text();
-      const next = Number(/^warmpath_engine_kv_event_next_sequence\{.*\} (\d+)$/m.exec(metrics)?.[1]);
-      expect(next).toBeGreaterThan(before.length);
-      expect(metrics).toMatch(/^warmpath_engine_kv_event_failures\{.*\} 0$/m);
-      await batchesWith(blocks('GPU', prompt));
-    },
-  );
+  it.runIf(isFull)('begin anew with an empty cache when the process that computes is killed', async () => {
+    await start({ hostTier: 0 });
+    const prompt = someTokens(100);
+    await complete(prompt);
+    await batchesWith(blocks('GPU', prompt));
+    process.kill(engine.pid!, 'SIGKILL');
+    await complete(someTokens(40, 1));
+    const after = await replay(replayAt, 0);
+    expect(after[0]!.events[0]).toEqual({ type: 'cleared' });
+    await complete(prompt);
+    await batchesWith(blocks('GPU', prompt));
+    const metrics = await (await fetch(`${engine.url}/metrics`)).text();
+    expect(Number(/^warmpath_engine_kv_event_next_sequence\{.*\} (\d+)$/m.exec(metrics)?.[1])).toBeGreaterThan(0);
+    expect(metrics).toMatch(/^warmpath_engine_kv_event_failures\{.*\} 0$/m);
+  });
 });

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { GenerationRequest } from '../../src/loop/generation.js';
-import { seededRandom } from '../../src/loop/random.js';
 import { GenerationTask, type TokenPieces } from '../../src/loop/task.js';
 
 const REQUEST: GenerationRequest = {
@@ -94,70 +93,6 @@ describe('the text of a generation', () => {
     expect(texts.join('')).toBe('before');
     expect(reason).toBe('stop');
     expect(task.generated).toBe(9);
-  });
-});
-
-describe('an answer that another run has begun', () => {
-  const generation = fc.record({
-    temperature: fc.constantFrom(0, 0.7, 1.5),
-    topP: fc.constantFrom(1, 0.8),
-    presencePenalty: fc.constantFrom(0, 0.5),
-    frequencyPenalty: fc.constantFrom(0, 0.3),
-    repetitionPenalty: fc.constantFrom(1, 1.3),
-    seed: fc.nat(),
-    maxTokens: fc.integer({ min: 1, max: 25 }),
-    stops: fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'é', '🌍'), minLength: 1, maxLength: 3 }), {
-      maxLength: 2,
-    }),
-    ignoreEndOfGeneration: fc.boolean(),
-    logits: fc.nat(),
-    kept: fc.double({ min: 0, max: 1, noNaN: true }),
-  });
-  // Every token but the end is one byte, so that most characters take several.
-  const bytes = [...new Set(new TextEncoder().encode('abé🌍'))].map((byte) => Uint8Array.of(byte));
-  const vocabulary = vocabularyOf(bytes);
-
-  it('goes on with the same tokens and texts, wherever it was left, and ends in the same way', () => {
-    fc.assert(
-      fc.property(generation, ({ seed, maxTokens, stops, ignoreEndOfGeneration, logits, kept, ...sampling }) => {
-        const request = { ...REQUEST, prompt: [1, 2], seed, maxTokens, stops, ignoreEndOfGeneration, sampling };
-        /** What is told, token by token; the logits are a function of the tokens before. */
-        const run = (answered: readonly number[]) => {
-          const told: { token: number; text: string }[] = [];
-          const listener = {
-            onToken: (token: number) => told.push({ token, text: '' }),
-            onText: (text: string) => {
-              expect(told.at(-1)!.text).toBe('');
-              told.at(-1)!.text = text;
-            },
-            onFinish: () => undefined,
-            onError: () => undefined,
-          };
-          const task = new GenerationTask({ ...request, answered }, listener, 0);
-          let reason: string | undefined;
-          let steps = 0;
-          for (; reason === undefined; steps++) {
-            const random = seededRandom(task.tokens.reduce((sum, token) => sum * 31 + token, logits) % 2 ** 40);
-            const drawn = Float32Array.from({ length: bytes.length + 1 }, () => 3 * random());
-            // The end is not likely.
-            drawn[0]! -= 2;
-            reason = task.advance(drawn, { ...vocabulary, piece: (token) => bytes[Math.max(0, token - 1)]! }, 100, 0);
-          }
-          return { told, reason, steps, completion: task.generated };
-        };
-        const { told, reason, steps, completion } = run([]);
-        const count = Math.round(kept * told.length);
-        const again = run(told.slice(0, count).map(({ token }) => token));
-        expect({ told: again.told, reason: again.reason, completion: again.completion }).toEqual({
-          told,
-          reason,
-          completion,
-        });
-        // The last of the tokens is computed for once more, so that an answer that had ended ends.
-        expect(again.steps).toBe(steps - Math.max(0, count - 1));
-      }),
-      { seed: 5, numRuns: 1_000 },
-    );
   });
 });
 

@@ -1,17 +1,12 @@
 import { WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import type { EngineExit } from '../../src/child-process.js';
-import {
-  CRASH_WINDOW_MS,
-  MAX_FAILED_STARTS,
-  RestartDelay,
-  type SupervisedWorker,
-  Supervisor,
-} from '../../src/supervisor/supervisor.js';
+import { MAX_FAILED_STARTS, STABLE_MS, type SupervisedWorker, Supervisor } from '../../src/supervisor/supervisor.js';
+
+const CRASH = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'signal SIGSEGV' });
 
 class FakeWorker implements SupervisedWorker {
-  readonly exited: Promise<EngineExit>;
-  end!: (exit: EngineExit) => void;
+  readonly exited: Promise<WarmpathError>;
+  end!: (reason: WarmpathError) => void;
   readonly graces: number[] = [];
 
   constructor() {
@@ -20,10 +15,10 @@ class FakeWorker implements SupervisedWorker {
     });
   }
 
-  stop(graceMs: number): Promise<EngineExit> {
+  async stop(graceMs: number): Promise<void> {
     this.graces.push(graceMs);
-    this.end({ code: 0, signal: null });
-    return this.exited;
+    this.end(CRASH);
+    await this.exited;
   }
 }
 
@@ -32,6 +27,7 @@ function setUp(starts: ('works' | 'fails' | 'hangs')[] = []) {
   const workers: FakeWorker[] = [];
   const crashes: string[] = [];
   const waits: { ms: number; over: () => void }[] = [];
+  const time = { ms: 0 };
   const supervisor = new Supervisor<FakeWorker>({
     start: async (signal) => {
       const how = starts.shift() ?? 'works';
@@ -47,7 +43,7 @@ function setUp(starts: ('works' | 'fails' | 'hangs')[] = []) {
       workers.push(worker);
       return worker;
     },
-    clock: () => 0,
+    clock: () => time.ms,
     wait: (ms, signal) =>
       new Promise((resolve, reject) => {
         const end = () => reject(signal.reason);
@@ -61,24 +57,8 @@ function setUp(starts: ('works' | 'fails' | 'hangs')[] = []) {
     onCrash: ({ message }) => crashes.push(message),
   });
   const settle = () => new Promise((resolve) => setImmediate(resolve));
-  return { supervisor, workers, crashes, waits, settle };
+  return { supervisor, workers, crashes, waits, settle, time };
 }
-
-const CRASH: EngineExit = { code: null, signal: 'SIGSEGV' };
-
-describe('the delay of a restart', () => {
-  it('is none after a crash that stands alone, then grows, and has an end', () => {
-    const delay = new RestartDelay();
-    const delays = Array.from({ length: 40 }, (_, index) => delay.crashed(index));
-    expect(delays.slice(0, 8)).toEqual([0, 200, 400, 800, 1600, 3200, 5000, 5000]);
-    expect(new Set(delays.slice(8))).toEqual(new Set([5000]));
-  });
-
-  it('forgets crashes that are further back than the window', () => {
-    const delay = new RestartDelay();
-    expect([0, CRASH_WINDOW_MS, 2 * CRASH_WINDOW_MS - 1].map((now) => delay.crashed(now))).toEqual([0, 0, 200]);
-  });
-});
 
 describe('the supervisor', () => {
   it('starts another worker when one crashes, and whoever waits gets that one', async () => {
@@ -89,7 +69,7 @@ describe('the supervisor', () => {
     first.end(CRASH);
     await settle();
     expect(supervisor.worker).toBeUndefined();
-    expect(crashes).toEqual(['The engine process ended: signal SIGSEGV.']);
+    expect(crashes).toEqual(['signal SIGSEGV']);
     const waiting = supervisor.ready();
     waits[0]!.over();
     expect(await waiting).toBe(workers[1]);
@@ -119,7 +99,22 @@ describe('the supervisor', () => {
     }
     expect(supervisor.restarts).toBe(50);
     expect(waits.length).toBe(54);
+    expect(waits.slice(0, 8).map(({ ms }) => ms)).toEqual([0, 200, 400, 800, 1600, 3200, 5000, 5000]);
     expect(Math.max(...waits.map(({ ms }) => ms))).toBe(5_000);
+    await supervisor.close(0);
+  });
+
+  it('starts again at once after a crash of a worker that has run for long', async () => {
+    const { supervisor, workers, waits, settle, time } = setUp();
+    await supervisor.start(undefined);
+    for (const ranMs of [0, 0, STABLE_MS - 1, STABLE_MS, 0]) {
+      time.ms += ranMs;
+      workers.at(-1)!.end(CRASH);
+      await settle();
+      waits.at(-1)!.over();
+      await settle();
+    }
+    expect(waits.map(({ ms }) => ms)).toEqual([0, 200, 400, 0, 200]);
     await supervisor.close(0);
   });
 
@@ -127,7 +122,7 @@ describe('the supervisor', () => {
     const fails = Array.from({ length: MAX_FAILED_STARTS }, () => 'fails' as const);
     const { supervisor, crashes, waits, settle } = setUp(['works', ...fails]);
     const first = await supervisor.start(undefined);
-    first.end({ code: 1, signal: null, error: new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'a defect' }) });
+    first.end(CRASH);
     await settle();
     const waiting = supervisor.ready();
     waiting.catch(() => undefined);
@@ -138,7 +133,7 @@ describe('the supervisor', () => {
     const error = await supervisor.failed;
     expect(error.message).toContain('could not be started again 5 times');
     expect(error.message).toContain('the file is gone');
-    expect(crashes).toEqual(['The engine process ended: a defect.', ...fails.map(() => 'the file is gone')]);
+    expect(crashes).toEqual(['signal SIGSEGV', ...fails.map(() => 'the file is gone')]);
     expect(waits.map(({ ms }) => ms)).toEqual([0, 200, 400, 800, 1600]);
     await expect(waiting).rejects.toBe(error);
     await expect(supervisor.ready()).rejects.toBe(error);

@@ -15,7 +15,7 @@ function isFirst() {
   }
 }
 
-if (process.argv.includes('--worker')) {
+if (process.argv[1]?.endsWith('main.js')) {
   PrefixCache.prototype.commit = () => {
     throw new Error('broken for a test');
   };

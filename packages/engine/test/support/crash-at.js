@@ -2,8 +2,7 @@
 // CRASH_AT: `decode` (while the native thread computes), `hang` (it never comes back), `loop` (the event loop stands
 // still), `token` (when the poison token is computed), `commit` (a
 // defect of the loop), `refused` (llama_decode finds no memory), `context` (no memory for a context), `save` and
-// `restore` (between the copy of a node's cells and the tree's knowing of it), `write` (in the middle of a file),
-// `full` (no room for a file).
+// `restore` (between the copy of a node's cells and the tree's knowing of it), `write` (in the middle of a file).
 // CRASH_AFTER: calls before it.
 // CRASH_MARKS: a folder with one file for each crash; CRASH_TIMES: most of them.
 import { readdirSync, writeFileSync } from 'node:fs';
@@ -33,7 +32,7 @@ function die() {
   process.kill(process.pid, CRASH_SIGNAL);
 }
 
-if (process.argv.includes('--worker')) {
+if (process.argv[1]?.endsWith('main.js')) {
   const { NativeContext } = await import('../../dist/native/context.js');
   const { NativeBatch } = await import('../../dist/native/batch.js');
   const { PrefixCache } = await import('../../dist/cache/prefix-cache.js');
@@ -91,8 +90,7 @@ if (process.argv.includes('--worker')) {
       };
       break;
     }
-    case 'write':
-    case 'full': {
+    case 'write': {
       const handle = await open(fileURLToPath(import.meta.url));
       const prototype = Object.getPrototypeOf(handle);
       await handle.close();
@@ -100,7 +98,6 @@ if (process.argv.includes('--worker')) {
       prototype.writeFile = async function (data, ...rest) {
         // A lock and a record's head are smaller than any cells.
         if (data.length > 10_000 && isDue()) {
-          if (CRASH_AT === 'full') throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
           await writeWhole.call(this, data.subarray(0, data.length / 2));
           die();
         }

@@ -4,116 +4,84 @@ import type { Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { KvEventPublisher } from '../events/kv-event.js';
-import { openKvEvents } from '../events/open-publisher.js';
+import type { WarmpathError } from '@warmpath/core';
 import { closeServer } from '../http/slow-clients.js';
 import { baseUrl, cannotListen, type ListenAddress } from '../listen-address.js';
 import { type EngineOptions, parseEngineOptions } from '../options.js';
 import type { EngineHooks, EngineServer } from '../server.js';
 import { Front } from './front.js';
-import { FrontMetrics } from './front-metrics.js';
 import { Supervisor } from './supervisor.js';
 import { startWorker, type Worker } from './worker.js';
 
 /** An engine that listens in this process and computes in another, which is started again when it crashes. */
-export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decoding'> {
+export interface EngineProcess extends Pick<EngineServer, 'url' | 'model' | 'cells'> {
   /** The process that computes, as far as is known; `undefined` while there is none. */
-  readonly workerPid: number | undefined;
+  readonly pid: number | undefined;
   /** Restarts since the start. */
   readonly restarts: number;
+  /** Settles when the engine is given up, because it could not be started again; stays pending otherwise. */
+  readonly failed: Promise<WarmpathError>;
+  /** Lets running requests finish within `graceMs` (default: `shutdownGraceMs`) and ends both. Safe to call again. */
+  stop(graceMs?: number): Promise<void>;
 }
 
-/** What accompanies the start of a supervised engine. */
-export interface SupervisedHooks extends EngineHooks {
+/** What accompanies the start of an engine process and is no configuration. */
+export interface SpawnHooks extends EngineHooks {
   /** The key that each request must carry as `Authorization: Bearer …`, except a bare `GET /health`. */
   readonly key?: string;
+  /** Gets the reason of every crash of the process that computes; another is started by then, or it was given up. */
+  readonly onCrash?: (error: WarmpathError) => void;
 }
 
 /**
  * Starts the engine as two processes: this one holds the listening socket and the clients' connections, a child holds
- * llama.cpp. When the child crashes or hangs, another is started and gets the requests that have no answer yet; streams
- * go on behind what their clients have.
+ * llama.cpp. When the child crashes or hangs, another is started and gets the requests that have no answer yet;
+ * streams that had begun end with an error. The child ends by itself when this process goes away.
  *
- * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the child ends before it listens.
+ * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the child ends before it listens; the
+ *   signal's reason.
  */
-export async function startSupervisedEngine(
-  options: EngineOptions = {},
-  hooks: SupervisedHooks = {},
-): Promise<SupervisedEngine> {
+export async function spawnEngine(options: EngineOptions = {}, hooks: SpawnHooks = {}): Promise<EngineProcess> {
   const settings = parseEngineOptions(options);
   hooks.signal?.throwIfAborted();
-  const kvEvents = await openKvEvents(settings);
   const sockets = await openSocketPaths();
-  let loadedMs: number | undefined;
   const supervisor = new Supervisor<Worker>({
-    start: async (signal) => {
-      const worker = await startWorker(
-        { options, socketPath: sockets.next(), loadedMs },
-        {
-          signal,
-          ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
-          ...(kvEvents !== undefined && { kvEvents }),
-        },
-      );
-      loadedMs = Math.max(loadedMs ?? 0, worker.loadMs);
-      return worker;
-    },
+    start: (signal) => startWorker({ type: 'start', options, socketPath: sockets.next() }, { ...hooks, signal }),
     clock: () => performance.now(),
     wait: (ms, signal) => delay(ms, undefined, { signal }),
-    onCrash: (error) => {
-      cacheIsGone(kvEvents);
-      hooks.onCrash?.(error);
-    },
+    onCrash: (error) => hooks.onCrash?.(error),
   });
-  const metrics = new FrontMetrics(
-    () => supervisor.worker !== undefined,
-    () => supervisor.restarts,
-  );
-  if (kvEvents !== undefined) {
-    metrics.watchEvents(() => kvEvents.stats);
-  }
   const { server } = new Front({
     access: { host: settings.host, key: hooks.key },
     supervisor,
-    metrics,
     bodyLimitBytes: settings.bodyLimitBytes,
     heldLimit: settings.queueLimit + settings.maxRunning,
-    clock: () => performance.now(),
   });
-  let closing: Promise<void> | undefined;
-  const close = (graceMs = settings.shutdownGraceMs): Promise<void> => {
-    closing ??= end(supervisor, server, graceMs).finally(async () => {
-      cacheIsGone(kvEvents);
-      await Promise.all([kvEvents?.close(), sockets.remove()]);
-    });
-    return closing;
+  let stopping: Promise<void> | undefined;
+  const stop = (graceMs = settings.shutdownGraceMs): Promise<void> => {
+    stopping ??= end(supervisor, server, graceMs).finally(() => sockets.remove());
+    return stopping;
   };
   try {
     await listen(server, settings);
-    const worker = await supervisor.start(hooks.signal);
-    metrics.name(worker.model.name);
+    const { model, cells } = await supervisor.start(hooks.signal);
     return {
       url: baseUrl(server.address()),
-      model: worker.model,
-      cells: worker.cells,
+      model,
+      cells,
       failed: supervisor.failed,
-      get workerPid() {
+      get pid() {
         return supervisor.worker?.pid;
       },
       get restarts() {
         return supervisor.restarts;
       },
-      close: () => close(),
+      stop,
     };
   } catch (error) {
-    await close(0);
+    await stop(0);
     throw error;
   }
-}
-
-/** The worker may not have been able to say so itself. */
-function cacheIsGone(kvEvents: KvEventPublisher | undefined): void {
-  kvEvents?.publish({ timestamp: Date.now() / 1000, events: [{ type: 'cleared' }] });
 }
 
 function listen(server: Server, address: ListenAddress): Promise<void> {
@@ -135,7 +103,7 @@ async function end(supervisor: Supervisor<Worker>, server: Server, graceMs: numb
 
 /**
  * Where workers listen: Unix domain sockets in a folder that only this user can enter, named pipes on Windows. Each
- * path is of one worker alone: one that is slow to go must not take the next one's connections.
+ * worker has a path of its own: one that is slow to end must not take the next one's connections.
  */
 async function openSocketPaths(): Promise<{ next(): string; remove(): Promise<void> }> {
   if (process.platform === 'win32') {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { heldBytes } from '../../../../test/held-bytes.js';
 import { isFull } from '../../../../test/suite.js';
-import { ReceivedBodies } from '../../src/supervisor/received-bodies.js';
+import { RequestBodies } from '../../src/supervisor/request-bodies.js';
 
 const LIMIT = 1_000_000;
 const closers: (() => void)[] = [];
@@ -14,21 +14,17 @@ afterEach(() => {
 
 /** A server that receives bodies and answers with their length, their beginning and what it holds of them. */
 async function receiver(onData: (received: number) => void = () => {}) {
-  const refused: string[] = [];
-  const bodies = new ReceivedBodies(
-    () => LIMIT,
-    (reason) => refused.push(reason),
-  );
+  const bodies = new RequestBodies(() => LIMIT);
   let received = 0;
   const server = createServer((request, response) => {
-    const done = bodies.hold(request, async (body) => {
-      response.end(`${body.length} ${body.toString().slice(0, 4)} ${body.buffer.byteLength}`);
-    });
-    done.catch(() => response.writeHead(413).end());
     request.on('data', (part: Buffer) => {
       received += part.length;
       onData(received);
     });
+    const done = bodies.hold(request, async (body) => {
+      response.end(`${body.length} ${body.toString().slice(0, 4)} ${body.buffer.byteLength}`);
+    });
+    done.catch(() => response.writeHead(413).end());
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -36,7 +32,7 @@ async function receiver(onData: (received: number) => void = () => {}) {
     server.closeAllConnections();
     server.close();
   });
-  return { port: (server.address() as AddressInfo).port, refused };
+  return { port: (server.address() as AddressInfo).port, refused: bodies.refused };
 }
 
 async function send(port: number, chunks: readonly string[], headers: Record<string, string | number> = {}) {
@@ -58,7 +54,7 @@ it('hands a body on as it came, in memory of its own length where that was annou
   expect((await send(port, [large, large, large], { 'content-length': 900_000 })).text).toBe('900000 xxxx 900000');
   expect((await send(port, [large, large, large])).text).toMatch(/^900000 xxxx /);
   expect((await send(port, [large, large, large, large])).status).toBe(413);
-  expect(refused).toEqual(['too_large']);
+  expect(refused).toEqual({ too_large: 1, no_room: 0 });
 });
 
 it.runIf(isFull)('holds no more of a body than it counts, however small its chunks are', async () => {
