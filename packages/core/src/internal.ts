@@ -3,6 +3,10 @@
  * may change or remove a name.
  */
 
+export type { AnswerFailure } from './answer-failure.js';
+export { failureOfText, readFailure } from './answer-failure.js';
+export type { AnswerStep, CallStep, FinishReason, TextStep } from './answer-steps.js';
+export { AnswerStepReader, ObjectEnd } from './answer-steps.js';
 export {
   plainTurn,
   recordTurn,
@@ -69,7 +73,7 @@ export type { HeldPrompt, HeldSpan, PromptSlotsOptions } from './residency/promp
 export { leadingSpans, PromptSlots } from './residency/prompt-slots.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { RequestScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
-export { ByteBuffer, SseReader } from './server-sent-events.js';
+export { ByteBuffer, bodyStart, SseReader } from './server-sent-events.js';
 export type { ConversationLogOptions } from './session/conversation-log.js';
 export { ConversationLog } from './session/conversation-log.js';
 export type {

@@ -2,13 +2,20 @@ const NEWLINE = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
+const LETTER_E = 0x65;
+const ERROR_FIELD = 'error:';
+/** Bytes of a line by which an error is known. */
+const MAX_ERROR_FIELD = 16;
 /** A larger buffer is released once it was read. */
 const MAX_KEPT_BYTES = 65_536;
 
 /** Receives what an `SseReader` reads. What its methods throw comes out of `read` or `end`. */
 export interface SseHandler {
-  /** The data of one event, never empty. The bytes are valid during the call only. */
-  onData(data: Uint8Array): void;
+  /**
+   * The data of one event, never empty. The bytes are valid during the call only. `isError`: it is called an error, as
+   * an event, or as a field (older llama-server).
+   */
+  onData(data: Uint8Array, isError: boolean): void;
   /** A comment, by which servers keep a connection alive. */
   onComment?(): void;
   /** An event is longer than the limit. It is skipped; reading goes on with the next one. */
@@ -27,6 +34,7 @@ export class SseReader {
   /** Data of the event so far. */
   readonly #data = new ByteBuffer();
   #hasData = false;
+  #isError = false;
   #isTooLong = false;
 
   constructor(handler: SseHandler, limitBytes: number) {
@@ -65,8 +73,16 @@ export class SseReader {
     else if (bytes[start] === COLON) this.#handler.onComment?.();
     else if (isDataField(bytes, start, end)) {
       // `data` without a colon is an empty line of data.
-      const value = Math.min(end, start + 'data:'.length);
-      this.#addData(bytes, value < end && bytes[value] === SPACE ? value + 1 : value, end);
+      this.#addData(bytes, valueStart(bytes, Math.min(end, start + 'data:'.length), end), end);
+    } else if (bytes[start] === LETTER_E) this.#readErrorLine(bytes, start, end);
+  }
+
+  #readErrorLine(bytes: Uint8Array, start: number, end: number): void {
+    const line = String.fromCharCode(...bytes.subarray(start, Math.min(end, start + MAX_ERROR_FIELD)));
+    if (/^event: ?error *$/.test(line)) this.#isError = true;
+    else if (line.startsWith(ERROR_FIELD)) {
+      this.#isError = true;
+      this.#addData(bytes, valueStart(bytes, start + ERROR_FIELD.length, end), end);
     }
   }
 
@@ -85,11 +101,13 @@ export class SseReader {
   #endEvent(): void {
     const data = this.#data.bytes;
     const isComplete = data.length > 0 && !this.#isTooLong;
+    const isError = this.#isError;
     this.#hasData = false;
+    this.#isError = false;
     this.#isTooLong = false;
     // Cleared first, because the handler may throw. The bytes stay valid until the next append.
     this.#data.clear();
-    if (isComplete) this.#handler.onData(data);
+    if (isComplete) this.#handler.onData(data, isError);
   }
 
   #hold(bytes: Uint8Array, start: number, end: number): void {
@@ -111,12 +129,28 @@ const LINE_BREAK = Uint8Array.of(NEWLINE);
 /** Bytes of a data line beside its data. */
 const FIELD_BYTES = 'data: \r'.length;
 
+function valueStart(bytes: Uint8Array, at: number, end: number): number {
+  return at < end && bytes[at] === SPACE ? at + 1 : at;
+}
+
 function isDataField(bytes: Uint8Array, start: number, end: number): boolean {
   const nameEnd = start + 'data'.length;
   if (nameEnd > end || (nameEnd < end && bytes[nameEnd] !== COLON)) return false;
   // The bytes of `data`.
   return bytes[start] === 0x64 && bytes[start + 1] === 0x61 && bytes[start + 2] === 0x74 && bytes[start + 3] === 0x61;
 }
+
+/**
+ * Where a body begins behind white space and a byte order mark, which mean nothing in JSON and in events alike; its
+ * length where nothing else has come.
+ */
+export function bodyStart(bytes: Uint8Array): number {
+  const at = bytes.findIndex((byte) => !MEANINGLESS.has(byte));
+  return at < 0 ? bytes.length : at;
+}
+
+/** Space, tab, line ends, and the bytes of U+FEFF. */
+const MEANINGLESS: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d, 0xef, 0xbb, 0xbf]);
 
 /** A buffer that bytes are appended to, in amortised O(bytes appended). */
 export class ByteBuffer {

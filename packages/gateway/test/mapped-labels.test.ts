@@ -573,7 +573,7 @@ describe('a conversation with mapped labels', () => {
     const blocks = recognise(texts, { mode: 'form' });
     const map = LabelMap.of(texts, blocks);
     const reader = new AnswerReader(map);
-    reader.response({ choices: [{ index: 0, message: { content: `It is [${map.labelOf(blocks[0]!, 1)}].` } }] });
+    reader.read({ kind: 'text', choice: 0, text: `It is [${map.labelOf(blocks[0]!, 1)}].` });
     expect(reader.hashes()).toEqual([answerHash({ content: 'It is [2].' })]);
   });
 

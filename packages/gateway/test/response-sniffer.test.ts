@@ -116,4 +116,74 @@ describe('ResponseSniffer', () => {
     const longBody = CHAT_RESPONSE.replace('The weight', 'x'.repeat(3_000_000));
     expect(sniff(longBody, JSON_TYPE, cuts).usage).toBeUndefined();
   });
+
+  it.each<[string, string, string | undefined]>([
+    ['a finish reason', '{"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}', undefined],
+    [
+      'a finish reason of another engine',
+      '{"choices":[{"delta":{"content":"x"},"finish_reason": "eos_token"}]}',
+      undefined,
+    ],
+    ['[DONE]', '{"choices":[{"delta":{"content":"x"}}]}\n\ndata: [DONE]', undefined],
+    [
+      'the end of Messages',
+      '{"type":"content_block_delta","delta":{"text":"x"}}\n\ndata: {"type":"message_delta","delta":{"stop_reason":"pause_turn"}}',
+      undefined,
+    ],
+    [
+      'the end of Responses',
+      '{"type":"response.output_text.delta","delta":"x"}\n\ndata: {"type":"response.completed","response":{"error":null}}',
+      undefined,
+    ],
+    ['no end', '{"choices":[{"delta":{"content":"x"},"finish_reason":null}]}', 'WARMPATH_UPSTREAM_CUT'],
+    ['an empty end', '{"choices":[{"delta":{"content":"x"},"finish_reason":""}]}', 'WARMPATH_UPSTREAM_CUT'],
+    ['no end of Messages', '{"type":"content_block_delta","delta":{"text":"x"}}', 'WARMPATH_UPSTREAM_CUT'],
+    [
+      'an abort',
+      '{"choices":[{"delta":{"content":"x"}}]}\n\ndata: {"choices":[{"delta":{},"finish_reason":"abort"}]}\n\ndata: [DONE]',
+      'WARMPATH_UPSTREAM_ERROR',
+    ],
+    [
+      'an error',
+      '{"choices":[{"delta":{"content":"x"}}]}\n\ndata: {"error":{"message":"boom"}}\n\ndata: [DONE]',
+      'WARMPATH_UPSTREAM_ERROR',
+    ],
+    [
+      'an error of Messages',
+      '{"type":"error","error":{"type":"overloaded_error","message":"boom"}}',
+      'WARMPATH_UPSTREAM_ERROR',
+    ],
+    [
+      'an error of Responses',
+      '{"type":"response.output_text.delta","delta":"x"}\n\ndata: {"type":"response.failed","response":{"error":{"message":"boom"}}}',
+      'WARMPATH_UPSTREAM_ERROR',
+    ],
+    [
+      'an event that is called an error',
+      '{"choices":[{"delta":{"content":"x"}}]}\n\nevent: error\ndata: boom',
+      'WARMPATH_UPSTREAM_ERROR',
+    ],
+    ['events of none of the APIs', '{"type":"speech.audio.delta","audio":"x"}', undefined],
+  ])('a stream with %s', (_, events, failure) => {
+    expect(sniff(`data: ${events}\n\n`, STREAM, []).failure).toBe(failure);
+  });
+
+  it('an object with an error is no answer', () => {
+    for (const body of ['{"error":{"message":"boom"}}', '{"object":"error","message":"boom"}'])
+      expect(sniff(body, JSON_TYPE, [])).toMatchObject({ failure: 'WARMPATH_UPSTREAM_ERROR', prefilled: false });
+    expect(sniff(CHAT_RESPONSE, JSON_TYPE, []).failure).toBeUndefined();
+  });
+
+  it.each(['Text/Event-Stream', 'text/plain', 'application/json', ''])(
+    'reads a stream of the content type `%s`',
+    (type) => {
+      for (const before of ['', '\uFEFF'])
+        expect(sniff(before + CHAT_STREAM, { 'content-type': type }, [1, 2, 3, 4])).toMatchObject({
+          usage: USAGE,
+          prefilled: true,
+        });
+      if (type !== 'text/plain' && type !== '')
+        expect(sniff(`\uFEFF${CHAT_RESPONSE}`, { 'content-type': type }, [1, 2]).usage).toEqual(USAGE);
+    },
+  );
 });

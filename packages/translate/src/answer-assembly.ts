@@ -1,6 +1,14 @@
-import { readTokenCounts, type TokenCounts } from '@warmpath/core/internal';
-import { type AnswerFailure, engineError, isObject, type JsonObject } from './errors.js';
-import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './request-value.js';
+import {
+  type AnswerFailure,
+  type AnswerStepReader,
+  type CallStep,
+  type FinishReason,
+  ObjectEnd,
+  readTokenCounts,
+  type TextStep,
+  type TokenCounts,
+} from '@warmpath/core/internal';
+import { engineError, isObject } from './errors.js';
 
 /** Tool calls that an answer may have. */
 export const MAX_TOOL_CALLS = 1_024;
@@ -35,8 +43,7 @@ export interface Answer {
   readonly head: AnswerHead;
   /** Those that have begun, in the order in which the client gets them. */
   readonly blocks: readonly AnswerBlock[];
-  /** OpenAI's `finish_reason`. */
-  readonly reason: string;
+  readonly reason: FinishReason;
   /** The stop string that was met, where the engine names it. */
   readonly stop: string | undefined;
   readonly usage: TokenCounts;
@@ -44,7 +51,8 @@ export interface Answer {
 
 /** Writes the events of an API's stream, in SSE. Blocks come one after the other. */
 export interface AnswerEvents {
-  start(head: AnswerHead): string;
+  /** @param usage What the engine has counted so far. */
+  start(head: AnswerHead, usage: TokenCounts): string;
   open(block: AnswerBlock): string;
   append(block: AnswerBlock, text: string): string;
   close(block: AnswerBlock): string;
@@ -77,33 +85,26 @@ export type ChatDelta =
   | { readonly kind: 'head'; readonly id: string | undefined; readonly model: string; readonly created: number }
   | TextDelta
   | CallDelta
-  | { readonly kind: 'finish'; readonly reason: string; readonly stop: string | undefined }
+  | { readonly kind: 'finish'; readonly reason: FinishReason; readonly stop: string | undefined }
   | { readonly kind: 'usage'; readonly usage: TokenCounts };
 
-interface TextDelta {
-  readonly kind: 'reasoning' | 'text' | 'refusal';
-  readonly text: string;
-}
-
-interface CallDelta {
-  readonly kind: 'call';
-  /** Which call of the answer. */
-  readonly index: number;
-  readonly id: string | undefined;
-  readonly name: string | undefined;
-  readonly text: string;
-}
+type TextDelta = Omit<TextStep, 'choice'>;
+type CallDelta = Omit<CallStep, 'choice'>;
 
 /** A block under construction. */
 interface OpenBlock extends AnswerBlock {
+  callId: string;
+  name: string;
   text: string;
   isCut: boolean;
+  /** Whether the client knows of it. */
+  isTold: boolean;
   /** Of a tool call: reads its arguments along. */
   readonly argumentsEnd: ObjectEnd | undefined;
 }
 
 /** Reasons for which an answer ends before it is complete. */
-const CUT_REASONS: ReadonlySet<string | undefined> = new Set(['length', 'content_filter']);
+const CUT_REASONS: ReadonlySet<FinishReason | undefined> = new Set(['length', 'content_filter']);
 
 /**
  * Puts an answer together from the steps of chat completions, for streams and whole answers alike. The other APIs want
@@ -119,23 +120,32 @@ export class AnswerAssembly {
   readonly #blocks: OpenBlock[] = [];
   /** Blocks that are closed; the one behind them is open, and any further ones wait. */
   #closed = 0;
-  /** By the engine's index. */
+  /** By their number. */
   readonly #calls = new Map<number, OpenBlock>();
+  readonly #callIds = new Set<string>();
   /** The last block of each kind of text. */
   readonly #texts = new Map<TextDelta['kind'], OpenBlock>();
-  #head: AnswerHead | undefined;
-  #reason: string | undefined;
+  /** As far as the engine has stated it. */
+  #head: { id?: string | undefined; model: string; created: number };
+  #hasStarted = false;
+  #reason: FinishReason | undefined;
   #stop: string | undefined;
   #usage: TokenCounts = {};
   #size = 0;
 
-  constructor(events: AnswerEvents) {
+  /** @param model The model of an answer that does not state it. */
+  constructor(events: AnswerEvents, model = '') {
     this.#events = events;
+    this.#head = { model, created: 0 };
   }
 
   /** Whether the engine has said how the answer ended. */
   get isFinished(): boolean {
     return this.#reason !== undefined;
+  }
+
+  get hasContent(): boolean {
+    return this.#blocks.length > 0;
   }
 
   /** Characters that are kept until the answer's end, about. */
@@ -151,7 +161,7 @@ export class AnswerAssembly {
   add(delta: ChatDelta): string {
     switch (delta.kind) {
       case 'head':
-        return this.#start(delta);
+        return this.#readHead(delta);
       case 'finish':
         this.#reason = delta.reason;
         this.#stop = delta.stop;
@@ -166,7 +176,7 @@ export class AnswerAssembly {
 
   /** The answer is complete: closes what is open; returns a stream's last events. */
   end(): string {
-    const written = [this.#start(undefined)];
+    const written = [this.#start()];
     while (this.#closed < this.#blocks.length) written.push(this.#closeOpenBlock());
     written.push(this.#events.end(this.answer()));
     return written.join('');
@@ -176,21 +186,35 @@ export class AnswerAssembly {
   fail(failure: AnswerFailure): string {
     const open = this.#blocks[this.#closed];
     if (open !== undefined) open.isCut = true;
-    return this.#start(undefined) + this.#events.fail(failure, this.answer());
+    return this.#start() + this.#events.fail(failure, this.answer());
   }
 
   /** What the client has got of the answer; all of it after `end`. */
   answer(): Answer {
     const given = this.#reason ?? 'stop';
-    const reason = given === 'stop' && this.#calls.size > 0 ? 'tool_calls' : given;
-    const blocks = this.#blocks.slice(0, this.#closed + 1);
-    return { head: this.#head!, blocks, reason, stop: this.#stop, usage: this.#usage };
+    const hasCalls = this.#calls.size > 0;
+    const reason = given === 'stop' && hasCalls ? 'tool_calls' : given === 'tool_calls' && !hasCalls ? 'stop' : given;
+    const blocks = this.#blocks.slice(0, this.#closed + 1).filter(({ isTold }) => isTold);
+    return { head: this.#givenHead(), blocks, reason, stop: this.#stop, usage: this.#usage };
   }
 
-  #start(head: Extract<ChatDelta, { kind: 'head' }> | undefined): string {
-    if (this.#head !== undefined) return '';
-    this.#head = { id: head?.id ?? crypto.randomUUID(), model: head?.model ?? '', created: head?.created ?? 0 };
-    return this.#events.start(this.#head);
+  /** Some engines begin with a chunk that states nothing. */
+  #readHead({ id, model, created }: Extract<ChatDelta, { kind: 'head' }>): string {
+    if (this.#hasStarted) return '';
+    const head = this.#head;
+    this.#head = { id: head.id ?? id, model: model || head.model, created: created || head.created };
+    return model === '' ? '' : this.#start();
+  }
+
+  #givenHead(): AnswerHead {
+    this.#head.id ??= crypto.randomUUID();
+    return this.#head as AnswerHead;
+  }
+
+  #start(): string {
+    if (this.#hasStarted) return '';
+    this.#hasStarted = true;
+    return this.#events.start(this.#givenHead(), this.#usage);
   }
 
   #addContent(delta: TextDelta | CallDelta): string {
@@ -198,39 +222,69 @@ export class AnswerAssembly {
     this.#size += text.length;
     const known = delta.kind === 'call' ? this.#calls.get(delta.index) : this.#texts.get(delta.kind);
     const isClosed = known !== undefined && known.index < this.#closed;
-    // White space behind arguments that were complete.
-    if (isClosed && delta.kind === 'call') return '';
+    if (known !== undefined && delta.kind === 'call') return isClosed ? '' : this.#continueCall(known, delta);
     if (known !== undefined && !isClosed) return this.#append(known, text);
+    const started = this.#start();
     const begun = this.#begin(delta);
-    const isOnly = begun.index === this.#closed;
-    return (isOnly ? this.#events.open(begun) : '') + this.#append(begun, text);
+    return started + (begun.index === this.#closed ? this.#tell(begun) : '') + this.#append(begun, text);
   }
 
   #begin(delta: TextDelta | CallDelta): OpenBlock {
     const { kind } = delta;
     const index = this.#blocks.length;
-    const { id, name } = kind === 'call' ? delta : NO_CALL;
-    const callId = id ?? `call_${this.#head?.id}_${index}`;
     const argumentsEnd = kind === 'call' ? new ObjectEnd() : undefined;
-    const block: OpenBlock = { kind, index, callId, name: name ?? '', text: '', isCut: false, argumentsEnd };
-    if (kind !== 'call') this.#texts.set(kind, block);
+    const block: OpenBlock = {
+      kind,
+      index,
+      callId: '',
+      name: '',
+      text: '',
+      isCut: false,
+      isTold: false,
+      argumentsEnd,
+    };
+    if (delta.kind !== 'call') this.#texts.set(delta.kind, block);
     else {
       if (this.#calls.size >= MAX_TOOL_CALLS) {
         throw engineError(`The answer has more than the ${MAX_TOOL_CALLS} tool calls that a translation takes.`);
       }
       this.#calls.set(delta.index, block);
+      this.#identify(block, delta);
     }
     this.#blocks.push(block);
-    this.#size += BLOCK_OVERHEAD + callId.length + block.name.length;
+    this.#size += BLOCK_OVERHEAD + block.callId.length + block.name.length;
     return block;
+  }
+
+  #identify(block: OpenBlock, { id = '', name = '' }: Pick<CallDelta, 'id' | 'name'>): void {
+    if (block.name === '') block.name = name;
+    if (block.callId !== '' || id === '') return;
+    // The results of two calls with one id could not be told apart.
+    block.callId = this.#callIds.has(id) ? `${id}_${block.index}` : id;
+    this.#callIds.add(block.callId);
+  }
+
+  #continueCall(block: OpenBlock, delta: CallDelta): string {
+    this.#identify(block, delta);
+    // What stands behind complete arguments is white space, or the arguments again.
+    const text = block.argumentsEnd?.isReached === true ? '' : delta.text;
+    const told = block.index === this.#closed ? this.#tell(block) : '';
+    return told + this.#append(block, text);
   }
 
   #append(block: OpenBlock, text: string): string {
     block.text += text;
     block.argumentsEnd?.read(text);
-    const isOpen = block.index === this.#closed;
-    const written = isOpen && text !== '' ? this.#events.append(block, text) : '';
+    const written = block.isTold && text !== '' ? this.#events.append(block, text) : '';
     return this.#blocks.length > this.#closed + 1 ? written + this.#advance() : written;
+  }
+
+  /** Opens the block for the client, with the text that it has: a call as soon as its id and its name are known. */
+  #tell(block: OpenBlock): string {
+    if (block.isTold || !isIdentified(block)) return '';
+    block.isTold = true;
+    const opened = this.#events.open(block);
+    return block.text === '' ? opened : opened + this.#events.append(block, block.text);
   }
 
   /** Closes complete blocks that others wait behind. */
@@ -249,125 +303,56 @@ export class AnswerAssembly {
     const hasPart = next === undefined || (block.text !== '' && !isComplete(block));
     block.isCut = hasPart && CUT_REASONS.has(this.#reason);
     let written = '';
+    if (block.kind === 'call') {
+      if (block.name === '') throw engineError('The engine called a tool without its name.');
+      if (block.callId === '') this.#identify(block, { id: `call_${this.#head.id}_${block.index}`, name: undefined });
+      written = this.#tell(block);
+    }
     // Engines write nothing for a call without arguments; clients parse what is written.
     if (block.kind === 'call' && !block.isCut && block.text.trim() === '') {
       block.text += '{}';
-      written = this.#events.append(block, '{}');
+      written += this.#events.append(block, '{}');
     }
     written += this.#events.close(block);
     this.#closed++;
-    if (next === undefined) return written;
-    written += this.#events.open(next);
-    return next.text === '' ? written : written + this.#events.append(next, next.text);
+    return next === undefined ? written : written + this.#tell(next);
   }
 }
-
-const NO_CALL = { id: undefined, name: undefined };
 
 /** Only a tool call can be incomplete: its arguments are a JSON object. */
-function isComplete({ argumentsEnd }: OpenBlock): boolean {
-  return argumentsEnd?.isReached ?? true;
+function isComplete(block: OpenBlock): boolean {
+  return isIdentified(block) && (block.argumentsEnd?.isReached ?? true);
 }
 
-/** Finds the end of a JSON object that comes in pieces. O(length) in all; whether it is valid is not looked at. */
-export class ObjectEnd {
-  #depth = 0;
-  #inString = false;
-  #isEscaped = false;
-  #isReached = false;
-
-  /** Whether the object has been closed. */
-  get isReached(): boolean {
-    return this.#isReached;
-  }
-
-  read(piece: string): void {
-    for (let at = 0; at < piece.length; at++) {
-      const code = piece.charCodeAt(at);
-      if (this.#inString) this.#readInString(code);
-      else if (code === QUOTE) this.#inString = true;
-      else if (code === OPEN_BRACE || code === OPEN_BRACKET) this.#depth++;
-      else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
-        this.#depth--;
-        this.#isReached ||= this.#depth === 0;
-      }
-    }
-  }
-
-  #readInString(code: number): void {
-    if (this.#isEscaped) this.#isEscaped = false;
-    else if (code === BACKSLASH) this.#isEscaped = true;
-    else if (code === QUOTE) this.#inString = false;
-  }
+function isIdentified({ kind, callId, name }: OpenBlock): boolean {
+  return kind !== 'call' || (callId !== '' && name !== '');
 }
 
-/**
- * The steps of one chunk of a stream, or of one whole completion. Only its first choice is read.
- *
- * @throws TranslateError `WARMPATH_UPSTREAM_ERROR` if the engine states an error in it.
- */
-export function* chatDeltas(chunk: unknown): Generator<ChatDelta> {
+/** The steps of one chunk of a stream, or of one whole completion. Only its first choice is read. */
+export function* chatDeltas(chunk: unknown, reader: AnswerStepReader): Generator<ChatDelta | FailureDelta> {
   if (!isObject(chunk)) return;
-  const { error, choices, id, model, created } = chunk;
-  if (error !== undefined && error !== null) {
-    const message = isObject(error) ? error['message'] : error;
-    throw engineError(typeof message === 'string' ? message : 'The engine returned an error.');
-  }
+  const { id, model, created } = chunk;
+  const usage = readTokenCounts(chunk);
+  if (Object.keys(usage).length > 0) yield { kind: 'usage', usage };
   yield {
     kind: 'head',
     id: typeof id === 'string' && id !== '' ? id : undefined,
     model: typeof model === 'string' ? model : '',
     created: typeof created === 'number' ? created : 0,
   };
-  const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
-  if (isObject(choice)) yield* choiceDeltas(choice);
-  yield { kind: 'usage', usage: readTokenCounts(chunk) };
+  for (const step of reader.read(chunk)) {
+    if (step.kind === 'failure') yield step;
+    else if (step.kind === 'other' || step.choice !== 0) continue;
+    else if (step.kind !== 'finish') yield step;
+    else if (step.reason !== undefined) yield { kind: 'finish', reason: step.reason, stop: step.stop };
+    else yield { kind: 'unfinished', reason: step.given };
+  }
 }
 
-function* choiceDeltas(choice: JsonObject): Generator<ChatDelta> {
-  const { delta, message, finish_reason: reason, stop_reason, matched_stop } = choice;
-  const { reasoning_content, reasoning, content, refusal, tool_calls } = isObject(delta)
-    ? delta
-    : isObject(message)
-      ? message
-      : ({} as JsonObject);
-  // vLLM calls it `reasoning` now, and some engines send both names.
-  yield* textDelta('reasoning', reasoning_content ?? reasoning);
-  if (Array.isArray(content)) for (const part of content) yield* partDeltas(part);
-  else yield* textDelta('text', content);
-  yield* textDelta('refusal', refusal);
-  if (Array.isArray(tool_calls)) for (const [place, call] of tool_calls.entries()) yield callDelta(call, place);
-  if (typeof reason !== 'string') return;
-  // vLLM and SGLang name the stop string that was met.
-  const stop = [stop_reason, matched_stop].find((name) => typeof name === 'string');
-  yield { kind: 'finish', reason, stop };
-}
-
-function* textDelta(kind: TextDelta['kind'], text: unknown): Generator<TextDelta> {
-  if (typeof text === 'string' && text !== '') yield { kind, text };
-}
-
-/** Mistral's models that think write content in parts, some of which hold thoughts: a text, or parts of text. */
-function* partDeltas(part: unknown): Generator<TextDelta> {
-  if (!isObject(part)) return;
-  const { type, text, thinking } = part;
-  if (type !== 'thinking') yield* textDelta('text', text);
-  else if (Array.isArray(thinking)) {
-    for (const thought of thinking) if (isObject(thought)) yield* textDelta('reasoning', thought['text']);
-  } else yield* textDelta('reasoning', thinking);
-}
-
-function callDelta(call: unknown, place: number): CallDelta {
-  const { index, id, function: tool } = isObject(call) ? call : {};
-  const { name, arguments: text } = isObject(tool) ? tool : {};
-  return {
-    kind: 'call',
-    index: typeof index === 'number' ? index : place,
-    id: typeof id === 'string' && id !== '' ? id : undefined,
-    name: typeof name === 'string' && name !== '' ? name : undefined,
-    text: typeof text === 'string' ? text : '',
-  };
-}
+/** What makes an answer an error: what the engine states, or an end that is none. */
+export type FailureDelta =
+  | { readonly kind: 'failure'; readonly failure: AnswerFailure }
+  | { readonly kind: 'unfinished'; readonly reason: string };
 
 /** Writes one server-sent event. */
 export function sseEvent(event: string, data: object): string {

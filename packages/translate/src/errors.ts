@@ -1,3 +1,5 @@
+import { type AnswerFailure, failureOfText, readFailure } from '@warmpath/core/internal';
+
 /** What can go wrong, in the codes of Warmpath's error table (docs/reference/errors.md). */
 export type TranslateErrorCode =
   | 'WARMPATH_INVALID_JSON'
@@ -15,16 +17,19 @@ export class TranslateError extends Error {
   readonly code: TranslateErrorCode;
   /** What is wrong, without the path. */
   readonly detail: string;
+  /** What the engine says of an error of its own. */
+  readonly failure: AnswerFailure | undefined;
   /**
    * The place in the request's body, for instance `messages[0].content[1].type`; `undefined` for errors of the answer.
    */
   readonly path: string | undefined;
 
-  constructor(code: TranslateErrorCode, detail: string, path?: string) {
+  constructor(code: TranslateErrorCode, detail: string, path?: string, failure?: AnswerFailure) {
     super(path === undefined ? detail : `${path}: ${detail}`);
     this.code = code;
     this.detail = detail;
     this.path = path;
+    this.failure = failure;
   }
 
   /** Works across duplicated copies of this package, unlike `instanceof`. */
@@ -34,33 +39,15 @@ export class TranslateError extends Error {
 }
 
 /** An error of the engine, or of what stands before it. */
-export function engineError(detail: string): TranslateError {
-  return new TranslateError('WARMPATH_UPSTREAM_ERROR', detail);
+export function engineError(detail: string, failure?: AnswerFailure): TranslateError {
+  return new TranslateError('WARMPATH_UPSTREAM_ERROR', detail, undefined, failure);
 }
 
-/** An error for the client, in no API's shape yet. */
-export interface AnswerFailure {
-  readonly message: string;
-  readonly code: string | number | null;
-  /** The engine's HTTP status, where it answered with an error. */
-  readonly status?: number;
-  /** The place in the request that the engine names. */
-  readonly param?: string | null;
-}
-
-/**
- * The error in an engine's answer with an error status. Reads the shapes of OpenAI, older vLLM and FastAPI, or none.
- */
+/** The error in an engine's answer with an error status: what it states, or its text. */
 export function readEngineError(text: string, status: number): AnswerFailure {
-  const { error, message, detail } = parseObject(text) ?? {};
-  const { message: inner, code, param } = isObject(error) ? error : { message: error };
-  const given = [inner, message, detail].find((candidate) => typeof candidate === 'string');
-  return {
-    message: typeof given === 'string' ? given : `The engine answered with status ${status}.`,
-    code: typeof code === 'string' || typeof code === 'number' ? code : null,
-    param: typeof param === 'string' ? param : null,
-    status,
-  };
+  const isText = text.trim() !== '' && !/^\s*[<{[]/.test(text);
+  const unread = isText ? failureOfText(text) : { message: `The engine answered with status ${status}.`, code: null };
+  return { ...(readFailure(parseObject(text)) ?? unread), status };
 }
 
 /** A JSON object as `JSON.parse` gives it. */

@@ -1,16 +1,15 @@
-import type { TokenCounts } from '@warmpath/core/internal';
+import type { AnswerFailure, FinishReason, TokenCounts } from '@warmpath/core/internal';
 import type { Answer, AnswerBlock, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import { sseEvent } from './answer-assembly.js';
 import { writeJson } from './chat-request.js';
-import { type AnswerFailure, parseObject, readEngineError } from './errors.js';
+import { parseObject, readEngineError } from './errors.js';
 import { RawJson } from './request-value.js';
 
 /** OpenAI's `finish_reason` as Anthropic's `stop_reason`. */
-const STOP_REASONS: ReadonlyMap<string, string> = new Map([
+const STOP_REASONS: ReadonlyMap<FinishReason, string> = new Map([
   ['stop', 'end_turn'],
   ['length', 'max_tokens'],
   ['tool_calls', 'tool_use'],
-  ['function_call', 'tool_use'],
   ['content_filter', 'refusal'],
 ]);
 
@@ -32,11 +31,17 @@ export function messagesErrorType(status: number): string {
   return ERROR_TYPES.get(status) ?? (status < 500 ? 'invalid_request_error' : 'api_error');
 }
 
-/** Writes answers as Anthropic's Messages. */
-export function messagesWriter(): AnswerWriter {
+/**
+ * Writes answers as Anthropic's Messages.
+ *
+ * @param promptTokens An estimate that a stream begins with; it ends with what the engine counted.
+ */
+export function messagesWriter(promptTokens = 0): AnswerWriter {
   return {
-    start: (head) =>
-      event('message_start', { message: message(head, [], STOP_OF_NOTHING, usageOf({})) }) + event('ping', {}),
+    start: (head, usage) => {
+      const counts = usageOf({ promptTokens, ...usage });
+      return event('message_start', { message: message(head, [], STOP_OF_NOTHING, counts) }) + event('ping', {});
+    },
     open: (block) => event('content_block_start', { index: block.index, content_block: startOf(block) }),
     append: (block, text) => event('content_block_delta', { index: block.index, delta: deltaOf(block, text) }),
     close: (block) =>
@@ -44,7 +49,8 @@ export function messagesWriter(): AnswerWriter {
         ? event('content_block_delta', { index: block.index, delta: { type: 'signature_delta', signature: '' } })
         : '') + event('content_block_stop', { index: block.index }),
     end: (answer) =>
-      event('message_delta', { delta: stopOf(answer), usage: usageOf(answer.usage) }) + event('message_stop', {}),
+      event('message_delta', { delta: stopOf(answer), usage: usageOf({ promptTokens, ...answer.usage }) }) +
+      event('message_stop', {}),
     fail: (failure) => event('error', { error: errorOf(failure) }),
     whole: (answer) =>
       writeJson(message(answer.head, answer.blocks.map(blockOf), stopOf(answer), usageOf(answer.usage))),
@@ -102,6 +108,7 @@ function errorBody(failure: AnswerFailure, requestId: string | undefined): strin
   return JSON.stringify({ type: 'error', error: errorOf(failure), request_id: requestId });
 }
 
-function errorOf({ message: text, code, param, status = 500 }: AnswerFailure): object {
-  return { type: messagesErrorType(status), message: text, code, param };
+function errorOf({ message: text, code, param, type = '', status = 500 }: AnswerFailure): object {
+  const isOwn = [...ERROR_TYPES.values(), 'invalid_request_error', 'api_error'].includes(type);
+  return { type: isOwn ? type : messagesErrorType(status), message: text, code, param };
 }

@@ -150,13 +150,6 @@ function parseObject(text: string): JsonObject {
   throw new TranslateError('WARMPATH_INVALID_JSON', 'The body is not a JSON object.');
 }
 
-export const QUOTE = 0x22;
-export const OPEN_BRACKET = 0x5b;
-export const BACKSLASH = 0x5c;
-export const CLOSE_BRACKET = 0x5d;
-export const OPEN_BRACE = 0x7b;
-export const CLOSE_BRACE = 0x7d;
-
 /** The first steps to a value that is nested too deep; `undefined` if none is. O(values). */
 function stepsToTooDeep(value: unknown, depth = 0): (string | number)[] | undefined {
   if (typeof value !== 'object' || value === null) return undefined;

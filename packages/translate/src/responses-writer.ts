@@ -1,8 +1,8 @@
-import type { TokenCounts } from '@warmpath/core/internal';
+import type { AnswerFailure, TokenCounts } from '@warmpath/core/internal';
 import type { Answer, AnswerBlock, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import { sseEvent } from './answer-assembly.js';
 import type { CallForm } from './chat-request.js';
-import { type AnswerFailure, isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
+import { isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
 
 /** What a response repeats of its request, with the API's own defaults. */
 const REPEATED: Readonly<Record<string, unknown>> = {
@@ -98,11 +98,12 @@ export class ResponsesWriter implements AnswerWriter {
     return this.#event(`response.${statusOf(answer).status}`, { response: this.#complete(answer) });
   }
 
-  fail({ message, code }: AnswerFailure, { head, blocks }: Answer): string {
+  fail(failure: AnswerFailure, { head, blocks }: Answer): string {
+    const { message, code, param } = errorOf(failure);
     const response = { ...this.#response('failed', head, blocks), error: { code, message } };
     // OpenAI's clients throw at the `error` member of an event; `response.failed` alone tells them nothing.
-    const error = { message, type: 'upstream_error', param: null, code };
-    return this.#event('response.failed', { response }) + this.#event('error', { code, message, param: null, error });
+    const event = { code, message, param, error: errorOf(failure) };
+    return this.#event('response.failed', { response }) + this.#event('error', event);
   }
 
   whole(answer: Answer): string {
@@ -110,8 +111,8 @@ export class ResponsesWriter implements AnswerWriter {
     return JSON.stringify(this.#complete(answer));
   }
 
-  error({ message, code, param = null }: AnswerFailure): string {
-    return JSON.stringify({ error: { message, type: 'upstream_error', param, code } });
+  error(failure: AnswerFailure): string {
+    return JSON.stringify({ error: errorOf(failure) });
   }
 
   /** An error in OpenAI's shape is one of Responses, too. */
@@ -186,6 +187,10 @@ const PREFIXES = { text: 'msg', refusal: 'msg', reasoning: 'rs', call: 'fc' } as
 function textOfArguments(text: string): string {
   const input = parseObject(text)?.['input'];
   return typeof input === 'string' ? input : text;
+}
+
+function errorOf({ message, type = 'upstream_error', param = null, code }: AnswerFailure) {
+  return { message, type, param, code };
 }
 
 function partOf(kind: AnswerBlock['kind'], text: string): object {

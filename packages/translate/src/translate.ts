@@ -1,6 +1,14 @@
-import { ByteBuffer, SseReader } from '@warmpath/core/internal';
+import { estimateTokens } from '@warmpath/core';
+import {
+  type AnswerFailure,
+  AnswerStepReader,
+  ByteBuffer,
+  bodyStart,
+  failureOfText,
+  SseReader,
+} from '@warmpath/core/internal';
 import { AnswerAssembly, type AnswerWriter, chatDeltas, NO_EVENTS } from './answer-assembly.js';
-import { type AnswerFailure, engineError, TranslateError } from './errors.js';
+import { engineError, TranslateError } from './errors.js';
 import { messagesToChat } from './messages-request.js';
 import { messagesWriter } from './messages-writer.js';
 import { RequestValue } from './request-value.js';
@@ -69,7 +77,7 @@ export interface TranslatedAnswer {
   write(chunk: Buffer): string;
   /** The engine's answer is complete: the rest of the text, or all of it. */
   end(): string;
-  /** In place of `end`: the last events of a stream, or a body with the error. */
+  /** In place of `end`: the last events of a stream, or a body with the error. An error of the engine goes before. */
   fail(failure: Pick<AnswerFailure, 'code' | 'message'>): string;
 }
 
@@ -86,11 +94,15 @@ export function translate({ api, body, requestId, limitBytes, keepSystem = false
   const request = RequestValue.parse(body.toString('utf8'));
   const toChat = api === 'messages' ? messagesToChat : responsesToChat;
   const { body: chat, leftOut, movedSystem, callForms } = toChat(request, { keepSystem });
-  const writer = api === 'messages' ? messagesWriter() : new ResponsesWriter(request.object(), callForms);
+  const wantsStream = request.get('stream').value === true;
+  const promptTokens = wantsStream && api === 'messages' ? estimateTokens(chat) : undefined;
+  const writer = api === 'messages' ? messagesWriter(promptTokens) : new ResponsesWriter(request.object(), callForms);
+  const model = request.get('model').value;
   const answer = new ChatAnswer(writer, {
-    wantsStream: request.get('stream').value === true,
+    wantsStream,
     requestId,
     limitBytes: limitBytes ?? DEFAULT_LIMIT_BYTES,
+    model: typeof model === 'string' ? model : '',
   });
   return { body: chat, warnings: warningsOf(leftOut), movedSystem, answer };
 }
@@ -115,33 +127,44 @@ interface ChatAnswerOptions {
   readonly wantsStream: boolean;
   readonly requestId: string | undefined;
   readonly limitBytes: number;
+  /** Of the request. */
+  readonly model: string;
 }
 
 const DONE = '[DONE]';
+/** Characters of the engine's own words in an error of ours. */
+const MAX_QUOTED_LENGTH = 200;
 const JSON_TYPE = 'application/json; charset=utf-8';
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
+
+const OPEN_BRACE = 0x7b;
+const LESS_THAN = 0x3c;
 
 class ChatAnswer implements TranslatedAnswer {
   readonly #writer: AnswerWriter;
   readonly #options: ChatAnswerOptions;
   readonly #assembly: AnswerAssembly;
+  readonly #steps = new AnswerStepReader();
   readonly #events: SseReader;
   /** The body of an answer that is no stream. */
   readonly #body = new ByteBuffer();
   #status = 0;
-  #form: 'stream' | 'whole' | 'error' = 'whole';
+  /** Known from the first byte, because content types may be wrong. */
+  #form: 'unknown' | 'stream' | 'whole' | 'error' = 'unknown';
   #isStreamed = false;
   /** Events that the client has not got. */
   #written: string[] = [];
-  /** Whether the engine has said that nothing follows. */
-  #isDone = false;
+  /** What the engine said in place of an answer. */
+  #failure: AnswerFailure | undefined;
+  /** A finish reason that is an error. */
+  #badEnd: string | undefined;
 
   constructor(writer: AnswerWriter, options: ChatAnswerOptions) {
     this.#writer = writer;
     this.#options = options;
-    this.#assembly = new AnswerAssembly(options.wantsStream ? writer : NO_EVENTS);
+    this.#assembly = new AnswerAssembly(options.wantsStream ? writer : NO_EVENTS, options.model);
     const handler = {
-      onData: (data: Uint8Array) => this.#readData(textOf(data)),
+      onData: (data: Uint8Array, isError: boolean) => this.#readData(textOf(data), isError),
       onComment: () => this.#keepAlive(),
       onTooLong: () => this.#refuseLength(),
     };
@@ -155,20 +178,19 @@ class ChatAnswer implements TranslatedAnswer {
       throw engineError('The engine compressed an answer that has to be translated.');
     }
     if (status >= 300) this.#form = 'error';
-    else if (contentType.startsWith('text/event-stream')) this.#form = 'stream';
-    else if (!contentType.startsWith('application/json')) {
-      throw engineError('The engine answered with neither JSON nor a stream.');
-    }
-    this.#isStreamed = wantsStream && this.#form === 'stream';
+    else if (/^text\/html\b/i.test(contentType)) throw neitherForm();
     const getsEvents = wantsStream && this.#form !== 'error';
+    // What may be no stream keeps its status until its end.
+    this.#isStreamed = getsEvents && !/^application\/json\b/i.test(contentType);
     return { contentType: getsEvents ? STREAM_TYPE : JSON_TYPE, isStreamed: this.#isStreamed };
   }
 
   write(chunk: Buffer): string {
-    if (this.#form === 'stream') this.#events.read(chunk);
+    const bytes = this.#form === 'unknown' ? this.#begin(chunk) : chunk;
+    if (this.#form === 'stream') this.#events.read(bytes);
     else {
-      if (this.#body.length + chunk.length > this.#options.limitBytes) this.#refuseLength();
-      this.#body.append(chunk, 0, chunk.length);
+      if (this.#body.length + bytes.length > this.#options.limitBytes) this.#refuseLength();
+      this.#body.append(bytes, 0, bytes.length);
     }
     return this.#isStreamed ? this.#takeWritten() : '';
   }
@@ -177,12 +199,10 @@ class ChatAnswer implements TranslatedAnswer {
     if (this.#form === 'error') {
       return this.#writer.engineError(textOf(this.#body.bytes), this.#status, this.#options.requestId);
     }
-    if (this.#form === 'stream') this.#events.end();
-    else {
-      this.#readData(textOf(this.#body.bytes));
-      this.#isDone = true;
-    }
-    if (!this.#isDone && !this.#assembly.isFinished) {
+    if (this.#form === 'whole') this.#readData(textOf(this.#body.bytes), false);
+    else this.#events.end();
+    if (this.#badEnd !== undefined) this.#fail(endedBy(this.#badEnd));
+    if (!this.#assembly.isFinished && (this.#form !== 'whole' || !this.#assembly.hasContent)) {
       throw new TranslateError('WARMPATH_UPSTREAM_CUT', 'The stream ended before the answer did.');
     }
     this.#written.push(this.#assembly.end());
@@ -190,21 +210,38 @@ class ChatAnswer implements TranslatedAnswer {
   }
 
   fail(failure: Pick<AnswerFailure, 'code' | 'message'>): string {
-    if (!this.#isStreamed) return this.#writer.error(failure, this.#options.requestId);
-    this.#written.push(this.#assembly.fail(failure));
+    const told = this.#failure ?? failure;
+    if (!this.#isStreamed) return this.#writer.error(told, this.#options.requestId);
+    this.#written.push(this.#assembly.fail(told));
     return this.#takeWritten();
   }
 
-  #readData(data: string): void {
-    if (data === DONE) {
-      this.#isDone = true;
-      return;
-    }
-    for (const delta of chatDeltas(parseChunk(data))) {
-      const events = this.#assembly.add(delta);
-      if (events !== '') this.#written.push(events);
+  /** The part of the first chunks that means something. */
+  #begin(chunk: Buffer): Buffer {
+    const bytes = chunk.subarray(bodyStart(chunk));
+    const [first] = bytes;
+    if (first === LESS_THAN) throw neitherForm();
+    if (first !== undefined) this.#form = first === OPEN_BRACE ? 'whole' : 'stream';
+    return bytes;
+  }
+
+  #readData(data: string, isError: boolean): void {
+    if (data === DONE) return;
+    const chunk = parseChunk(data);
+    if (chunk === undefined) this.#fail(isError ? failureOfText(data) : notJson(data));
+    for (const delta of chatDeltas(chunk, this.#steps)) {
+      if (delta.kind === 'failure') this.#fail(delta.failure);
+      // An error that says more may follow.
+      else if (delta.kind === 'unfinished') this.#badEnd = delta.reason;
+      else this.#written.push(this.#assembly.add(delta));
       if (this.#assembly.size > this.#options.limitBytes) this.#refuseLength();
     }
+    if (isError) this.#fail(failureOfText(data));
+  }
+
+  #fail(failure: AnswerFailure): never {
+    this.#failure = failure;
+    throw engineError(failure.message, failure);
   }
 
   #keepAlive(): void {
@@ -222,6 +259,19 @@ class ChatAnswer implements TranslatedAnswer {
   }
 }
 
+function neitherForm(): TranslateError {
+  return engineError('The engine answered with neither JSON nor a stream.');
+}
+
+function endedBy(reason: string): AnswerFailure {
+  const told = reason.slice(0, MAX_QUOTED_LENGTH);
+  return { message: `The engine ended the answer with the finish reason \`${told}\`.`, code: null };
+}
+
+function notJson(data: string): AnswerFailure {
+  return { message: `The engine sent what is not JSON: ${data.slice(0, MAX_QUOTED_LENGTH)}`, code: null };
+}
+
 /** `Buffer` decodes short texts in a third of the time that `TextDecoder` takes. */
 function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
@@ -231,6 +281,6 @@ function parseChunk(data: string): unknown {
   try {
     return JSON.parse(data);
   } catch {
-    throw engineError('The engine sent what is not JSON.');
+    return undefined;
   }
 }

@@ -1,7 +1,7 @@
+import { ObjectEnd } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runs } from '../../../test/suite.js';
-import { ObjectEnd } from '../src/answer-assembly.js';
 import { type TranslatedAnswer, type TranslatedApi, translate } from '../src/index.js';
 
 const REQUESTS = { messages: { messages: [] }, responses: { input: 'Q', metadata: { a: 'b' } } };
@@ -330,8 +330,12 @@ it('long arguments of calls that go on by turns are put together in one pass', (
   translated.start({ status: 200, contentType: 'text/event-stream' });
   const chunk = (...calls: object[]) =>
     Buffer.from(`data: ${JSON.stringify({ ...HEAD, choices: [{ delta: { tool_calls: calls } }] })}\n\n`);
-  const call = (index: number, text: string, fields = {}) => ({ index, ...fields, function: { arguments: text } });
-  translated.write(chunk(call(0, '{"a":"', { id: 'a' }), call(1, '{"b":"', { id: 'b' })));
+  const call = (index: number, text: string, id?: string) => ({
+    index,
+    id,
+    function: { name: id && 'f', arguments: text },
+  });
+  translated.write(chunk(call(0, '{"a":"', 'a'), call(1, '{"b":"', 'b')));
   const pieces = 30_000;
   for (let i = 0; i < pieces; i++) translated.write(chunk(call(0, '{}}}'), call(1, '}{}}')));
   const told = events(translated.write(chunk(call(0, '"}'), call(1, '"}'))));
@@ -367,7 +371,12 @@ describe('stop reasons and counts', () => {
     ['stop', 'end_turn'],
     ['length', 'max_tokens'],
     ['content_filter', 'refusal'],
-    ['abort', 'end_turn'],
+    ['eos_token', 'end_turn'],
+    ['STOP', 'end_turn'],
+    ['MAX_TOKENS', 'max_tokens'],
+    ['SAFETY', 'refusal'],
+    // Without a call, there is no tool to use.
+    ['tool_calls', 'end_turn'],
   ])('%s is %s', (finish, stopReason) => {
     expect(messages(finish)).toMatchObject({ stop_reason: stopReason, stop_sequence: null });
   });

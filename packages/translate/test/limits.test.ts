@@ -205,7 +205,7 @@ describe('tool calls that go on by turns', () => {
       return written;
     };
     const counting: AnswerEvents = {
-      start: (head) => count(writer.start(head)),
+      start: (head, usage) => count(writer.start(head, usage)),
       open: (block) => count(writer.open(block)),
       append: (block, text) => count(writer.append(block, text)),
       close: (block) => count(writer.close(block)),

@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { CitationMapper, LabelMap } from '@warmpath/core/internal';
 import { type AnswerText, answerTexts, type Channel, eventTexts } from '../apis/answer-texts.js';
-import type { ResponseBody, ResponseHead } from '../apis/prompt-apis.js';
+import { isStreamHead, type ResponseBody, type ResponseHead } from '../apis/prompt-apis.js';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
@@ -52,7 +52,7 @@ export class MappedAnswer implements ResponseBody {
       throw new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail });
     }
     const isReadable = head.status === 200;
-    if (isReadable && type.startsWith('text/event-stream')) this.#kind = 'stream';
+    if (isReadable && isStreamHead(head)) this.#kind = 'stream';
     if (isReadable && type.startsWith('application/json')) this.#kind = 'object';
     this.#head = this.#next.head(head);
     return this.#kind === 'object' ? undefined : this.#head;

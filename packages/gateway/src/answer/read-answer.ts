@@ -1,31 +1,55 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { answerHash, type LabelMap, readTokenCounts, SseReader, type TokenCounts } from '@warmpath/core/internal';
-import { isObject, type JsonObject } from '../json/json-scanner.js';
+import type { ErrorCode } from '@warmpath/core';
+import {
+  type AnswerStep,
+  AnswerStepReader,
+  answerHash,
+  bodyStart,
+  type CallStep,
+  type LabelMap,
+  readTokenCounts,
+  SseReader,
+  type TokenCounts,
+} from '@warmpath/core/internal';
+import { isStreamHead } from '../apis/prompt-apis.js';
+import { isObject } from '../json/json-scanner.js';
 import type { Usage } from '../memory/served-histories.js';
 
 /** Bytes of an event or a response body; longer ones are not parsed. */
 const MAX_READ_BYTES = 1_048_576;
 
+const OPEN_BRACE = 0x7b;
+/** With what the lines of a stream begin: `data`, `event`, `error`, `id`, `retry`, or a comment. */
+const EVENT_STARTS: ReadonlySet<number> = new Set(Buffer.from('deir:'));
+
 /** Estimate for an answer in one piece. */
 const BYTES_PER_TOKEN = 4;
 
-const USAGE = '"usage"';
-const TIMINGS = '"timings"';
+/** What an event has that says more than the next token. */
+const NEWS =
+  /"(?:usage|timings|error|detail)"|"finish_reason": ?"|"(?:type|object)": ?"(?:error|message_(?:delta|stop)|response\.(?:completed|incomplete|failed))"|^\[DONE\]/;
+const DONE = '[DONE]';
 
 /** The results of reading a response. */
 export type SniffedAnswer = Readonly<
-  Pick<ResponseSniffer, 'answers' | 'usage' | 'completionTokens' | 'estimatedTokens' | 'firstContentAt' | 'prefilled'>
+  Pick<
+    ResponseSniffer,
+    'answers' | 'usage' | 'completionTokens' | 'estimatedTokens' | 'firstContentAt' | 'prefilled' | 'failure'
+  >
 >;
 
 /**
- * Reads a response after it was relayed: the engine's `usage` and the time of the first content. Cannot change or delay
- * the response. Holds one event of a stream, or one body, of at most 1 MiB. Does not read compressed responses or other
- * content types. Never throws: an error ends the reading only.
+ * Reads a response after it was relayed: the engine's counts, the time of the first content, and whether it is an
+ * answer at all. Cannot change or delay the response. Holds one event of a stream, or one body, of at most 1 MiB. Does
+ * not read compressed responses, or content that is neither JSON nor events. Never throws: an error ends the reading.
  */
 export class ResponseSniffer {
   readonly #now: () => number;
   readonly #answer: AnswerReader | undefined;
-  #mode: 'json' | 'stream' | 'blind' = 'blind';
+  readonly #steps = new AnswerStepReader();
+  #mode: 'unknown' | 'json' | 'stream' | 'blind' = 'blind';
+  /** What a body is read as that begins with a brace. */
+  #braceMode: 'json' | 'blind' = 'blind';
   #body: Buffer[] = [];
   #bodyBytes = 0;
   #events: SseReader | undefined;
@@ -36,6 +60,8 @@ export class ResponseSniffer {
   /** When a stream's first content came, on the clock of `now`; `undefined` for a response in one piece. */
   firstContentAt: number | undefined;
   #estimatedTokens = 0;
+  /** How a stream ended. */
+  #ending: 'none' | 'cut' | 'finished' | 'failed' = 'none';
 
   /**
    * @param now The monotonic clock, in milliseconds.
@@ -63,6 +89,12 @@ export class ResponseSniffer {
     return this.#answer?.hashes() ?? [];
   }
 
+  /** The error that a complete response is, whatever its status; `undefined` for an answer. */
+  get failure(): ErrorCode | undefined {
+    if (this.#ending === 'failed') return 'WARMPATH_UPSTREAM_ERROR';
+    return this.#ending === 'cut' ? 'WARMPATH_UPSTREAM_CUT' : undefined;
+  }
+
   /** Estimated tokens of the answer: one an event, because engines send a stream's tokens one by one. */
   get estimatedTokens(): number {
     return Math.ceil(this.#estimatedTokens);
@@ -76,17 +108,16 @@ export class ResponseSniffer {
   head(status: number, headers: IncomingHttpHeaders): void {
     const encoding = headers['content-encoding'];
     if (status !== 200 || (encoding !== undefined && encoding !== 'identity')) return;
-    const type = headers['content-type'] ?? '';
-    if (type.startsWith('text/event-stream')) {
-      this.#mode = 'stream';
-      this.#events = new SseReader({ onData: (data) => this.#readEvent(data), onTooLong: () => {} }, MAX_READ_BYTES);
-    } else if (type.startsWith('application/json')) this.#mode = 'json';
+    const isJson = /^application\/json\b/i.test(headers['content-type'] ?? '');
+    this.#mode = 'unknown';
+    this.#braceMode = isJson || isStreamHead({ status, headers }) ? 'json' : 'blind';
   }
 
   data(chunk: Buffer): void {
     try {
-      if (this.#mode === 'stream') this.#events!.read(chunk);
-      else if (this.#mode === 'json') this.#keep(chunk);
+      const bytes = this.#mode === 'unknown' ? this.#begin(chunk) : chunk;
+      if (this.#mode === 'stream') this.#events!.read(bytes);
+      else if (this.#mode === 'json') this.#keep(bytes);
     } catch {
       this.#mode = 'blind';
     }
@@ -95,12 +126,35 @@ export class ResponseSniffer {
   /** The response is complete. */
   end(): void {
     try {
-      if (this.#mode === 'stream') this.#events!.end();
-      else if (this.#body.length > 0) this.#readBody(Buffer.concat(this.#body).toString('utf8'));
+      if (this.#mode === 'stream') {
+        this.#events!.end();
+        if (this.prefilled && this.#ending === 'none') this.#ending = 'cut';
+      } else if (this.#body.length > 0) this.#readBody(Buffer.concat(this.#body).toString('utf8'));
     } catch {
       // The results so far stay.
     }
     this.#mode = 'blind';
+  }
+
+  /** The content type may be wrong: the first byte tells a stream from an object. */
+  #begin(chunk: Buffer): Buffer {
+    const bytes = chunk.subarray(bodyStart(chunk));
+    if (bytes.length === 0) return bytes;
+    if (bytes[0] === OPEN_BRACE) this.#mode = this.#braceMode;
+    else if (EVENT_STARTS.has(bytes[0]!)) {
+      this.#mode = 'stream';
+      this.#events = new SseReader(
+        {
+          onData: (data, isError) => this.#readEvent(data, isError),
+          onTooLong: () => {
+            // It may be what ends the answer.
+            if (this.#ending === 'none') this.#ending = 'finished';
+          },
+        },
+        MAX_READ_BYTES,
+      );
+    } else this.#mode = 'blind';
+    return bytes;
   }
 
   #keep(chunk: Buffer): void {
@@ -115,23 +169,41 @@ export class ResponseSniffer {
     const body = asObject(text);
     if (body === undefined) return;
     this.#counts = readTokenCounts(body);
-    this.#answer?.response(body);
+    for (const step of this.#steps.read(body)) this.#readStep(step);
+    if (this.#ending === 'failed') this.prefilled = false;
   }
 
-  #readEvent(bytes: Uint8Array): void {
+  #readEvent(bytes: Uint8Array, isError: boolean): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    // Most events carry one token of text. After the first content, only an event with usage is parsed.
+    // Most events carry one token of text. After the first content, only an event that may say more is parsed.
     if (this.firstContentAt !== undefined) this.#estimatedTokens++;
-    const isNews = this.firstContentAt === undefined || data.includes(USAGE) || data.includes(TIMINGS);
+    const isNews = this.firstContentAt === undefined || isError || NEWS.test(data.toString('latin1'));
     if (this.#answer === undefined && !isNews) return;
+    if (isError) this.#ending = 'failed';
     const object = asObject(data.toString('utf8'));
-    if (object !== undefined) this.#answer?.event(object);
+    if (object === undefined) {
+      // Without a finish reason it is an end all the same, which the client gets as it is.
+      if (this.#ending === 'none' && data.includes(DONE)) this.#ending = 'finished';
+      return;
+    }
     this.#counts = { ...this.#counts, ...readTokenCounts(object) };
-    if (!hasContent(object)) return;
-    this.prefilled = true;
-    if (this.firstContentAt !== undefined) return;
-    this.firstContentAt = this.#now();
-    this.#estimatedTokens++;
+    for (const step of this.#steps.read(object)) {
+      if (!this.#readStep(step)) continue;
+      this.prefilled = true;
+      if (this.firstContentAt !== undefined) continue;
+      this.firstContentAt = this.#now();
+      this.#estimatedTokens++;
+    }
+  }
+
+  /** Whether it is content. */
+  #readStep(step: AnswerStep): boolean {
+    if (step.kind === 'failure' || (step.kind === 'finish' && step.reason === undefined)) this.#ending = 'failed';
+    else if (step.kind !== 'finish') {
+      this.#answer?.read(step);
+      return true;
+    } else if (this.#ending === 'none') this.#ending = 'finished';
+    return false;
   }
 }
 
@@ -143,18 +215,6 @@ export function asObject(text: string): Readonly<Record<string, unknown>> | unde
   } catch {
     return undefined;
   }
-}
-
-function hasContent(event: Readonly<Record<string, unknown>> | undefined): boolean {
-  const { choices, type } = event ?? {};
-  if (typeof type === 'string') return type === 'content_block_delta' || /^response\..*\.delta$/.test(type);
-  if (!Array.isArray(choices)) return false;
-  return choices.some((choice: unknown) => {
-    const { text, delta } = (choice ?? {}) as { text?: unknown; delta?: unknown };
-    if (typeof text === 'string' && text !== '') return true;
-    if (typeof delta !== 'object' || delta === null) return false;
-    return Object.entries(delta).some(([name, value]) => name !== 'role' && value !== null && value !== '');
-  });
 }
 
 /** Characters of one response; a longer one has no hashes. */
@@ -185,20 +245,9 @@ export class AnswerReader {
     this.#labels = labels;
   }
 
-  /** Reads a whole JSON response. */
-  response(body: JsonObject): void {
-    const { choices, content, output } = body;
-    for (const choice of arrayOf(choices)) this.#message(numberOf(choice['index']), choice['message']);
-    if (content !== undefined) this.#message(0, { content });
-    for (const item of arrayOf(output)) if (item['type'] === 'message') this.#message(0, item);
-  }
-
-  /** Reads one event of a stream. */
-  event(event: JsonObject): void {
-    const { choices, type, delta } = event;
-    for (const choice of arrayOf(choices)) this.#delta(numberOf(choice['index']), choice['delta']);
-    if (type === 'response.output_text.delta' && typeof delta === 'string') this.#addText(0, delta);
-    if (type === 'content_block_delta' && isObject(delta)) this.#addText(0, delta['text']);
+  read(step: AnswerStep): void {
+    if (step.kind === 'text' && !this.#overflows(step.text)) this.#draftOf(step.choice).text += step.text;
+    if (step.kind === 'call') this.#addCall(step);
   }
 
   /** Hashes of the answers so far, one for each choice with text or calls. */
@@ -217,33 +266,12 @@ export class AnswerReader {
     return this.#labels?.inAnswer(text) ?? text;
   }
 
-  #message(choice: number, message: unknown): void {
-    if (!isObject(message)) return;
-    const { content, tool_calls: toolCalls } = message;
-    if (typeof content === 'string') this.#addText(choice, content);
-    for (const part of arrayOf(content)) this.#addText(choice, part['text']);
-    for (const [place, call] of arrayOf(toolCalls).entries()) this.#addCall(choice, place, call);
-  }
-
-  #delta(choice: number, delta: unknown): void {
-    if (!isObject(delta)) return;
-    this.#addText(choice, delta['content']);
-    for (const call of arrayOf(delta['tool_calls'])) this.#addCall(choice, numberOf(call['index']), call);
-  }
-
-  #addText(choice: number, text: unknown): void {
-    if (typeof text !== 'string' || this.#overflows(text)) return;
-    this.#draftOf(choice).text += text;
-  }
-
-  #addCall(choice: number, place: number, call: JsonObject): void {
-    const given = isObject(call['function']) ? call['function'] : {};
+  #addCall({ choice, index, name = '', text }: CallStep): void {
     const { calls } = this.#draftOf(choice);
-    const known = calls.get(place) ?? { name: '', arguments: '' };
-    calls.set(place, known);
-    if (typeof given['name'] === 'string' && !this.#overflows(given['name'])) known.name += given['name'];
-    if (typeof given['arguments'] === 'string' && !this.#overflows(given['arguments']))
-      known.arguments += given['arguments'];
+    const known = calls.get(index) ?? { name, arguments: '' };
+    calls.set(index, known);
+    if (known.name === '') known.name = name;
+    if (!this.#overflows(name + text)) known.arguments += text;
   }
 
   #overflows(text: string): boolean {
@@ -258,12 +286,4 @@ export class AnswerReader {
     this.#drafts.set(choice, draft);
     return draft;
   }
-}
-
-function arrayOf(value: unknown): readonly JsonObject[] {
-  return Array.isArray(value) ? value.filter(isObject) : [];
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === 'number' ? value : 0;
 }

@@ -5,6 +5,7 @@ import type { FastifyRequest } from 'fastify';
 import {
   type ErrorShape,
   errorShapeOf,
+  isStreamHead,
   type ResponseBody,
   type ResponseHead,
   UntouchedBody,
@@ -209,7 +210,9 @@ class Relay implements UpstreamListener {
       return;
     }
     this.#sniffer?.end();
-    this.#settle(true);
+    const failure = this.#sniffer?.failure;
+    if (failure !== undefined) this.#report.failed(failure, 'upstream');
+    this.#settle(failure === undefined);
   }
 
   onError(error: WarmpathError): void {
@@ -244,7 +247,7 @@ class Relay implements UpstreamListener {
   }
 
   #writeHead({ status, headers }: ResponseHead): void {
-    this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
+    this.#isEventStream = isStreamHead({ status, headers });
     if (status >= 400) this.#report.errorSource = 'upstream';
     const written = responseHeaders(headers, this.#options.headers());
     this.#client.writeHead(status, written);

@@ -1,5 +1,5 @@
 import type { Arrangement, WarmpathError } from '@warmpath/core';
-import type { ResponseBody, ResponseHead } from '../apis/prompt-apis.js';
+import { isStreamHead, type ResponseBody, type ResponseHead } from '../apis/prompt-apis.js';
 import type { ApiName } from '../apis/prompt-view.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import type { Sources } from '../shapes/shapes.js';
@@ -53,7 +53,7 @@ export class SourcedAnswer implements ResponseBody {
     }
     const type = own.headers['content-type'] ?? '';
     const isReadable = own.status === 200 && own.headers['content-encoding'] === undefined;
-    if (isReadable && type.startsWith('text/event-stream')) this.#kind = 'stream';
+    if (isReadable && isStreamHead(own)) this.#kind = 'stream';
     if (isReadable && type.startsWith('application/json')) this.#kind = 'object';
     this.#head = own;
     return this.#kind === 'object' ? undefined : own;

@@ -354,6 +354,11 @@ export interface ResponseHead {
   readonly headers: IncomingHttpHeaders;
 }
 
+/** Whether the head says that events follow. */
+export function isStreamHead({ headers }: ResponseHead): boolean {
+  return /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
+}
+
 /** Converts an engine's response into the client's. Each step may throw a WarmpathError. */
 export interface ResponseBody {
   /** The head for the client; `undefined` if it is known only at the end. */

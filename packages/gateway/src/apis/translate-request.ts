@@ -58,10 +58,17 @@ class TranslatedBody implements ResponseBody {
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
-    const rest = withTableErrors(() => this.#answer.end());
-    if (this.#isStreamed) return { rest };
+    if (this.#isStreamed) return { rest: withTableErrors(() => this.#answer.end()) };
     const { status, headers } = this.#head;
-    return { head: { status, headers: { ...headers, 'content-length': String(Buffer.byteLength(rest)) } }, rest };
+    try {
+      return bodyOf(status, headers, this.#answer.end());
+    } catch (error) {
+      // An error of the engine reaches the client whole, and not with the status of an answer.
+      const failure = TranslateError.isInstance(error) ? error.failure : undefined;
+      if (failure === undefined) throw tableError(error);
+      const told = this.#answer.fail(failure);
+      return bodyOf(failure.status ?? 502, { ...headers, 'content-type': 'application/json; charset=utf-8' }, told);
+    }
   }
 
   broken({ message, code }: WarmpathError): string {
@@ -69,13 +76,21 @@ class TranslatedBody implements ResponseBody {
   }
 }
 
+function bodyOf(status: number, headers: ResponseHead['headers'], rest: string) {
+  return { head: { status, headers: { ...headers, 'content-length': String(Buffer.byteLength(rest)) } }, rest };
+}
+
 /** Codes of `translate` are codes of the error table. */
 function withTableErrors<Result>(step: () => Result): Result {
   try {
     return step();
   } catch (error) {
-    if (!TranslateError.isInstance(error)) throw error;
-    const { code, path, detail } = error;
-    throw new WarmpathError(code, { ...(path !== undefined && { path }), detail, cause: error });
+    throw tableError(error);
   }
+}
+
+function tableError(error: unknown): unknown {
+  if (!TranslateError.isInstance(error)) return error;
+  const { code, path, detail } = error;
+  return new WarmpathError(code, { ...(path !== undefined && { path }), detail, cause: error });
 }

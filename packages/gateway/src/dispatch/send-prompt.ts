@@ -5,7 +5,14 @@ import { MappedAnswer } from '../answer/map-labels.js';
 import { asObject } from '../answer/read-answer.js';
 import { type EngineFailure, type ForwardParts, forward, type OwnField, type RelayResult } from '../answer/relay.js';
 import { SourcedAnswer } from '../answer/sourced-answer.js';
-import { chatApi, errorShapeOf, type ResponseBody, type ResponseHead, UntouchedBody } from '../apis/prompt-apis.js';
+import {
+  chatApi,
+  errorShapeOf,
+  isStreamHead,
+  type ResponseBody,
+  type ResponseHead,
+  UntouchedBody,
+} from '../apis/prompt-apis.js';
 import type { PromptApi } from '../apis/prompt-view.js';
 import type { Dialect } from '../dialects/dialects.js';
 import { type Engine, IDENTITY, promptHeaders } from '../engines/engine.js';
@@ -245,11 +252,7 @@ export class WithoutUsage implements ResponseBody {
   head(head: ResponseHead): ResponseHead | undefined {
     const { status, headers } = head;
     const coding = headers['content-encoding'] ?? 'identity';
-    this.#isStream =
-      this.#isAsked &&
-      status === 200 &&
-      coding === 'identity' &&
-      headers['content-type']?.startsWith('text/event-stream') === true;
+    this.#isStream = this.#isAsked && status === 200 && coding === 'identity' && isStreamHead(head);
     if (!this.#isStream) return this.#inner.head(head);
     const { 'content-length': _length, ...others } = headers;
     return this.#inner.head({ status, headers: others });
