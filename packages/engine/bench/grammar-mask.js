@@ -1,10 +1,10 @@
 // What holding an answer to a grammar costs a token, by the size of the vocabulary: asking about the drawn token alone,
-// about the 256 likeliest, and about the whole vocabulary. Answers with random logits, which hardly ever follow a
-// grammar by themselves, so that nearly every token needs the whole vocabulary: the worst case. Also how long a
-// vocabulary takes to read when its model is loaded, and when the first grammar is opened.
+// and about the whole vocabulary. Answers with random logits, which hardly ever follow a grammar by themselves, so that
+// nearly every token needs the whole vocabulary: the worst case. Also how long a vocabulary takes to read when its model
+// is loaded, and when the first grammar is opened.
 // `node bench/grammar-mask.js [--vocabularies 6144,50000,150000] [--tokens 60]`
 import { parseArgs } from 'node:util';
-import { chooseWithGrammar } from '../dist/loop/grammar-choice.js';
+import { sampleWithGrammar } from '../dist/loop/sampler.js';
 import { llamaBindings } from '../dist/native/bindings.js';
 import { NativeModel } from '../dist/native/model.js';
 import { Vocabulary } from '../dist/native/vocabulary.js';
@@ -54,13 +54,12 @@ for (const size of values.vocabularies.split(',').map(Number)) {
     const opening = timed(() => grammars.open(grammar));
     const open = opening.result;
     const next = seeded(7);
-    const times = { one: [], near: [], whole: [], choice: [] };
+    const times = { one: [], whole: [], choice: [] };
     for (let token = 0; token < Number(values.tokens); token++) {
       const logits = Float32Array.from({ length: size }, () => 4 * next());
       times.one.push(timed(() => open.allows([Math.floor(next() * size)])).ms);
-      times.near.push(timed(() => open.allows(Array.from({ length: 256 }, () => Math.floor(next() * size)))).ms);
       times.whole.push(timed(() => open.allowed()).ms);
-      const choice = timed(() => chooseWithGrammar(logits, SAMPLING, open, next));
+      const choice = timed(() => sampleWithGrammar(logits, SAMPLING, open, next));
       times.choice.push(choice.ms);
       open.accept(choice.result);
       if (model.vocabulary.endsGeneration(choice.result)) {
@@ -74,7 +73,6 @@ for (const size of values.vocabularies.split(',').map(Number)) {
       'read, ms': reading.toFixed(1),
       'first grammar, ms': opening.ms.toFixed(1),
       'one token, ms': median(times.one).toFixed(3),
-      '256, ms': median(times.near).toFixed(3),
       'all, ms': median(times.whole).toFixed(2),
       'all at most, ms': Math.max(...times.whole).toFixed(2),
       'a choice, ms': median(times.choice).toFixed(2),

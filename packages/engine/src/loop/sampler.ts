@@ -1,3 +1,6 @@
+import { WarmpathError } from '@warmpath/core';
+import type { TokenGrammar } from '../native/grammar.js';
+
 /** How the next token is chosen. */
 export interface SamplingOptions {
   /** 0 takes the most likely token; otherwise the logits are divided by it. */
@@ -74,15 +77,6 @@ export function likeliestTokens(logits: Float32Array, count: number): number[] {
   return kept.sort((a, b) => (below(a, b) ? 1 : -1));
 }
 
-/** Leaves some tokens and no other a chance. */
-export function keepTokens(logits: Float32Array, tokens: readonly number[]): void {
-  const kept = tokens.map((token) => logits[token]!);
-  logits.fill(Number.NEGATIVE_INFINITY);
-  for (const [index, token] of tokens.entries()) {
-    logits[token] = kept[index]!;
-  }
-}
-
 /** @returns The index of the largest logit; the lowest such index on a tie, so that the choice is deterministic. */
 export function greedyToken(logits: Float32Array): number {
   let best = 0;
@@ -101,39 +95,75 @@ export function logOfMass(logits: Float32Array): number {
 }
 
 /**
- * Chooses the next token. With `topK`, the logits of all others are gone afterwards.
+ * Chooses the next token.
  *
  * @param random Numbers in [0, 1); called exactly once per sampled token and never when the temperature is 0.
  * Cost: O(vocabulary) and, with `topP` < 1, O(k log k) for the k tokens not much less likely than the nucleus; with
  *   `topK`, O(vocabulary × log topK).
  */
 export function sampleToken(logits: Float32Array, options: SamplingOptions, random: () => number): number {
-  if (options.temperature === 0) {
+  const { temperature, topP, topK = logits.length, minP = 0 } = options;
+  if (temperature === 0) {
     return greedyToken(logits);
   }
-  if (options.topK !== undefined && options.topK < logits.length) {
-    keepTokens(logits, likeliestTokens(logits, options.topK));
-  }
-  const { weights, total } = likelyWeights(logits, options);
-  const draw = random();
-  return options.topP >= 1 ? drawFromAll(weights, draw * total) : drawFromNucleus(weights, total, options.topP, draw);
-}
-
-/** The weights without those of tokens that `minP` leaves out. O(vocabulary). */
-function likelyWeights(logits: Float32Array, { temperature, minP = 0 }: SamplingOptions) {
   const { weights, total } = softmaxWeights(logits, temperature);
   let left = total;
-  for (let token = 0; minP > 0 && token < weights.length; token++) {
-    if (weights[token]! < minP) {
-      left -= weights[token]!;
+  if (topK < logits.length) {
+    const kept = new Set(likeliestTokens(logits, topK));
+    left = keepWeights(weights, (token) => kept.has(token));
+  }
+  if (minP > 0) {
+    left = keepWeights(weights, (token) => weights[token]! >= minP);
+  }
+  const draw = random();
+  return topP >= 1 ? drawFromAll(weights, draw * left) : drawFromNucleus(weights, left, topP, draw);
+}
+
+/**
+ * Chooses the next token among those that a grammar allows. Most answers follow their grammar by themselves, so one
+ * token is chosen and checked; only a forbidden one is chosen anew, with all forbidden tokens taken away. Without
+ * `topK`, `topP` and `minP`, each token has the chance that it has among the allowed ones.
+ *
+ * @param random Called once or twice; never when the temperature is 0.
+ * @throws WARMPATH_ENGINE_FAILED when no token of the vocabulary continues the answer.
+ */
+export function sampleWithGrammar(
+  logits: Float32Array,
+  options: SamplingOptions,
+  grammar: TokenGrammar,
+  random: () => number,
+): number {
+  const token = sampleToken(logits, options, random);
+  if (grammar.allows([token])[0]!) {
+    return token;
+  }
+  const allowed = Float32Array.from(logits, () => Number.NEGATIVE_INFINITY);
+  for (const each of grammar.allowed()) {
+    allowed[each] = logits[each]!;
+  }
+  if (!allowed.some((logit) => logit > Number.NEGATIVE_INFINITY)) {
+    throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
+      detail: 'No token of this model continues an answer of the form that was asked for.',
+    });
+  }
+  return sampleToken(allowed, options, random);
+}
+
+/** Takes the chance of all other tokens away. @returns What is left in all. O(vocabulary). */
+function keepWeights(weights: Float64Array, isKept: (token: number) => boolean): number {
+  let total = 0;
+  for (let token = 0; token < weights.length; token++) {
+    if (isKept(token)) {
+      total += weights[token]!;
+    } else {
       weights[token] = 0;
     }
   }
-  return { weights, total: left };
+  return total;
 }
 
 /** exp((logit - max) / temperature): unnormalised probabilities, the largest of them 1; and the largest logit. */
-export function softmaxWeights(
+function softmaxWeights(
   logits: Float32Array,
   temperature: number,
 ): { weights: Float64Array; total: number; max: number } {
@@ -149,7 +179,7 @@ export function softmaxWeights(
 }
 
 /** The token at which the weights, added up in order, pass a target. O(vocabulary). */
-export function drawFromAll(weights: Float64Array, target: number): number {
+function drawFromAll(weights: Float64Array, target: number): number {
   let rest = target;
   let last = 0;
   for (let token = 0; token < weights.length; token++) {

@@ -10,9 +10,8 @@ import type {
   RequestTimes,
   TokenChance,
 } from './generation.js';
-import { chooseWithGrammar } from './grammar-choice.js';
 import { seededRandom } from './random.js';
-import { adjustLogits, changesLogits, likeliestTokens, logOfMass, sampleToken } from './sampler.js';
+import { adjustLogits, changesLogits, likeliestTokens, logOfMass, sampleToken, sampleWithGrammar } from './sampler.js';
 import { StopStrings } from './stop-strings.js';
 
 /** Fewest and most tokens from one checkpoint to the next; a prompt ends where it ends. */
@@ -213,7 +212,7 @@ export class GenerationTask {
     const token =
       grammar === undefined
         ? sampleToken(logits, sampling, this.#random)
-        : chooseWithGrammar(logits, sampling, grammar, this.#random);
+        : sampleWithGrammar(logits, sampling, grammar, this.#random);
     grammar?.accept(token);
     const isEnd = vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration;
     if (unchanged !== undefined && !isEnd) {

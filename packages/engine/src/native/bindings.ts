@@ -14,82 +14,34 @@ import {
   structTypes,
 } from './structs.js';
 
-/** The functions of llama.h that the engine calls. Names and order are the header's; see it for what each does. */
-export interface LlamaBindings {
-  readonly version: () => string;
-  readonly modelDefaultParams: () => ModelParams;
-  readonly contextDefaultParams: () => ContextParams;
-  readonly modelLoadFromFile: KoffiFunc<(path: string, params: ModelParams) => NativePointer | null>;
-  readonly modelFree: (model: NativePointer) => void;
-  readonly initFromModel: KoffiFunc<(model: NativePointer, params: ContextParams) => NativePointer | null>;
-  readonly free: (context: NativePointer) => void;
-  readonly contextCells: (context: NativePointer) => number;
-  readonly getMemory: (context: NativePointer) => NativePointer;
-  readonly getVocab: (model: NativePointer) => NativePointer;
-  readonly trainedContext: (model: NativePointer) => number;
-  readonly parameterCount: (model: NativePointer) => number;
-  readonly slidingWindow: (model: NativePointer) => number;
-  readonly width: (model: NativePointer) => number;
-  /** Writes a value of the file's metadata as text; answers its length, or -1 when there is none. */
-  readonly metadata: (model: NativePointer, key: string, text: Uint8Array, length: number) => number;
-  /** Whether a loaded library computes on a GPU, and there is one. */
-  readonly supportsGpu: () => boolean;
-  /** What the loaded CPU library was compiled to use, as `NAME = 1 | …`. */
-  readonly systemInfo: () => string;
-  readonly isRecurrent: (model: NativePointer) => boolean;
-  readonly isHybrid: (model: NativePointer) => boolean;
-  readonly isDiffusion: (model: NativePointer) => boolean;
-  readonly hasEncoder: (model: NativePointer) => boolean;
-  readonly chatTemplate: (model: NativePointer, name: string | null) => string | null;
-  readonly vocabSize: (vocab: NativePointer) => number;
-  readonly vocabText: (vocab: NativePointer, token: number) => string | null;
-  readonly vocabAttributes: (vocab: NativePointer, token: number) => number;
-  readonly isEndOfGeneration: (vocab: NativePointer, token: number) => boolean;
-  readonly bosToken: (vocab: NativePointer) => number;
-  readonly eosToken: (vocab: NativePointer) => number;
-  readonly addsBos: (vocab: NativePointer) => boolean;
-  readonly addsEos: (vocab: NativePointer) => boolean;
-  readonly tokenize: KoffiFunc<
-    (
-      vocab: NativePointer,
-      text: Uint8Array,
-      textBytes: number,
-      tokens: Int32Array,
-      capacity: number,
-      addSpecial: boolean,
-      parseSpecial: boolean,
-    ) => number
-  >;
-  readonly tokenToPiece: (
-    vocab: NativePointer,
-    token: number,
-    bytes: Uint8Array,
-    capacity: number,
-    strip: number,
-    special: boolean,
-  ) => number;
-  readonly sequenceRemove: (memory: NativePointer, sequence: number, from: number, to: number) => boolean;
-  readonly sequenceCopy: (memory: NativePointer, source: number, target: number, from: number, to: number) => void;
-  readonly sequenceLastPosition: (memory: NativePointer, sequence: number) => number;
-  readonly sequenceStateBytes: (context: NativePointer, sequence: number) => number;
-  readonly sequenceStateRead: (context: NativePointer, bytes: Uint8Array, capacity: number, sequence: number) => number;
-  readonly sequenceStateWrite: (context: NativePointer, bytes: Uint8Array, length: number, sequence: number) => number;
+/** What the C types of llama.h are here. */
+interface Values {
+  void: undefined;
+  bool: boolean;
+  int32: number;
+  uint32: number;
+  uint64: number | bigint;
+  size_t: number;
+  str: string | null;
+  'void *': NativePointer | null;
+  modelParams: ModelParams;
+  contextParams: ContextParams;
+  batch: BatchStruct;
+}
+type CType = keyof Values;
+/** Memory of JavaScript may stand for a pointer. */
+type Argument<Type extends CType> = Type extends 'void *' ? Values[Type] | Uint8Array | Int32Array : Values[Type];
+type NativeFunction<Result extends CType, Parameters extends readonly CType[]> = (
+  ...values: { -readonly [Index in keyof Parameters]: Argument<Parameters[Index]> }
+) => Values[Result];
+
+/** The functions of llama.h that the engine calls, and what the process has loaded. */
+export interface LlamaBindings extends Readonly<ReturnType<typeof bindFunctions>> {
   /** The CPU code that is loaded. */
   readonly cpuVariant: CpuVariant;
   /** Learns from llama.cpp's log why some work fails. */
   readonly errorsDuring: ErrorsDuring;
   readonly threadPools: ThreadPools;
-  readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
-  readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
-  readonly synchronize: KoffiFunc<(context: NativePointer) => void>;
-  /** The pooled vector of a sequence. */
-  readonly sequenceEmbedding: (context: NativePointer, sequence: number) => NativePointer | null;
-  readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
-  readonly samplerInitGrammar: (vocab: NativePointer, grammar: string, root: string) => NativePointer | null;
-  /** Takes a `llama_token_data_array`. */
-  readonly samplerApply: (sampler: NativePointer, candidates: NativePointer) => void;
-  readonly samplerAccept: (sampler: NativePointer, token: number) => void;
-  readonly samplerFree: (sampler: NativePointer) => void;
 }
 
 /** How the process's llama.cpp is started. */
@@ -140,7 +92,7 @@ export function checkAbi(
 ): void {
   const version = bindings.version();
   // Packaged builds carry a suffix: «0.5.0-dev» is the build of release v0.5.0.
-  if (`v${version.split('-')[0]}` !== LLAMA_RELEASE) {
+  if (`v${version?.split('-')[0]}` !== LLAMA_RELEASE) {
     throw mismatch(`The library calls itself llama.cpp ${version}`);
   }
   const model = fieldsThatDiffer(MODEL_PARAMS_LAYOUT, bindings.modelDefaultParams());
@@ -163,23 +115,32 @@ function initialise(
   return { errorsDuring, cpuVariant };
 }
 
-function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring' | 'cpuVariant' | 'threadPools'> {
-  const pointer = 'void *';
-  const { modelParams, contextParams, batch } = structTypes();
-  const bind = <T>(name: string, result: string | TypeObject, parameters: (string | TypeObject)[]): T => {
+/** Names and order are the header's; see it for what each does. */
+function bindFunctions(llama: LibraryHandle) {
+  const structs: Partial<Record<CType, TypeObject>> = structTypes();
+  const bindAsync = <Result extends CType, const Parameters extends readonly CType[]>(
+    name: string,
+    result: Result,
+    parameters: Parameters,
+  ) => {
+    const [type, ...types] = [result, ...parameters].map((each) => structs[each] ?? each);
     try {
-      return llama.func(name, result, parameters) as unknown as T;
+      return llama.func(name, type!, types) as unknown as KoffiFunc<NativeFunction<Result, Parameters>>;
     } catch {
       throw mismatch(`The library has no function ${name}`);
     }
   };
+  const bind = <Result extends CType, const Parameters extends readonly CType[]>(
+    ...signature: [name: string, result: Result, parameters: Parameters]
+  ): NativeFunction<Result, Parameters> => bindAsync(...signature);
+  const pointer = 'void *';
   return {
     version: bind('llama_version', 'str', []),
-    modelDefaultParams: bind('llama_model_default_params', modelParams, []),
-    contextDefaultParams: bind('llama_context_default_params', contextParams, []),
-    modelLoadFromFile: bind('llama_model_load_from_file', pointer, ['str', modelParams]),
+    modelDefaultParams: bind('llama_model_default_params', 'modelParams', []),
+    contextDefaultParams: bind('llama_context_default_params', 'contextParams', []),
+    modelLoadFromFile: bindAsync('llama_model_load_from_file', pointer, ['str', 'modelParams']),
     modelFree: bind('llama_model_free', 'void', [pointer]),
-    initFromModel: bind('llama_init_from_model', pointer, [pointer, contextParams]),
+    initFromModel: bindAsync('llama_init_from_model', pointer, [pointer, 'contextParams']),
     free: bind('llama_free', 'void', [pointer]),
     contextCells: bind('llama_n_ctx', 'uint32', [pointer]),
     getMemory: bind('llama_get_memory', pointer, [pointer]),
@@ -188,8 +149,11 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring'
     parameterCount: bind('llama_model_n_params', 'uint64', [pointer]),
     slidingWindow: bind('llama_model_n_swa', 'int32', [pointer]),
     width: bind('llama_model_n_embd', 'int32', [pointer]),
+    /** Writes a value of the file's metadata as text; answers its length, or -1 when there is none. */
     metadata: bind('llama_model_meta_val_str', 'int32', [pointer, 'str', pointer, 'size_t']),
+    /** Whether a loaded library computes on a GPU, and there is one. */
     supportsGpu: bind('llama_supports_gpu_offload', 'bool', []),
+    /** What the loaded CPU library was compiled to use, as `NAME = 1 | …`. */
     systemInfo: bind('llama_print_system_info', 'str', []),
     isRecurrent: bind('llama_model_is_recurrent', 'bool', [pointer]),
     isHybrid: bind('llama_model_is_hybrid', 'bool', [pointer]),
@@ -204,7 +168,7 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring'
     eosToken: bind('llama_vocab_eos', 'int32', [pointer]),
     addsEos: bind('llama_vocab_get_add_eos', 'bool', [pointer]),
     addsBos: bind('llama_vocab_get_add_bos', 'bool', [pointer]),
-    tokenize: bind('llama_tokenize', 'int32', [pointer, pointer, 'int32', pointer, 'int32', 'bool', 'bool']),
+    tokenize: bindAsync('llama_tokenize', 'int32', [pointer, pointer, 'int32', pointer, 'int32', 'bool', 'bool']),
     tokenToPiece: bind('llama_token_to_piece', 'int32', [pointer, 'int32', pointer, 'int32', 'int32', 'bool']),
     sequenceRemove: bind('llama_memory_seq_rm', 'bool', [pointer, 'int32', 'int32', 'int32']),
     sequenceCopy: bind('llama_memory_seq_cp', 'void', [pointer, 'int32', 'int32', 'int32', 'int32']),
@@ -213,11 +177,13 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'errorsDuring'
     sequenceStateRead: bind('llama_state_seq_get_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     sequenceStateWrite: bind('llama_state_seq_set_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     attachThreadPool: bind('llama_attach_threadpool', 'void', [pointer, pointer, pointer]),
-    decode: bind('llama_decode', 'int32', [pointer, batch]),
-    synchronize: bind('llama_synchronize', 'void', [pointer]),
+    decode: bindAsync('llama_decode', 'int32', [pointer, 'batch']),
+    synchronize: bindAsync('llama_synchronize', 'void', [pointer]),
+    /** The pooled vector of a sequence. */
     sequenceEmbedding: bind('llama_get_embeddings_seq', pointer, [pointer, 'int32']),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
     samplerInitGrammar: bind('llama_sampler_init_grammar', pointer, [pointer, 'str', 'str']),
+    /** Takes a `llama_token_data_array`. */
     samplerApply: bind('llama_sampler_apply', 'void', [pointer, pointer]),
     samplerAccept: bind('llama_sampler_accept', 'void', [pointer, 'int32']),
     samplerFree: bind('llama_sampler_free', 'void', [pointer]),

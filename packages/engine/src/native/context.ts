@@ -71,7 +71,7 @@ export class NativeContext implements SavableMemory {
   ) {
     this.#bindings = bindings;
     this.#context = context;
-    this.#memory = bindings.getMemory(context);
+    this.#memory = bindings.getMemory(context)!;
     this.#vocabularySize = model.vocabulary.size;
     this.#batch = new NativeBatch(batchTokens);
     this.#usesGpu = model.usesGpu;

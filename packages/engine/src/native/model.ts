@@ -46,7 +46,7 @@ export class NativeModel {
   ) {
     this.#bindings = bindings;
     this.#model = model;
-    this.vocabulary = new Vocabulary(bindings, bindings.getVocab(model));
+    this.vocabulary = new Vocabulary(bindings, bindings.getVocab(model)!);
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
     this.isRecurrent = bindings.isRecurrent(model) || bindings.isHybrid(model);

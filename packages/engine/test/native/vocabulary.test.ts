@@ -24,7 +24,7 @@ describe('a vocabulary', () => {
 
   it('knows of every token what the library says, control tokens as their text and as nothing', () => {
     const bindings = llamaBindings();
-    const vocab = bindings.getVocab(model.pointer);
+    const vocab = bindings.getVocab(model.pointer)!;
     const buffer = new Uint8Array(256);
     for (let token = 0; token < vocabulary.size; token++) {
       for (const special of [false, true]) {
