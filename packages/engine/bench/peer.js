@@ -1,7 +1,8 @@
 // The embedded engine beside llama-server of the same release: the same libraries, model file, threads and prompts,
-// request by request in turn. `node bench/peer.js --data FOLDER
-// [--model random:24m] [--threads 2] [--requests 500] [--parts cold,streams,requests] [--json FILE]`; FOLDER is a BEIR
-// folder such as MultiHop-RAG. llama-server is looked for, or built (`llama-server.js`).
+// request by request in turn. `node bench/peer.js [--model random:24m] [--threads 2]
+// [--parts cold,streams,requests,same] [--data FOLDER] [--requests 500] [--json FILE]`. The part `requests` needs
+// FOLDER, a BEIR folder such as MultiHop-RAG. The part `same` compares texts and cached tokens of chats, and no times.
+// llama-server is looked for, or built (`llama-server.js`).
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -27,7 +28,7 @@ const { values } = parseArgs({
     json: { type: 'string' },
   },
 });
-if (values.data === undefined) throw new Error('--data is needed: a BEIR folder');
+if (values.data === undefined && /requests/.test(values.parts)) throw new Error('--data is needed: a BEIR folder');
 const SERVER = llamaServer();
 const LIBRARIES = engineLibraries();
 const THREADS = Number(values.threads);
@@ -194,6 +195,63 @@ async function generation(path) {
   return results;
 }
 
+const WORDS = 'river stone lamp garden copper window street winter paper music silver bridge harbor forest'.split(' ');
+const SYSTEM = { role: 'system', content: 'Answer from the documents, in few words. Say when you do not know it.' };
+const PARAMETERS = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
+const TOOL = { name: 'get_weather', description: 'The weather of a city.', parameters: PARAMETERS };
+const FORMAT = { type: 'json_schema', json_schema: { name: 'city', schema: PARAMETERS, strict: true } };
+
+function documentText(number) {
+  const word = (_, index) => WORDS[(index * 7 + number * 5 + ((index * index) % 11)) % WORDS.length];
+  return `[${number}] ${Array.from({ length: 60 }, word).join(' ')}. Number ${number}.\n`;
+}
+
+function about(numbers, question) {
+  return [SYSTEM, { role: 'user', content: numbers.map(documentText).join('') + question }];
+}
+
+/** What an engine answers to the same chats, one after the other. */
+async function chats({ url }) {
+  const answers = {};
+  const chat = async (what, messages, fields = {}) => {
+    const body = JSON.stringify({ messages, max_tokens: 24, temperature: 0, ...fields });
+    const response = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers: JSON_HEADERS, body });
+    const { choices, usage, error } = await response.json();
+    if (error !== undefined) {
+      answers[what] = { text: JSON.stringify(error), prompt: 0, cached: 0 };
+      return '';
+    }
+    const { content, tool_calls: calls = [] } = choices[0].message;
+    const text = JSON.stringify([
+      content || '',
+      calls.map(({ function: call }) => [call.name, JSON.parse(call.arguments)]),
+    ]);
+    answers[what] = { text, prompt: usage.prompt_tokens, cached: usage.prompt_tokens_details?.cached_tokens ?? 0 };
+    return content ?? '';
+  };
+  await chat('five documents', about([1, 2, 3, 4, 5], 'What is it?'));
+  await chat('the same again', about([1, 2, 3, 4, 5], 'What is it?'));
+  await chat('another question', about([1, 2, 3, 4, 5], 'Where was that then?'));
+  await chat('another order', about([1, 2, 5, 3, 4], 'Who said so?'));
+  const turns = about([6, 7, 8], 'What is it?');
+  for (const turn of [1, 2, 3]) {
+    const content = await chat(`turn ${turn}`, turns);
+    turns.push({ role: 'assistant', content }, { role: 'user', content: `And question ${turn}?` });
+  }
+  const weather = [{ role: 'user', content: 'What is the weather in Paris now?' }];
+  await chat('a tool', weather, { tools: [{ type: 'function', function: TOOL }], max_tokens: 48 });
+  const city = [{ role: 'user', content: 'Name a city in Japan.' }];
+  await chat('a schema', city, { response_format: FORMAT, max_tokens: 48 });
+  return answers;
+}
+
+async function same(path) {
+  const [peer, own] = [await startPeer(path, ['-np', '1']), await startOwn(path)];
+  const answers = { [own.name]: await chats(own), [peer.name]: await chats(peer) };
+  await stopAll();
+  return answers;
+}
+
 async function stopAll() {
   for (const stop of running.splice(0)) await stop();
 }
@@ -248,8 +306,22 @@ function printStreams(rates) {
   }
 }
 
+function printSame({ embedded, 'llama-server': peer }) {
+  for (const [what, own] of Object.entries(embedded)) {
+    const other = peer[what];
+    const texts = own.text === other.text ? 'same text' : `other text: ${own.text} | ${other.text}`;
+    const cells = [own, other].map(({ cached, prompt }) => `${cached}/${prompt}`);
+    row(`${what}, cached tokens`, ...cells, `≥ llama-server's; ${texts}`, own.cached >= other.cached);
+  }
+}
+
 /** What is measured, and how it is told. */
-const PARTS = { cold: [cold, printCold], streams: [generation, printStreams], requests: [run, printRequests] };
+const PARTS = {
+  cold: [cold, printCold],
+  streams: [generation, printStreams],
+  requests: [run, printRequests],
+  same: [same, printSame],
+};
 
 try {
   const { path } = await resolveModel(await modelPath(values.model));

@@ -357,7 +357,8 @@ function withEachText(value: unknown, change: (text: string) => string): unknown
 }
 
 /**
- * Where the messages and their parts end in the rendered text. A content that the template changed has no such places.
+ * Where prompts part that begin with the same messages or parts: where a part ends, and where the content of the next
+ * message begins, behind its role. A content that the template changed has no such places.
  */
 function partEnds(messages: readonly ChatMessage[], rendered: string): number[] {
   const ends: number[] = [];
@@ -368,9 +369,13 @@ function partEnds(messages: readonly ChatMessage[], rendered: string): number[] 
     const start = trimmed === '' ? -1 : rendered.indexOf(trimmed, from);
     if (start >= 0) {
       const shift = start - content.indexOf(trimmed);
-      from = start + trimmed.length;
-      ends.push(...inside.map((end) => end + shift).filter((end) => end > start && end < from), from);
+      const end = start + trimmed.length;
+      ends.push(
+        ...(from > 0 ? [start] : []),
+        ...inside.map((each) => each + shift).filter((at) => at > start && at < end),
+      );
+      from = end;
     }
   }
-  return ends;
+  return from > 0 ? [...ends, from] : ends;
 }

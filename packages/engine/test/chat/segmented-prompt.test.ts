@@ -70,7 +70,7 @@ describe('places where documents end', () => {
     );
   });
 
-  it('are the ends of messages and of their parts, and change no token', async () => {
+  it('are the ends of parts, and the beginnings of contents behind another message, and change no token', async () => {
     const template = new ChatTemplate({ source: model.chatTemplate }, model.vocabulary);
     const documents = ['One.\n', 'Two <|im_end|> more.\n', 'Three.\n'];
     const content = `${documents.join('')}Which?`;
@@ -84,7 +84,7 @@ describe('places where documents end', () => {
     const before = await Promise.all(
       boundaries.map((boundary) => model.vocabulary.detokenize(tokens.slice(0, boundary))),
     );
-    expect(before.map((text) => text.slice(-5))).toEqual(['swer.', 'One.\n', 'ore.\n', 'ree.\n', 'hich?']);
+    expect(before.map((text) => text.slice(-5))).toEqual(['user\n', 'One.\n', 'ore.\n', 'ree.\n', 'hich?']);
     expect((await template.tokenize(whole, true)).boundaries).toEqual([boundaries[0], boundaries[4]]);
   });
 
