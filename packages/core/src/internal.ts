@@ -85,7 +85,7 @@ export type {
   StoreOperation,
 } from './session/conversation-store.js';
 export { SeenSegments } from './session/dedup.js';
-export { messageMeaning, saysTheSame } from './session/message-meaning.js';
+export { keySorted, messageMeaning, saysTheSame } from './session/message-meaning.js';
 export type {
   ByteRange,
   ConversationName,

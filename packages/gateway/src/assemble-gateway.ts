@@ -43,6 +43,7 @@ import { TrafficSeries } from './observe/traffic-series.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { PromptArranger } from './prompt/decide.js';
 import { type Arrange, InsertedDocuments } from './prompt/insert-slot.js';
+import { PrefixKeeper } from './prompt/keep-prefix.js';
 import { KnownPrompts } from './prompt/known-prompts.js';
 import { PromptParser } from './prompt/parse-prompt.js';
 import { CacheSalts, PromptRenderer } from './prompt/render.js';
@@ -130,9 +131,14 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     },
     now: processClock,
   });
+  const prefixKeeper = new PrefixKeeper({
+    unchanged: config.unchanged,
+    maxBytes: Math.floor(bytesOf('conversations') / 16),
+    readsMarks: ({ name }) => engines.all.some(({ dialect }) => dialect.breakpoints?.apis.includes(name)),
+  });
   const renderer = new PromptRenderer(config, documents.cache);
   const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 4));
-  const sentMessages = new SentMessages(Math.floor(bytesOf('conversations') / 4));
+  const sentMessages = new SentMessages(Math.floor((bytesOf('conversations') * 3) / 16));
   const metrics = new Metrics({
     sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
@@ -153,7 +159,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => memory.bytes + sentMessages.bytes,
+      conversations: () => memory.bytes + sentMessages.bytes + prefixKeeper.bytes,
       documents: () => documents.cache.bytes,
       prompts: () => kinds.bytes + consents.bytes + knownPrompts.bytes,
       arrangements: () => arrangements.bytes,
@@ -272,6 +278,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     config,
     engines,
     eventLoopBudget,
+    prefixKeeper,
     parser: new PromptParser({
       config,
       documents,

@@ -54,7 +54,7 @@ function thoughtsIn(message: unknown): string {
   const parts = Array.isArray(content)
     ? content.filter((part: Members | null) => THOUGHT_PARTS.has(part?.['type']))
     : [];
-  return JSON.stringify(sorted([reasoning, otherwise, parts]));
+  return JSON.stringify(keySorted([reasoning, otherwise, parts]));
 }
 
 function partsOf(content: unknown): unknown {
@@ -83,19 +83,20 @@ function countedKeys(value: Members): readonly string[] {
 }
 
 function inputOf(input: unknown): unknown {
-  if (typeof input !== 'string') return sorted(input);
+  if (typeof input !== 'string') return keySorted(input);
   try {
-    return sorted(JSON.parse(input));
+    return keySorted(JSON.parse(input));
   } catch {
     return input;
   }
 }
 
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
+/** The value with objects as pairs in the order of their keys. O(value). */
+export function keySorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(keySorted);
   if (!isObject(value)) return value;
   const keys = Object.keys(value).sort();
-  return { pairs: keys.map((key) => [key, sorted(value[key])]) };
+  return { pairs: keys.map((key) => [key, keySorted(value[key])]) };
 }
 
 function isNothing(value: unknown): boolean {

@@ -18,6 +18,8 @@ export interface Translation {
   readonly body: Buffer;
   /** Warnings about fields that were left out. */
   readonly warnings: readonly TranslateWarning[];
+  /** System messages that became the user's, in their place. */
+  readonly movedSystem: number;
   readonly answer: ResponseBody;
 }
 
@@ -28,9 +30,9 @@ export interface Translation {
  */
 export function* translateRequest(request: TranslateRequest): WorkSteps<Translation> {
   checkBounds(request.body);
-  const { body, warnings, answer } = withTableErrors(() => translate(request));
+  const { body, warnings, movedSystem, answer } = withTableErrors(() => translate(request));
   yield request.body.length;
-  return { body: Buffer.from(body), warnings, answer: new TranslatedBody(answer) };
+  return { body: Buffer.from(body), warnings, movedSystem, answer: new TranslatedBody(answer) };
 }
 
 /** Translates the engine's response into the client's API. */

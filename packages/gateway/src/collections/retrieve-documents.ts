@@ -69,7 +69,7 @@ export function readRetrievalCall(
   }
   // Own documents go before the collection.
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
-  const asked = readRetrieval(config, collections, call, { given: given ?? {}, model });
+  const asked = readRetrieval(config, call, { given: given ?? {}, model });
   const query = asked.query ?? lastQuestion(api, body);
   const { tenant, collection, k, stages } = asked;
   return {
@@ -108,9 +108,11 @@ function readSwitches(body: BodyView): Record<string, unknown> {
   return given as Record<string, unknown>;
 }
 
+/** Passages for an answer, where neither the request nor the model sets a number. */
+const DEFAULT_PASSAGES = 6;
+
 function readRetrieval(
   config: GatewayConfig,
-  { settings }: OpenCollections,
   { request }: Call,
   {
     given,
@@ -118,7 +120,7 @@ function readRetrieval(
   }: { readonly given: unknown; readonly model: OpenCollections['settings']['models'][string] | undefined },
 ): Retrieval {
   const path = 'warmpath.retrieval';
-  const { collection, k = model?.k ?? settings.k, query, stages } = readFields(retrieval, given, path);
+  const { collection, k = model?.k ?? DEFAULT_PASSAGES, query, stages } = readFields(retrieval, given, path);
   const most = documentLimits(config.server).documents;
   if (k > most) throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
   const own = collection ?? model?.collection;

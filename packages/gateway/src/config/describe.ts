@@ -47,7 +47,6 @@ const AT_ONCE: readonly string[] = [
   'prices',
   'explain',
   'dashboard',
-  'collections.k',
   'collections.models',
   'log',
   'passthrough',

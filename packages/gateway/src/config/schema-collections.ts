@@ -16,7 +16,7 @@ const model = z.strictObject({
     .max(256)
     .optional()
     .describe("Tenant whose collection is searched, for every caller. Default: the caller's own."),
-  k: count(100).optional().describe('Passages for an answer. Default: `collections.k`.'),
+  k: count(100).optional().describe('Passages for an answer. Default: 6.'),
 });
 
 const embeddings = z.strictObject({
@@ -121,7 +121,6 @@ export const collections = z
     rerank: rerank
       .optional()
       .describe('Reranking API, the last stage of each search. Without it, searches are not reranked.'),
-    k: count(100).default(6).describe('Passages for an answer, where neither the request nor the model sets a number.'),
     stores: z
       .record(collectionName(), store)
       .default({})

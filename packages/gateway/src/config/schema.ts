@@ -98,6 +98,10 @@ const recognise = z
     'Which documents that stand in prompts may move. `ask`: those of prompts that a person has allowed (`warmpath prompts`). `auto`: also those of prompts whose text says nothing about an order and whose documents have none. `off`: none. Documents that a prompt marks with `<warmpath-documents>` may move with `ask` and `auto`.',
   );
 
+const PREFIX_KEEPERS = ['billing-line', 'cache-marks', 'system-messages', 'tool-order'] as const;
+/** What the gateway may change in a request so that it begins as earlier ones did. */
+export type PrefixKeeperName = (typeof PREFIX_KEEPERS)[number];
+
 const store = z.strictObject({
   url: z
     .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
@@ -270,6 +274,12 @@ export const gatewayConfigSchema = z
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('Memory of conversations.'),
     recognise,
+    unchanged: z
+      .array(z.enum(PREFIX_KEEPERS))
+      .default([])
+      .describe(
+        "What is sent as the client wrote it. By default the gateway changes what breaks the engine's prefix cache and says nothing to the model: changing values in Claude Code's `billing-line`; `cache-marks`, where the engine reads none; later `system-messages`, which become the user's in a translation; `tool-order`, which stays that of the first request.",
+      ),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait for an engine.'),
     holdout: z

@@ -13,6 +13,7 @@ import { bodyOf } from '../intake/request-body.js';
 import { BodyView } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/load.js';
 import type { CapturedBodies } from '../observe/captured-bodies.js';
+import type { PrefixKeeper } from '../prompt/keep-prefix.js';
 import type { PromptParser } from '../prompt/parse-prompt.js';
 import type { Call } from '../shapes/shapes.js';
 import type { PromptDispatcher } from './dispatch-prompt.js';
@@ -21,6 +22,7 @@ export interface PromptServerParts {
   readonly config: GatewayConfig;
   readonly engines: Engines;
   readonly eventLoopBudget: EventLoopBudget;
+  readonly prefixKeeper: PrefixKeeper;
   readonly parser: PromptParser;
   readonly dispatcher: PromptDispatcher;
   readonly captures: CapturedBodies;
@@ -86,7 +88,9 @@ export class PromptServer {
     checkStoredState(this.#parts.config, given);
     const { captures } = this.#parts;
     if (captures.remaining > 0) captures.add({ id: request.report.requestId, path: api.path, body: given });
-    const body = this.#parts.hasCacheSalts ? new BodyView(given).bytes : given;
+    const read = this.#parts.hasCacheSalts ? new BodyView(given).bytes : given;
+    const { body, kept } = this.#parts.prefixKeeper.keep({ tenant, api, body: read });
+    request.report.keptPrefix = kept;
     return { request, reply, tenant, route: api.name, api, body };
   }
 
@@ -109,11 +113,13 @@ export class PromptServer {
       body: call.body,
       requestId: report.requestId,
       limitBytes: config.server.bodyLimitBytes,
+      keepSystem: config.unchanged.includes('system-messages'),
     });
     return whenReady(
       eventLoopBudget.runSteps(steps, () => call.reply.raw.destroyed),
       (translation) => {
         report.translationWarnings = translation.warnings;
+        if (translation.movedSystem > 0) report.keptPrefix = [...report.keptPrefix, 'system-messages'];
         return { ...call, api: chatApi, body: translation.body, translation };
       },
     );

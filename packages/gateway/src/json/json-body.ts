@@ -65,20 +65,7 @@ export class BodyView {
 
   /** The edits that remove these members, duplicates included. O(members). */
   without(keys: ReadonlySet<string>): ByteEdit[] {
-    const { members } = this;
-    const edits: ByteEdit[] = [];
-    for (let first = 0; first < members.length; first++) {
-      if (!keys.has(members[first]!.key)) continue;
-      let last = first;
-      while (last + 1 < members.length && keys.has(members[last + 1]!.key)) last++;
-      // The comma before the members goes, too; at the beginning, the comma after them.
-      const next = members[last + 1];
-      const start = first === 0 ? members[0]!.start : members[first - 1]!.end;
-      const end = first === 0 && next !== undefined ? next.start : members[last]!.end;
-      edits.push({ start, end, pieces: NOTHING });
-      first = last;
-    }
-    return edits;
+    return withoutMembers(this.members, keys);
   }
 
   /**
@@ -101,6 +88,23 @@ export class BodyView {
 }
 
 const NOTHING: readonly never[] = [];
+
+/** The edits that remove members of an object, duplicates included. O(members). */
+export function withoutMembers(members: readonly JsonMember[], keys: ReadonlySet<string>): ByteEdit[] {
+  const edits: ByteEdit[] = [];
+  for (let first = 0; first < members.length; first++) {
+    if (!keys.has(members[first]!.key)) continue;
+    let last = first;
+    while (last + 1 < members.length && keys.has(members[last + 1]!.key)) last++;
+    // The comma before the members goes, too; at the beginning, the comma after them.
+    const next = members[last + 1];
+    const start = first === 0 ? members[0]!.start : members[first - 1]!.end;
+    const end = first === 0 && next !== undefined ? next.start : members[last]!.end;
+    edits.push({ start, end, pieces: NOTHING });
+    first = last;
+  }
+  return edits;
+}
 
 /** Replaces the bytes `[start, end)` of a body by `pieces`. `start === end` inserts. */
 export interface ByteEdit extends ByteSpan {

@@ -77,6 +77,9 @@ export class Metrics {
   readonly #spared = this.#counter('deduplicated_tokens_total', 'Tokens that references spared, estimated.');
   readonly #forgotten = this.#counter('sessions_forgotten_total', 'Turns whose earlier turns were forgotten.');
   readonly #replayed = this.#counter('replayed_turns_total', 'Earlier turns sent again as they were rendered.');
+  readonly #keptPrefix = this.#counter('prefix_kept_total', 'Prompts changed to begin as earlier ones did.', [
+    'keeper',
+  ]);
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
   readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens, as the engine counted them.');
   readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
@@ -227,6 +230,7 @@ export class Metrics {
     this.#spared.inc(Math.max(0, report.deduplicatedTokens));
     if (report.conversation === 'forgotten') this.#forgotten.inc();
     this.#replayed.inc(report.replayedTurns);
+    for (const keeper of report.keptPrefix) this.#keptPrefix.inc({ keeper });
     this.#predicted.inc(report.predictedCachedTokens ?? 0);
     this.#prompt.inc(report.promptTokens ?? 0);
     this.#cached.inc(report.cachedTokens ?? 0);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
-import type { TokenPrice } from '../config/schema.js';
+import type { PrefixKeeperName, TokenPrice } from '../config/schema.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
 import {
@@ -55,6 +55,8 @@ export class ReportBuilder {
   session: ReportSoFar['session'];
   /** What a translation into another API left out. */
   translationWarnings: readonly Warning[] = NONE;
+  /** What was changed so that the prompt begins as earlier ones did. */
+  keptPrefix: readonly PrefixKeeperName[] = NONE;
   /** What was decided about the documents; of several tries, the latest. */
   decision: DecisionSummary = NOTHING_DONE;
   errorCode: ErrorCode | undefined;
@@ -145,6 +147,7 @@ export class ReportBuilder {
       errorSource: this.errorSource,
       ...decision,
       warnings: [...translationWarnings, ...decision.warnings],
+      keptPrefix: this.keptPrefix,
       prefix: this.prefix,
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
@@ -261,6 +264,10 @@ export const SUMMARY_FIELDS = {
     'internal failures',
     'What was sent instead: `retrieval` (documents in retrieval order), `original` (the body as it came), `conversation` (without earlier turns: the shared store did not answer).',
   ],
+  kept: [
+    'prompts',
+    'What was changed so that the prompt begins as earlier ones did: [`unchanged`](configuration.md) has the names.',
+  ],
   warnings: ['repaired requests', 'What was repaired or left out: up to eight, as `("CODE path" "CODE path")`.'],
   hidden: ['repaired requests', 'How many more warnings there are.'],
 } as const satisfies Readonly<Record<string, readonly [on: string, meaning: string]>>;
@@ -296,6 +303,7 @@ export function summaryHeader(report: ReportSoFar): string {
   add('shortened', report.shortened || undefined);
   add('saved', report.deduplicatedTokens || undefined);
   add('fallback', report.fallback);
+  if (report.keptPrefix.length > 0) add('kept', quoted(report.keptPrefix.join(', ')));
   const warnings = [...report.retrievalWarnings, ...report.warnings];
   if (warnings.length > 0) {
     add('warnings', `(${warningsShown(warnings)})`);

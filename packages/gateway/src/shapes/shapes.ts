@@ -13,6 +13,7 @@ import type { FastifyRequest } from 'fastify';
 import type { ApiName, PromptApi, PromptView, ViewedMessages } from '../apis/prompt-view.js';
 import type { RequestText, TextChange } from '../apis/request-texts.js';
 import type { Translation } from '../apis/translate-request.js';
+import type { PrefixKeeperName } from '../config/schema.js';
 import type { ParsedRequest, RecordedSession } from '../intake/parse-request.js';
 import type { BodyView } from '../json/json-body.js';
 import type { TenantModel } from '../memory/served-histories.js';
@@ -396,6 +397,8 @@ export interface ReportSoFar extends DecisionSummary {
   readonly baselineCost: number | undefined;
   /** Whether the prompt went out as its client wrote it; `undefined` for what is no prompt. */
   readonly isUnchanged: boolean | undefined;
+  /** What was changed so that the prompt begins as earlier ones did. */
+  readonly keptPrefix: readonly PrefixKeeperName[];
   /** Whether documents have labels of their own in the prompt, and the answer the client's. */
   readonly mapsLabels: boolean;
   /** Whether it is of the group that is left as it is (`holdout`). */

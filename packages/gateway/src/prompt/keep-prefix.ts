@@ -1,0 +1,160 @@
+import { byteChain, keySorted, messageChain, TenantCache } from '@warmpath/core/internal';
+import { type PromptApi, PromptView } from '../apis/prompt-view.js';
+import type { PrefixKeeperName } from '../config/schema.js';
+import { applyEdits, BodyView, type ByteEdit, withoutMembers } from '../json/json-body.js';
+import { type ByteSpan, isObject, type JsonScanner, parseJson } from '../json/json-scanner.js';
+import type { Call } from '../shapes/shapes.js';
+
+/** Claude Code begins its system prompt with this line, whose values change with the session or the request. */
+const BILLING_LINE = Buffer.from('"x-anthropic-billing-header:');
+const BILLING_VALUE = ' constant;';
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+const MARK = 'cache_control';
+const MARK_KEY = Buffer.from(`"${MARK}"`);
+const MARKS: ReadonlySet<string> = new Set([MARK]);
+/** Members whose parts may have marks. Inputs of tools and schemas are the client's data. */
+const MARKED_MEMBERS: ReadonlySet<string> = new Set(['content', 'source', 'function']);
+const TOOLS_KEY = Buffer.from('"tools"');
+
+/** Bytes of an entry without a value. */
+const ENTRY_BYTES = 64;
+
+export interface PrefixKeeperOptions {
+  /** What is sent as the client wrote it. */
+  readonly unchanged: readonly PrefixKeeperName[];
+  /** Bytes for lists of tools. */
+  readonly maxBytes: number;
+  /** Whether an engine reads marks for its cache in requests of this API, and Anthropic's billing line. */
+  readonly readsMarks: (api: PromptApi) => boolean;
+}
+
+/** A body, and what in it was changed so that it begins as earlier ones did. */
+export interface KeptBody {
+  readonly body: Buffer;
+  readonly kept: readonly PrefixKeeperName[];
+}
+
+const NOTHING: KeptBody['kept'] = [];
+
+/**
+ * Changes what would break the engine's prefix cache and says nothing to the model: a billing line with changing
+ * values, marks for a cache that the engine does not read, another order of the same tools. Bounded in bytes.
+ */
+export class PrefixKeeper {
+  readonly #options: PrefixKeeperOptions;
+  /** By what they say: lists of tools as they were first sent. By their bytes: whether they are such a list. */
+  readonly #tools: TenantCache<Buffer | true>;
+
+  constructor(options: PrefixKeeperOptions) {
+    this.#options = options;
+    this.#tools = new TenantCache(options.maxBytes);
+  }
+
+  get bytes(): number {
+    return this.#tools.bytes;
+  }
+
+  /** A body that cannot be read is not changed, nor one that asks for that. O(body). */
+  keep({ tenant, api, body }: Pick<Call, 'tenant' | 'api' | 'body'>): KeptBody {
+    const { unchanged, readsMarks } = this.#options;
+    const keepsLine = !unchanged.includes('billing-line') && body.includes(BILLING_LINE) && !readsMarks(api);
+    const keepsMarks = !unchanged.includes('cache-marks') && body.includes(MARK_KEY) && !readsMarks(api);
+    const keepsTools = !unchanged.includes('tool-order') && body.includes(TOOLS_KEY);
+    if (!keepsLine && !keepsMarks && !keepsTools) return { body, kept: NOTHING };
+    try {
+      const view = new BodyView(body);
+      const switches = view.parse('warmpath');
+      if (isObject(switches) && switches['bypass'] === true) return { body, kept: NOTHING };
+      const line = keepsLine ? billingLine(view, api) : [];
+      const marks = keepsMarks ? [...view.without(MARKS), ...marksIn(view)] : [];
+      const changed = applyEdits(body, [...line, ...marks]);
+      const tools = keepsTools ? this.#toolsIn(changed === body ? view : new BodyView(changed), tenant) : [];
+      const kept: PrefixKeeperName[] = [];
+      if (line.length > 0) kept.push('billing-line');
+      if (marks.length > 0) kept.push('cache-marks');
+      if (tools.length > 0) kept.push('tool-order');
+      return { body: applyEdits(changed, tools), kept };
+    } catch {
+      return { body, kept: NOTHING };
+    }
+  }
+
+  /** The same tools as before go out in the bytes that were sent first. */
+  #toolsIn(view: BodyView, tenant: string): readonly ByteEdit[] {
+    const span = view.value('tools');
+    if (span === undefined || !view.scan.isArray(span)) return [];
+    const own = view.bytes.subarray(span.start, span.end);
+    const [ownKey] = byteChain(own, [{ start: 0, end: own.length }]);
+    if (this.#tools.get(tenant, ownKey!) !== undefined) return [];
+    const said = toolsSaid(own);
+    const [key] = messageChain([said], 'tools');
+    const first = this.#tools.get(tenant, key!);
+    if (Buffer.isBuffer(first) && String(toolsSaid(first)) === String(said)) return [{ ...span, pieces: [first] }];
+    this.#tools.set(tenant, key!, Buffer.from(own), own.length);
+    this.#tools.set(tenant, ownKey!, true, ENTRY_BYTES);
+    return [];
+  }
+}
+
+/** What tools say, in an order of their own, and how many marks they have. */
+function toolsSaid(list: Buffer): readonly string[] {
+  let marks = 0;
+  const tools = (parseJson(list.toString()) as readonly unknown[]).map((tool) => {
+    if (!isObject(tool)) return JSON.stringify(tool);
+    const { [MARK]: mark, ...others } = tool;
+    if (mark !== undefined) marks++;
+    return JSON.stringify(keySorted(others));
+  });
+  return [...tools.sort(), String(marks)];
+}
+
+/** The values of a billing line at the beginning of the system prompt. */
+function billingLine(view: BodyView, api: PromptApi): readonly ByteEdit[] {
+  const prompt = PromptView.of(view, api);
+  const first = prompt?.opening ?? prompt?.elements[0];
+  if (first === undefined) return [];
+  const at = view.bytes.indexOf(BILLING_LINE, first.start);
+  if (at < 0 || at >= first.end) return [];
+  const start = at + BILLING_LINE.length;
+  let end = start;
+  while (view.bytes[end] !== QUOTE && view.bytes[end] !== BACKSLASH) end++;
+  return [{ start, end, pieces: [BILLING_VALUE] }];
+}
+
+/** Takes marks out of messages and tools. Where a client marks parts, one text part and a string are the same. */
+function marksIn(view: BodyView): readonly ByteEdit[] {
+  const edits: ByteEdit[] = [];
+  for (const field of ['system', 'messages', 'tools']) {
+    const span = view.value(field);
+    if (span !== undefined) addMarks(view.scan, span, edits);
+  }
+  return edits;
+}
+
+function addMarks(scan: JsonScanner, span: ByteSpan, edits: ByteEdit[]): void {
+  if (scan.isArray(span)) for (const element of scan.elements(span.start)) addMarks(scan, element, edits);
+  if (!scan.isObject(span)) return;
+  const members = scan.members(span.start);
+  for (const edit of withoutMembers(members, MARKS)) edits.push(edit);
+  for (const { key, valueStart, end } of members) {
+    if (!MARKED_MEMBERS.has(key)) continue;
+    const value = { start: valueStart, end };
+    const text = key === 'content' ? onlyText(scan, value) : undefined;
+    if (text === undefined) addMarks(scan, value, edits);
+    else edits.push({ ...value, pieces: [Buffer.from(scan.bytes.subarray(text.start, text.end))] });
+  }
+}
+
+/** The text of a content of one text part that has nothing but a mark. */
+function onlyText(scan: JsonScanner, content: ByteSpan): ByteSpan | undefined {
+  const [part, second] = scan.isArray(content) ? scan.elements(content.start, 2) : [];
+  if (part === undefined || second !== undefined || !scan.isObject(part)) return undefined;
+  const members = scan.members(part.start).filter(({ key }) => key !== MARK);
+  const isText = members.some(
+    (member) => member.key === 'type' && scan.string({ start: member.valueStart, end: member.end }) === 'text',
+  );
+  const text = members.find(({ key }) => key === 'text');
+  return isText && members.length === 2 && text !== undefined ? { start: text.valueStart, end: text.end } : undefined;
+}
