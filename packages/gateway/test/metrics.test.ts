@@ -75,7 +75,10 @@ it('says at /metrics what the reference page says: names, types, labels and mean
   const ask = (path: string, body?: object) => send(gateway.url + path, body);
   await ask('/v1/chat/completions', chat(undefined, { stream: true, warmpath: { session: 'one' } }));
   await ask('/v1/chat/completions', chat([{ id: 3 }]));
-  for (const names of [['a', 'b'], ['b', 'a']]) {
+  for (const names of [
+    ['a', 'b'],
+    ['b', 'a'],
+  ]) {
     const tools = names.map((name) => ({ type: 'function', function: { name } }));
     await ask('/v1/chat/completions', chat(undefined, { documents: undefined, tools }));
   }
