@@ -82,11 +82,12 @@ export class CacheManagement {
       if (host === undefined) {
         throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'There is no host tier to keep prompts in.' });
       }
-      const node = this.#pins.size < MAX_PINS ? this.#options.cache.keep(tokens, salt) : undefined;
+      if (this.#pins.size >= MAX_PINS) {
+        throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_PINS} prompts are pinned already.` });
+      }
+      const node = this.#options.cache.keep(tokens, salt);
       if (node === undefined) {
-        throw this.#pins.size < MAX_PINS
-          ? new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'Nothing of this prompt is cached.' })
-          : new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_PINS} prompts are pinned already.` });
+        throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'Nothing of this prompt is cached.' });
       }
       if (this.#pinnedBytes(node) > PINNED_SHARE * host.capacityBytes) {
         this.#options.cache.letGo(node);

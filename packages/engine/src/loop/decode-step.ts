@@ -1,4 +1,5 @@
 import { availableParallelism, loadavg } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
@@ -37,9 +38,7 @@ const LEARN_FROM_TOKENS = 32;
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
 
-/**
- * How long the loop, with nothing to compute, waits for the disk before it looks whether a request lost its patience.
- */
+/** How long an idle loop waits for the disk before it checks whether a request has waited long enough. */
 const DISK_POLL_MS = 10;
 
 export interface DecodeStepOptions {
@@ -77,8 +76,8 @@ export class DecodeStep {
   }
 
   /**
-   * Computes the next step. When nothing can be computed it waits for the disk, or has a request give way. Throws when
-   * the account of the cells is wrong, or native code broke its word.
+   * Computes the next step. When nothing can be computed it waits for the disk, or preempts a request. Throws when the
+   * account of the cells is wrong.
    */
   async run(): Promise<void> {
     const { cache, limits, places } = this.#options;
@@ -90,7 +89,7 @@ export class DecodeStep {
     } else if (!isAnyDone && running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
       await this.#waitForDisk();
     } else if (!isAnyDone) {
-      places.giveWay();
+      places.preemptYoungest();
     }
   }
 
@@ -170,7 +169,6 @@ export class DecodeStep {
       if (output === undefined || task.aborted) {
         continue;
       }
-      const isFirst = !task.hasAnswered;
       const logits = this.#options.context.logits(output);
       let finish: FinishReason | undefined;
       try {
@@ -182,11 +180,7 @@ export class DecodeStep {
         this.#options.places.failRunning([task], error);
         continue;
       }
-      if (isFirst) {
-        this.#options.announcer.prompt(task);
-      } else {
-        this.#options.announcer.token(task);
-      }
+      this.#options.announcer.token(task);
       if (finish !== undefined) {
         this.#options.places.end(task, 'finished', finish);
       }
@@ -194,12 +188,7 @@ export class DecodeStep {
   }
 
   async #waitForDisk(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const poll = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, DISK_POLL_MS);
-    });
-    await Promise.race([this.#options.cache.waitForDisk(), poll]);
-    clearTimeout(timer);
+    await Promise.race([this.#options.cache.waitForDisk(), sleep(DISK_POLL_MS)]);
   }
 }
 

@@ -18,12 +18,10 @@ import { GenerationTask } from './task.js';
 import { WaitingTasks } from './waiting-tasks.js';
 
 /**
- * The engine's one loop: continuous batching over all running requests.
- *
- * Every turn ends what was aborted, admits what fits, plans one decode (a token for every stream, then chunks of
- * prompts), computes it on a native thread and hands out the tokens. It alone holds the native context and the prefix
- * cache, and it does nothing with them while a decode is in flight; everything outside only adds requests to the queue
- * and raises flags.
+ * The engine's one loop: continuous batching over all running requests. Every turn ends aborted requests, admits those
+ * that fit, plans one decode (a token for every stream, then chunks of prompts), computes it on a native thread and hands
+ * out the tokens. It alone holds the native context and the prefix cache, and touches neither while a decode is in
+ * flight; everything outside only adds requests to the queue and raises flags.
  */
 export class EngineLoop {
   readonly #options: EngineLoopOptions;

@@ -75,15 +75,19 @@ export class LoopAnnouncer {
     }
   }
 
-  /** Call it when the first token is chosen, or the prompt is computed where none is wanted. */
+  /** A prompt is computed. */
   prompt(task: GenerationTask): void {
     const { promptTokens, cachedByTier } = task.result('length');
     this.#observer.onPrompt(promptTokens, cachedByTier, task.timeToFirstTokenMs);
   }
 
-  /** Call it when a further token is chosen. */
+  /** The task has its next token: the first one ends its prompt. */
   token(task: GenerationTask): void {
-    this.#observer.onToken(task.tokenGapMs);
+    if (task.generated === 1) {
+      this.prompt(task);
+    } else {
+      this.#observer.onToken(task.tokenGapMs);
+    }
   }
 
   preemption(): void {

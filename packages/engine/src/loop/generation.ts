@@ -7,24 +7,15 @@ export interface GenerationRequest {
   /** Name in events and logs; holds nothing of the prompt. */
   readonly id: string;
   readonly prompt: readonly number[];
-  /**
-   * Positions in the prompt at which its documents end, ascending: there the cache cuts what it stores, so that a
-   * document is kept, moved and replaced as a whole. Left out when nobody says.
-   */
+  /** Positions at which documents end, ascending: the cache keeps, moves and replaces a document as a whole. */
   readonly boundaries?: readonly number[];
-  /**
-   * Keeps the prompt apart: it shares cached tokens with prompts of the same salt alone, and without one with those
-   * without.
-   */
+  /** Prompts share cached tokens with prompts of the same salt only; those without one share among themselves. */
   readonly salt?: string;
-  /**
-   * Requests with a lower number go first; 0 when left out. What only those above 0 have used leaves the cache before
-   * what others use.
-   */
+  /** Lower numbers go first; 0 when left out. What only numbers above 0 have used leaves the cache first. */
   readonly priority?: number;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
-  /** Whether somebody reads its tokens as they come, so that no step may keep it waiting for long. */
+  /** Whether a client reads its tokens as they come, so that no step may keep it waiting for long. */
   readonly isStreamed?: boolean;
   readonly sampling: SamplingOptions;
   /** What the answer must follow: a grammar that `writeGrammar` made. */
@@ -47,13 +38,10 @@ export type FinishReason = 'stop' | 'length';
 export interface GenerationTimings {
   /** From the start of the prompt's computation to the first token, or to its end where nothing was to be generated. */
   readonly prompt_ms: number;
-  /** Prompt tokens that were not computed because they were cached. */
+  /** Prompt tokens that were cached, in all and by tier. */
   readonly cached: number;
-  /** Those of them that were on the device. */
   readonly cached_device: number;
-  /** Those of them that were copied back from host memory. */
   readonly cached_host: number;
-  /** Those of them that were read from the disk. */
   readonly cached_disk: number;
   /** Prompt tokens that were computed. */
   readonly prompt_n: number;
@@ -119,8 +107,7 @@ export interface GenerationHandle {
 }
 
 /**
- * A listener whose exceptions cost its own request only: it hears of the failure once, when it still can, then nothing
- * more, and everybody else goes on.
+ * A listener whose exceptions cost its own request only: it receives the failure once, then nothing more.
  *
  * @param onBroken Called once, with what the listener threw.
  */

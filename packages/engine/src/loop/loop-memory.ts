@@ -3,9 +3,7 @@ import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
 import { StateStore } from '../store/state-store.js';
-import type { EngineLoopOptions, EngineReuse, StoreOptions } from './loop-options.js';
-
-type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
+import type { EngineLoopOptions, EngineReuse } from './loop-options.js';
 
 /** What an engine loop computes in: the native context, and the cache over its cells. */
 export interface LoopMemory {
@@ -21,34 +19,55 @@ export interface LoopMemory {
  *   nothing can be shared, and for batches of one kind with a recurrent model.
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
-  const { isRecurrent } = options.model;
+  const { bindings, model, cells, batchTokens, maxRunning, threads, kvType, batchInvariant = false } = options;
+  const { policy = 'pgdsf', hostTierBytes = 0, diskTier, kvEvents, verifyCache = false } = options;
   const reuse = reuseOf(options);
-  const hasTiers = (options.hostTierBytes ?? 0) > 0 || options.diskTier !== undefined;
-  if (reuse === 'none' && hasTiers) {
+  if (reuse === 'none' && (hostTierBytes > 0 || diskTier !== undefined)) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: options.diskTier === undefined ? 'hostTier' : 'diskTier',
-      detail: isRecurrent
+      path: diskTier === undefined ? 'hostTier' : 'diskTier',
+      detail: model.isRecurrent
         ? 'Some layers of this model have a recurrent state, whose checkpoints need a host tier.'
         : 'Some layers of this model keep a window in a form that no other prompt can use.',
     });
   }
-  if (isRecurrent && options.batchInvariant === true) {
+  if (model.isRecurrent && batchInvariant) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: 'batchInvariant',
       detail: 'Batches of this model cannot be filled up: some of its layers have a recurrent state.',
     });
   }
-  const context = await NativeContext.create(options.bindings, options.model, {
-    cells: options.cells,
-    batchTokens: options.batchTokens,
-    outputs: options.maxRunning,
-    threads: options.threads,
-    isPadded: options.batchInvariant === true,
-    ...(options.kvType !== undefined && { kvType: options.kvType }),
+  const context = await NativeContext.create(bindings, model, {
+    cells,
+    batchTokens,
+    outputs: maxRunning,
+    threads,
+    isPadded: batchInvariant,
+    ...(kvType !== undefined && { kvType }),
   });
+  const clock = (): number => performance.now();
   try {
-    const disk = options.diskTier && (await openStore(options.diskTier, context));
-    const cache = createCache(options, { context, disk, cost });
+    const disk = diskTier && {
+      ...(await StateStore.open({
+        directory: diskTier.directory,
+        capacityBytes: diskTier.capacityBytes,
+        identity: { model: diskTier.model, ...context.stateIdentity },
+        clock,
+        onWarning: (message) => process.emitWarning(message),
+      })),
+      clock,
+    };
+    const cache = new PrefixCache({
+      memory: context,
+      cells: context.cells,
+      sequences: context.sequences,
+      policy: replacementPolicy(policy),
+      cost,
+      host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes, clock } : undefined,
+      disk,
+      listener: kvEvents?.listener,
+      verify: verifyCache,
+      checkpoints: reuse === 'checkpoint',
+    });
     return { context, cache };
   } catch (error) {
     context.free();
@@ -62,40 +81,4 @@ export function reuseOf({ model, hostTierBytes = 0 }: EngineLoopOptions): Engine
     return 'prefix';
   }
   return model.isRecurrent && hostTierBytes > 0 ? 'checkpoint' : 'none';
-}
-
-interface CacheParts {
-  readonly context: NativeContext;
-  readonly disk: OpenStore | undefined;
-  readonly cost: CostModel;
-}
-
-function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheParts): PrefixCache {
-  const { policy = 'pgdsf', hostTierBytes = 0, kvEvents, verifyCache = false } = options;
-  return new PrefixCache({
-    memory: context,
-    cells: context.cells,
-    sequences: context.sequences,
-    policy: replacementPolicy(policy),
-    cost,
-    host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes, clock } : undefined,
-    disk: disk && { ...disk, clock },
-    listener: kvEvents?.listener,
-    verify: verifyCache,
-    checkpoints: reuseOf(options) === 'checkpoint',
-  });
-}
-
-function clock(): number {
-  return performance.now();
-}
-
-function openStore({ directory, capacityBytes, model }: StoreOptions, context: NativeContext): Promise<OpenStore> {
-  return StateStore.open({
-    directory,
-    capacityBytes,
-    identity: { model, ...context.stateIdentity },
-    clock,
-    onWarning: (message) => process.emitWarning(message),
-  });
 }

@@ -7,7 +7,7 @@ import type { StateStoreOptions } from '../store/state-store.js';
 import type { LoopObserver } from './events.js';
 
 /** A folder of stored states. */
-export interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'capacityBytes'> {
+interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'capacityBytes'> {
   /** What tells the model's file from every other that states in the folder may be of. */
   readonly model: string;
 }

@@ -108,9 +108,7 @@ export class RequestPlaces {
     }
   }
 
-  /**
-   * Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it.
-   */
+  /** Puts what a running task has computed into the tree, as far as it is to be cached. */
   commit(task: GenerationTask): void {
     const lease = task.lease!;
     const end = this.commitEnd(task, task.computed);
@@ -127,10 +125,7 @@ export class RequestPlaces {
     return reuse === 'none' || (reuse === 'checkpoint' && end < computed) ? 0 : end;
   }
 
-  /**
-   * Ends the requests that wanted nothing but their prompt in the cache, and have it there; says whether there were
-   * any.
-   */
+  /** Ends the requests whose prompts only go into the cache, and are there. @returns Whether there were any. */
   finishPrefills(): boolean {
     const done = this.#running.filter(
       ({ isPrefillOnly, pending, aborted }) => isPrefillOnly && pending === 0 && !aborted,
@@ -154,11 +149,10 @@ export class RequestPlaces {
   }
 
   /**
-   * The running requests hold each other's cells: the youngest of the least urgent gives way and waits again. One alone
-   * always has enough, because no request is longer than all cells; were it ever otherwise, it would be admitted and
-   * give way for ever.
+   * Frees cells where the running requests have none left: the youngest of the least urgent waits again. One request
+   * alone always has enough, because none is longer than all cells.
    */
-  giveWay(): void {
+  preemptYoungest(): void {
     if (this.#running.length === 1) {
       throw new Error('A request that runs alone finds no cells');
     }

@@ -58,23 +58,10 @@ export function adjustLogits(
   }
 }
 
-/** @returns The tokens of the `count` largest logits, largest first, of equal ones the first. O(size × log count). */
+/** @returns The tokens of the `count` largest logits, largest first, of equal ones the first. */
 export function likeliestTokens(logits: Float32Array, count: number): number[] {
-  // The smallest of those that are kept stands first; of equal ones, the last.
-  const kept: number[] = [];
-  const below = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);
-  for (let token = 0; token < logits.length; token++) {
-    if (kept.length < count) {
-      kept.push(token);
-      if (kept.length === count) {
-        kept.sort((a, b) => (below(a, b) ? -1 : 1));
-      }
-    } else if (below(kept[0]!, token)) {
-      kept[0] = token;
-      sink(kept, below);
-    }
-  }
-  return kept.sort((a, b) => (below(a, b) ? 1 : -1));
+  const { weights } = softmaxWeights(logits, 1);
+  return heaviestTokens(weights, (tokens) => tokens >= count).slice(0, count);
 }
 
 /** @returns The index of the largest logit; the lowest such index on a tie, so that the choice is deterministic. */
@@ -98,8 +85,7 @@ export function logOfMass(logits: Float32Array): number {
  * Chooses the next token.
  *
  * @param random Numbers in [0, 1); called exactly once per sampled token and never when the temperature is 0.
- * Cost: O(vocabulary) and, with `topP` < 1, O(k log k) for the k tokens not much less likely than the nucleus; with
- *   `topK`, O(vocabulary × log topK).
+ * Cost: O(vocabulary) and, with `topP` or `topK`, O(k log k) for the k tokens not much less likely than these.
  */
 export function sampleToken(logits: Float32Array, options: SamplingOptions, random: () => number): number {
   const { temperature, topP, topK = logits.length, minP = 0 } = options;
@@ -198,64 +184,76 @@ function drawFromAll(weights: Float64Array, target: number): number {
 
 /** Takes tokens, most likely first, until they hold `topP` of the mass, then draws among them. */
 function drawFromNucleus(weights: Float64Array, total: number, topP: number, draw: number): number {
-  const tokens = likeliest(weights, topP * total).sort((a, b) => weights[b]! - weights[a]! || a - b);
-  let size = 0;
+  const nucleus: number[] = [];
   let mass = 0;
-  while (size < tokens.length && (size === 0 || mass < topP * total)) {
-    mass += weights[tokens[size]!]!;
-    size++;
+  for (const token of heaviestTokens(weights, (_, held) => held >= topP * total)) {
+    if (nucleus.length > 0 && mass >= topP * total) {
+      break;
+    }
+    nucleus.push(token);
+    mass += weights[token]!;
   }
   let rest = draw * mass;
-  for (const token of tokens.slice(0, size)) {
+  for (const token of nucleus) {
     rest -= weights[token]!;
     if (rest < 0) {
       return token;
     }
   }
-  return tokens[size - 1]!;
+  return nucleus.at(-1)!;
 }
 
-/** Moves the first token of a heap down until none below it comes before it. */
-function sink(heap: number[], before: (a: number, b: number) => boolean): void {
-  for (let parent = 0; ; ) {
-    let child = 2 * parent + 1;
-    if (child + 1 < heap.length && before(heap[child + 1]!, heap[child]!)) {
-      child++;
-    }
-    if (child >= heap.length || !before(heap[child]!, heap[parent]!)) {
-      return;
-    }
-    const swapped = heap[parent]!;
-    heap[parent] = heap[child]!;
-    heap[child] = swapped;
-    parent = child;
-  }
-}
-
-/** How many times smaller the weights may be that are looked at next, when those so far do not hold the mass. */
+/** How many times smaller the weights may be that are looked at next, when those so far are not enough. */
 const THRESHOLD_STEP = 16;
 
 /** Below this, the next step takes every token. */
 const MIN_THRESHOLD = 1e-9;
 
 /**
- * All tokens whose weight reaches a threshold that is just low enough for them to hold `mass`. In a trained model's
- * distribution these are few of a vocabulary, and only they need be ordered. Cost: O(vocabulary), at most nine times.
+ * The tokens of the largest weights, heaviest first, of equal ones the first: enough of them, and often some more. In a
+ * trained model's distribution these are few of a vocabulary, and only they need be ordered. Cost: O(vocabulary), at
+ * most nine times.
+ *
+ * @param isEnough Whether so many tokens of so much weight are enough.
  */
-function likeliest(weights: Float64Array, mass: number): number[] {
+function heaviestTokens(weights: Float64Array, isEnough: (tokens: number, mass: number) => boolean): number[] {
   for (let threshold = 1 / THRESHOLD_STEP; ; threshold /= THRESHOLD_STEP) {
     const least = threshold < MIN_THRESHOLD ? 0 : threshold;
     const tokens: number[] = [];
-    let held = 0;
+    let mass = 0;
     for (let token = 0; token < weights.length; token++) {
-      const weight = weights[token]!;
-      if (weight >= least) {
+      if (weights[token]! >= least) {
         tokens.push(token);
-        held += weight;
+        mass += weights[token]!;
       }
     }
-    if (held >= mass || least === 0) {
-      return tokens;
+    if (least === 0 || isEnough(tokens.length, mass)) {
+      return tokens.sort((a, b) => weights[b]! - weights[a]! || a - b);
     }
   }
+}
+
+/**
+ * A seeded source of numbers in [0, 1): sfc32 (Chris Doty-Humphrey's PractRand), 128 bits of state, period ≥ 2³².
+ * The same seed gives the same numbers on every machine.
+ */
+export function seededRandom(seed: number): () => number {
+  let a = seed >>> 0;
+  let b = Math.floor(seed / 0x1_0000_0000) >>> 0;
+  let c = 0x9e37_79b9;
+  let counter = 1;
+  const next = (): number => {
+    const sum = (((a + b) | 0) + counter) | 0;
+    counter = (counter + 1) | 0;
+    a = b ^ (b >>> 9);
+    b = (c + (c << 3)) | 0;
+    c = (c << 21) | (c >>> 11);
+    c = (c + sum) | 0;
+    return (sum >>> 0) / 0x1_0000_0000;
+  };
+  // The first outputs of neighbouring seeds resemble each other.
+  for (let round = 0; round < 15; round++) {
+    next();
+  }
+  return next;
 }

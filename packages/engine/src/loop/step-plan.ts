@@ -51,7 +51,7 @@ export function planStep(
     }
   }
   const prompts: StepEntry[] = [];
-  const isStreaming = !limits.isOnGpu && generating.some(({ isStreamRead }) => isStreamRead);
+  const isStreaming = !limits.isOnGpu && generating.some(({ request }) => request.isStreamed);
   // Many streams fill the first tile: then prompts fill up the last one.
   const most = isStreaming ? STREAMING_TOKENS * Math.ceil((entries.length + 1) / STREAMING_TOKENS) : limits.batchTokens;
   let budget = Math.min(most, limits.batchTokens) - entries.length;

@@ -10,8 +10,15 @@ import type {
   RequestTimes,
   TokenChance,
 } from './generation.js';
-import { seededRandom } from './random.js';
-import { adjustLogits, changesLogits, likeliestTokens, logOfMass, sampleToken, sampleWithGrammar } from './sampler.js';
+import {
+  adjustLogits,
+  changesLogits,
+  likeliestTokens,
+  logOfMass,
+  sampleToken,
+  sampleWithGrammar,
+  seededRandom,
+} from './sampler.js';
 import { StopStrings } from './stop-strings.js';
 
 /** Fewest and most tokens from one checkpoint to the next; a prompt ends where it ends. */
@@ -62,7 +69,8 @@ export class GenerationTask {
   #startedMs: number | undefined;
   #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
-  #tokenGapMs = 0;
+  /** Milliseconds between its last two tokens. */
+  tokenGapMs = 0;
 
   constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
     this.request = request;
@@ -132,19 +140,9 @@ export class GenerationTask {
     return this.generated > 0 && this.pending === 1;
   }
 
-  /** Whether a client reads its tokens as they come. */
-  get isStreamRead(): boolean {
-    return this.request.isStreamed === true;
-  }
-
   /** Milliseconds from arrival to the first token. */
   get timeToFirstTokenMs(): number | undefined {
     return this.hasAnswered ? this.#promptDoneMs! - this.#arrivedMs : undefined;
-  }
-
-  /** Milliseconds between its last two tokens. */
-  get tokenGapMs(): number {
-    return this.#tokenGapMs;
   }
 
   /** What it took until now. */
@@ -195,7 +193,7 @@ export class GenerationTask {
   ): FinishReason | undefined {
     const token = this.#choose(logits, vocabulary);
     this.#promptDoneMs ??= nowMs;
-    this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
+    this.tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;
     this.tokens.push(token);
     const isLast = this.generated >= this.request.maxTokens || this.tokens.length >= contextTokens;
@@ -296,7 +294,7 @@ export class GenerationTask {
   }
 }
 
-/** How likely a token was, and the likeliest ones. O(vocabulary × log count). */
+/** How likely a token was, and the likeliest ones. O(vocabulary). */
 function chosenToken(token: number, logits: Float32Array, count: number, vocabulary: TokenPieces): ChosenToken {
   const whole = logOfMass(logits);
   const chance = (each: number): TokenChance => ({

@@ -29,11 +29,8 @@ export interface ContextOptions {
 }
 
 /**
- * One llama.cpp context: the KV cells and the compute graph.
- *
- * Nothing may touch it while a decode is in flight. Three things see to it: the context is created inside the engine
- * loop's own scope and only that loop holds it; the loop awaits every decode before it does anything else; and every
- * method here throws if that is ever broken, before native code is reached.
+ * One llama.cpp context: the KV cells and the compute graph. Nothing may touch it while a decode is in flight: only the
+ * engine loop holds it and awaits every decode, and every method throws otherwise, before native code is reached.
  */
 export class NativeContext implements SavableMemory {
   readonly #bindings: LlamaBindings;
@@ -48,19 +45,17 @@ export class NativeContext implements SavableMemory {
   /** Of a model with recurrent layers: how many buffers of attention its states have. */
   readonly #checkpointBuffers: number | undefined;
   readonly #pool: NativePointer | undefined;
-  /**
-   * Where logits were: a place for each output of a decode. A copy for every token would have the garbage collector run
-   * all the time.
-   */
+  /** Views of llama.cpp's logits, by address: a copy for every token would keep the garbage collector busy. */
   readonly #logits = new Map<NativePointer, Float32Array>();
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
-  #warmUpMs = 0;
 
+  /** Milliseconds of the first decode, of one token, which read the weights into memory. */
+  warmUpMs = 0;
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
   readonly cells: number;
   /** The ids that requests and a prefix cache may use. */
   readonly sequences: readonly number[];
-  /** What its states are of, all but the model: states of contexts that differ in it mean nothing to each other. */
+  /** What saved states depend on beside the model. */
   readonly stateIdentity: Omit<StateIdentity, 'model'>;
 
   private constructor(
@@ -106,15 +101,14 @@ export class NativeContext implements SavableMemory {
       n_ctx: options.cells + (options.isPadded === true ? PADDING_CELLS : 0),
       n_batch: options.batchTokens,
       n_ubatch: options.batchTokens,
-      // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not
-      // of sequence ids: a unified buffer takes ids up to LLAMA_MAX_SEQ whatever stands here (src/llama-context.cpp,
-      // src/llama-kv-cache.cpp). The first decode below proves that it still does.
+      // Sizes the logits buffer, so it is the number of outputs of one decode: a unified buffer takes sequence ids up
+      // to LLAMA_MAX_SEQ whatever stands here (src/llama-kv-cache.cpp). The first decode proves that it still does.
       n_seq_max: outputs,
       n_outputs_max: outputs,
       n_threads: options.threads,
       n_threads_batch: options.threads,
       kv_unified: true,
-      // Without it, cells of other sequences in the buffer made prefill several times slower; with it, 20 %.
+      // Without it, cells of other sequences in the buffer make prefill several times slower.
       flash_attn_type: FLASH_ATTENTION_ENABLED,
       type_k: KV_TYPES[options.kvType ?? 'f16'],
       type_v: KV_TYPES[options.kvType ?? 'f16'],
@@ -128,11 +122,6 @@ export class NativeContext implements SavableMemory {
     const context = new NativeContext(bindings, pointer, model, options);
     await context.#warmUp();
     return context;
-  }
-
-  /** Milliseconds of the first decode, of one token, which read the weights into memory. */
-  get warmUpMs(): number {
-    return this.#warmUpMs;
   }
 
   /** The batch to fill for the next {@link decode}. */
@@ -153,24 +142,19 @@ export class NativeContext implements SavableMemory {
       this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
     }
     this.#state = 'decoding';
-    const code = await this.#decodeBatch();
-    if (padding > 0) {
-      this.remove(SCRATCH_SEQUENCE, 0, -1);
-    }
-    return code;
-  }
-
-  async #decodeBatch(): Promise<number> {
     try {
       const code = await callBeside(this.#bindings.decode, this.#context, this.#batch.struct());
       if (this.#usesGpu) {
-        // llama_decode returns before a GPU has computed; whoever asks for the logits first would wait on this thread.
+        // llama_decode returns before a GPU has computed; asking for the logits would wait on this thread.
         await callBeside(this.#bindings.synchronize, this.#context);
       }
       this.#labelTwins();
       return code;
     } finally {
       this.#state = 'idle';
+      if (padding > 0) {
+        this.remove(SCRATCH_SEQUENCE, 0, -1);
+      }
     }
   }
 
@@ -224,13 +208,9 @@ export class NativeContext implements SavableMemory {
 
   save(sequence: number, from: number, to: number): Uint8Array | undefined {
     this.#requireIdle();
-    const pieces: Uint8Array[] = [];
-    for (const range of savedRanges(from, to, this.#window)) {
-      const piece = this.#savePiece(sequence, range);
-      if (piece === undefined) {
-        return undefined;
-      }
-      pieces.push(piece);
+    const pieces = savedRanges(from, to, this.#window).map((range) => this.#savePiece(sequence, range));
+    if (!pieces.every((piece) => piece !== undefined)) {
+      return undefined;
     }
     const state = pieces.length === 1 ? pieces[0]! : joinBytes(pieces);
     return this.#piecesOf(state, from, to) === undefined ? undefined : state;
@@ -306,7 +286,7 @@ export class NativeContext implements SavableMemory {
     this.#batch.add(0, 0, highest, true);
     const startedMs = performance.now();
     const code = await this.decode();
-    this.#warmUpMs = performance.now() - startedMs;
+    this.warmUpMs = performance.now() - startedMs;
     if (code !== 0) {
       this.free();
       throw mismatch(`A first decode failed with code ${code}`);

@@ -255,12 +255,9 @@ class UsableTokens {
       for (let length = spelling.length - 1; length > 0; length--) {
         const beginning = whole.get(spelling.slice(0, length));
         if (beginning !== undefined) {
-          const longer = this.#longer.get(beginning);
-          if (longer === undefined) {
-            this.#longer.set(beginning, [token]);
-          } else {
-            longer.push(token);
-          }
+          const longer = this.#longer.get(beginning) ?? [];
+          longer.push(token);
+          this.#longer.set(beginning, longer);
           return false;
         }
       }

@@ -38,10 +38,7 @@ export interface NativeLibraries {
   readonly directory: string;
 }
 
-/**
- * Native code runs on a stack that the FFI layer allocates. Its default for asynchronous calls (128 KiB) is meant for
- * small functions; building and running a compute graph gets what a native thread would have.
- */
+/** Stack of a native call; koffi's default of 128 KiB for asynchronous calls is too small for a compute graph. */
 const NATIVE_STACK_BYTES = 8 * 1024 * 1024;
 
 /** What the native libraries are wanted for, and where they are looked for. */
@@ -83,14 +80,11 @@ export function findLibraryDirectory({
     }
   }
   const commands = suffixes.map((suffix) => `npm install @node-llama-cpp/${suffix}@${NATIVE_PACKAGE_VERSION}`);
-  const missing =
+  const detail =
     commands.length === 0
       ? `There is no llama.cpp library for ${platform} that uses a GPU; leave gpuLayers out.`
       : `The native llama.cpp library is not installed${gpuLayers === 0 ? '' : ' in a build that uses a GPU'}. Run: ${commands.join(', or: ')}`;
-  throw new WarmpathError('WARMPATH_NATIVE_MISSING', {
-    ...(gpuLayers > 0 && { path: 'gpuLayers' }),
-    detail: missing,
-  });
+  throw new WarmpathError('WARMPATH_NATIVE_MISSING', { ...(gpuLayers > 0 && { path: 'gpuLayers' }), detail });
 }
 
 function resolved(name: string, resolve: (specifier: string) => string): string | undefined {
@@ -153,19 +147,14 @@ function enlargeStacks(): void {
   }
 }
 
-interface BuildMetadata {
-  readonly buildOptions?: { readonly llamaCpp?: { readonly release?: unknown } };
-}
-
 function checkBuildMetadata(directory: string): void {
   const path = join(directory, BUILD_METADATA);
-  let metadata: BuildMetadata;
+  let release: unknown;
   try {
-    metadata = JSON.parse(readFileSync(path, 'utf8')) as BuildMetadata;
+    release = JSON.parse(readFileSync(path, 'utf8')).buildOptions?.llamaCpp?.release;
   } catch {
     throw mismatch(`${path} cannot be read`);
   }
-  const release = metadata.buildOptions?.llamaCpp?.release;
   if (release !== LLAMA_RELEASE) {
     throw mismatch(`The library is llama.cpp ${String(release)}`);
   }

@@ -12,19 +12,13 @@ import type { NativePointer } from './structs.js';
  */
 const SPECIAL_ATTRIBUTES = (1 << 0) | (1 << 3);
 
-/**
- * Bytes that are tokenised in one go on the event loop. Runs of spaces are the slowest text, at about a microsecond a
- * byte.
- */
+/** Longest text that is tokenised on the event loop, in bytes; the slowest takes about a microsecond a byte. */
 const AT_ONCE_BYTES = 16_384;
 
-/**
- * Most special tokens that a long text may spell out: llama.cpp takes time that grows with their square, half a second
- * for so many and 18 s for 100,000.
- */
+/** Most special tokens that a long text may spell out: llama.cpp's time grows with their square. */
 const MAX_SPECIAL_TEXTS = 16_384;
 
-/** Tokens that are turned back into text in one go. */
+/** Tokens that are turned back into text in one turn of the event loop. */
 const PIECES_AT_ONCE = 4_096;
 
 /** A piece of a text that is tokenised by itself. */
@@ -58,7 +52,7 @@ export class Vocabulary {
   /** The bytes of all tokens, control tokens as their text, one behind the other; and where each begins. */
   readonly #pieces: Uint8Array;
   readonly #pieceAt: Int32Array;
-  /** 1 for tokens whose text is read as plain characters unless special tokens are parsed. */
+  /** 1 for the tokens of {@link SPECIAL_ATTRIBUTES}. */
   readonly #isSpecial: Uint8Array;
   /** The long text that is tokenised, and those that wait behind it. */
   #lastLong: Promise<unknown> = Promise.resolve();
@@ -87,17 +81,13 @@ export class Vocabulary {
       Number((bindings.vocabAttributes(vocab, token) & SPECIAL_ATTRIBUTES) !== 0),
     );
     [this.#pieces, this.#pieceAt] = this.#readPieces();
-    let longest = 1;
-    for (let token = 0; token < this.size; token++) {
-      longest = Math.max(longest, this.pieceBytes(token));
-    }
-    this.longestPiece = longest;
+    this.longestPiece = this.#isSpecial.reduce((longest, _, token) => Math.max(longest, this.pieceBytes(token)), 1);
     const bos = bindings.bosToken(vocab);
     const eos = bindings.eosToken(vocab);
     this.trailingEos = bindings.addsEos(vocab) && eos >= 0 ? eos : undefined;
     this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
     this.bosText = this.#textOf(bos);
-    this.eosText = this.#textOf(bindings.eosToken(vocab));
+    this.eosText = this.#textOf(eos);
     this.specialTexts = specialTextPattern(this.#collectSpecialTexts());
     this.grammars = new GrammarSampler(bindings, vocab, this);
   }
@@ -264,16 +254,8 @@ export class Vocabulary {
   }
 
   #collectSpecialTexts(): string[] {
-    const texts: string[] = [];
-    for (let token = 0; token < this.size; token++) {
-      if (this.#isSpecial[token] === 1) {
-        const text = this.#textOf(token);
-        if (text !== '') {
-          texts.push(text);
-        }
-      }
-    }
-    return texts.sort((a, b) => b.length - a.length);
+    const texts = Array.from(this.#isSpecial, (isSpecial, token) => (isSpecial === 1 ? this.#textOf(token) : ''));
+    return texts.filter((text) => text !== '').sort((a, b) => b.length - a.length);
   }
 }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom } from '../../src/loop/random.js';
+import { seededRandom } from '../../src/loop/sampler.js';
 
 describe('seeded random numbers', () => {
   it('are the same for the same seed and lie in [0, 1)', () => {

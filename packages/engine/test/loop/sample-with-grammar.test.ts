@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ChosenToken, GenerationRequest } from '../../src/loop/generation.js';
-import { seededRandom } from '../../src/loop/random.js';
-import { type SamplingOptions, sampleToken, sampleWithGrammar } from '../../src/loop/sampler.js';
+import { type SamplingOptions, sampleToken, sampleWithGrammar, seededRandom } from '../../src/loop/sampler.js';
 import { GenerationTask, type TokenPieces } from '../../src/loop/task.js';
 import { resolveModel } from '../../src/models/resolve.js';
 import { llamaBindings } from '../../src/native/bindings.js';

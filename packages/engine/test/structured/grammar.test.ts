@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
-import { seededRandom } from '../../src/loop/random.js';
+import { seededRandom } from '../../src/loop/sampler.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { utf8Ends } from '../../src/native/grammar.js';
 import { NativeModel } from '../../src/native/model.js';
