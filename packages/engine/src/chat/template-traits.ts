@@ -99,7 +99,7 @@ export function templateTraits(template: JinjaTemplate, source: string): Templat
     wantsParts,
     describesTools: shows([USER], ['probe-tool'], TOOLS),
     showsToolResults: showsResults() || showsResults('call_123456789'),
-    callArguments: showsCall({ place: 'hay' }, /place[^a-z]+hay/)
+    callArguments: showsCall({ place: 'hay' }, /place.{1,40}hay/s)
       ? 'object'
       : showsCall('{"place": "hay"}', 'hay')
         ? 'text'

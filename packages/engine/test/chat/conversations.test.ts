@@ -15,6 +15,7 @@ const TEMPLATES: Record<string, string> = {
 {% endif %}`,
   'a developer and channels': `{% for m in messages %}{% if m.role == 'developer' or m.role == 'system' %}{% if loop.first %}<|start|>developer<|message|>{{ m.content }}<|end|>{% endif %}{% elif m.role == 'assistant' %}{% if m.tool_calls %}{% if m.thinking %}{% if m.content %}{{ raise_exception('both') }}{% endif %}<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif %}{% set c = m.tool_calls[0].function %}<|start|>assistant to=functions.{{ c.name }}<|channel|>commentary json<|message|>{{ c.arguments | tojson }}<|call|>{% else %}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{% endif %}{% elif m.role == 'tool' %}<|start|>functions<|message|>{{ m.content | tojson }}<|end|>{% else %}<|start|>user<|message|>{{ m.content }}<|end|>{% endif %}{% endfor %}{{ tools | tojson if tools else '' }}{% if add_generation_prompt %}<|start|>assistant{% endif %}`,
   'a date, arguments as items, a switch': `{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ '\\n' + m.role + ': ' }}{{ m.content }}{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{% for c in m.tool_calls %}<call {{ c.function.name }}>{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}{% endfor %}{% endfor %}{% for t in tools %}{{ t.function.name }}{% endfor %}{% if add_generation_prompt %}{{ '\\nassistant: ' }}{% if enable_thinking %}<think>{% else %}<think></think>{% endif %}{% endif %}`,
+  'a tag for each argument, with its type': `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}{% set a = c.function.arguments %}{% if a is mapping %}{% for k in a %}<arg {{ k }} type="string">{{ a[k] }}{% endfor %}{% else %}<text>{{ a }}{% endif %}{% endfor %}{% endfor %}{{ tools | tojson if tools else '' }}`,
   'contents in parts': `{% for m in messages %}[{{ m.role }}]{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}{% endfor %}`,
 };
 
@@ -100,6 +101,11 @@ describe('a conversation', () => {
       expect(text.indexOf(each, place + 1), `${each} once in ${text}`).toBe(-1);
       from = place;
     }
+  });
+
+  it('hands arguments over as an object where the template has a form for one', async () => {
+    const source = TEMPLATES['a tag for each argument, with its type']!;
+    expect(await promptOf(source, { messages: [USER, CALL, RESULT] }, TOOLS)).toContain('<arg what type="string">HAY');
   });
 
   it.each(Object.entries(TEMPLATES))('goes on with an answer that stands last: %s', async (_, source) => {
