@@ -351,33 +351,26 @@ class SchemaReader {
       place: join(below, pattern),
     }));
     const mayBeOpen = isOpen && (patterns.length === 0 || more !== true) && more !== false;
-    if (patterns.length === 0 && !mayBeOpen) {
-      return [];
-    }
-    const known = listed.length === 0 ? [] : [attempt(join(path, 'properties'), () => this.#languages.texts(listed))];
-    const keysOf = (language: TextLanguage, excluded: readonly TextLanguage[]): TextLanguage | undefined =>
-      attempt(below, () =>
-        this.#languages.without(
-          names === undefined
-            ? language
-            : (this.#languages.intersection([language, names]) ?? this.#languages.texts([])),
-          excluded,
-        ),
-      );
-    const others = patterns.flatMap(({ language, value, place }) => {
-      const excluded = patterns.map((each) => each.language).filter((each) => each !== language);
-      const keys = value === false ? undefined : keysOf(language, [...known, ...excluded]);
-      return keys === undefined ? [] : [{ keys, value: this.read(value, place, depth) }];
+    const rest = { language: undefined, value: more, place: join(path, 'additionalProperties') };
+    const groups = [...patterns, ...(mayBeOpen ? [rest] : [])].filter(({ value }) => value !== false);
+    const known =
+      groups.length === 0 || listed.length === 0
+        ? []
+        : [attempt(join(path, 'properties'), () => this.#languages.texts(listed))];
+    return groups.flatMap(({ language, value, place }): ObjectNode['others'] => {
+      const others = patterns.map((each) => each.language).filter((each) => each !== language);
+      const excluded = [...known, ...others];
+      const node = this.read(value, place, depth);
+      if (language === undefined && excluded.length === 0 && names === undefined) {
+        return [{ keys: undefined, value: node }];
+      }
+      const keys = attempt(below, () => {
+        const wanted = [language ?? [], names ?? []].flat();
+        const all = this.#languages.intersection(wanted.length > 0 ? wanted : [this.#languages.length(0, undefined)]);
+        return all && this.#languages.without(all, excluded);
+      });
+      return keys === undefined ? [] : [{ keys, value: node }];
     });
-    if (!mayBeOpen) {
-      return others;
-    }
-    const isAnyKey = known.length === 0 && patterns.length === 0 && names === undefined;
-    const keys = isAnyKey
-      ? undefined
-      : keysOf(this.#languages.length(0, undefined), [...known, ...patterns.map(({ language }) => language)]);
-    const value = this.read(more, join(path, 'additionalProperties'), depth);
-    return isAnyKey || keys !== undefined ? [...others, { keys, value }] : others;
   }
 
   #pattern(pattern: string, path: string): TextLanguage {
