@@ -1,7 +1,7 @@
 import type { ChatPromptOptions } from '../chat/chat-template.js';
 import type { ChatMessage } from '../chat/messages.js';
 import { refuse } from '../structured/schema-node.js';
-import { type ChatPromptFields, contentTexts, type MessageInput } from './schemas.js';
+import type { ChatPromptFields, MessageInput } from './schemas.js';
 
 /** A conversation and how it becomes a prompt, all but its tools. */
 export interface ReadConversation extends Pick<ChatPromptOptions, 'variables' | 'isContinued'> {
@@ -60,5 +60,28 @@ function toMessages(given: readonly MessageInput[]): ChatMessage[] {
       ...(calls && calls.length > 0 && { toolCalls: calls.map((call) => ({ id: call.id, ...call.function })) }),
       ...(typeof callId === 'string' && { toolCallId: callId }),
     };
+  });
+}
+
+/** The texts of a message's content, one a part. */
+function contentTexts(content: unknown, path: string): string[] {
+  if (typeof content === 'string') {
+    return [content];
+  }
+  if (content === null || content === undefined) {
+    return [];
+  }
+  if (!Array.isArray(content)) {
+    throw refuse(path, 'Expected a string or an array of text parts');
+  }
+  return content.map((part: unknown, index) => {
+    const { type, text } = (part ?? {}) as { readonly type?: unknown; readonly text?: unknown };
+    if (type !== 'text') {
+      throw refuse(`${path}[${index}].type`, 'This engine reads text parts only');
+    }
+    if (typeof text !== 'string') {
+      throw refuse(`${path}[${index}].text`, 'Expected a string');
+    }
+    return text;
   });
 }

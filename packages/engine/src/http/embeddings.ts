@@ -1,10 +1,11 @@
 import { WarmpathError } from '@warmpath/core';
-import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { type EmbeddingContext, normalised } from '../native/embedding-context.js';
 import { refuse } from '../structured/schema-node.js';
 import type { EngineMetrics } from './metrics.js';
-import { parseBody } from './schemas.js';
+import { embeddedTokens, type PromptSource, promptsOf, tokenizeOptions } from './prompts.js';
+import { checkModel, parseBody } from './schemas.js';
 
 /** Most texts of one request, as at OpenAI. */
 const MAX_TEXTS = 2048;
@@ -16,54 +17,44 @@ const embeddingsSchema = z.object({
   dimensions: z.int().min(1).nullish(),
 });
 
-export interface EmbeddingRoutes {
+interface EmbeddingRoutes extends PromptSource {
   readonly model: string;
-  readonly checkModel: (asked: string | null | undefined) => void;
   /** `undefined` where the model makes no embeddings. */
-  readonly embeddings: EmbeddingQueue | undefined;
-  /** The tokens of a text or of token ids. */
-  readonly tokensOf: (input: unknown, most: number, path: string, reply: FastifyReply) => Promise<readonly number[]>;
+  readonly embeddings?: EmbeddingQueue | undefined;
 }
 
 /** `POST /v1/embeddings` of a model whose file says how its tokens are pooled. */
-export function addEmbeddingRoutes(server: FastifyInstance, routes: EmbeddingRoutes): void {
+export function addEmbeddingRoutes(server: FastifyInstance, app: EmbeddingRoutes): void {
   server.post('/v1/embeddings', async (request, reply) => {
     const { model, input, encoding_format: encoding, dimensions } = parseBody(embeddingsSchema, request.body);
-    routes.checkModel(model);
-    if (routes.embeddings === undefined) {
+    checkModel(model, app.model);
+    if (app.embeddings === undefined) {
       throw refuse('model', 'This model makes no embeddings: its file names no pooling');
     }
-    const { maxTokens, width } = await routes.embeddings.context();
+    const { maxTokens, width } = await app.embeddings.context();
     if (dimensions !== undefined && dimensions !== null && dimensions > width) {
       throw refuse('dimensions', `Expected at most ${width}`);
     }
     const tokens: (readonly number[])[] = [];
-    for (const { value, path } of textsOf(input)) {
-      tokens.push(await routes.tokensOf(value, maxTokens, path, reply));
+    const prompts = promptsOf(input, 'input');
+    if (prompts.length > MAX_TEXTS) {
+      throw refuse('input', `Expected at most ${MAX_TEXTS} texts`);
     }
-    const vectors = await routes.embeddings.embed(tokens, () => !reply.raw.destroyed);
+    for (const prompt of prompts) {
+      tokens.push(await embeddedTokens(app, prompt, { ...tokenizeOptions(app, reply), most: maxTokens }));
+    }
+    const vectors = await app.embeddings.embed(tokens, () => !reply.raw.destroyed);
     const data = vectors.map((whole, index) => {
       const vector = dimensions ? normalised(whole.slice(0, dimensions)) : whole;
       const embedding = encoding === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
       return { object: 'embedding', index, embedding };
     });
     const count = tokens.reduce((sum, each) => sum + each.length, 0);
-    return { object: 'list', data, model: routes.model, usage: { prompt_tokens: count, total_tokens: count } };
+    return { object: 'list', data, model: app.model, usage: { prompt_tokens: count, total_tokens: count } };
   });
 }
 
-/** A text, token ids, or an array of either. */
-function textsOf(input: unknown): readonly { readonly value: unknown; readonly path: string }[] {
-  const isSeveral = Array.isArray(input) && input.some((each) => typeof each === 'string' || Array.isArray(each));
-  if (isSeveral && input.length > MAX_TEXTS) {
-    throw refuse('input', `Expected at most ${MAX_TEXTS} texts`);
-  }
-  return isSeveral
-    ? input.map((value: unknown, index) => ({ value, path: `input[${index}]` }))
-    : [{ value: input, path: 'input' }];
-}
-
-export interface EmbeddingQueueOptions {
+interface EmbeddingQueueOptions {
   /** Makes the context, with the first request. */
   readonly open: () => Promise<EmbeddingContext>;
   /** Most requests that wait. */

@@ -3,7 +3,7 @@ import type { ToldPart } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
 
 /** What every object of one answer begins with. */
-interface AnswerHead {
+export interface AnswerHead {
   readonly id: string;
   /** Seconds since 1970. */
   readonly created: number;
@@ -17,13 +17,10 @@ function endingOf({ finishReason, stopString }: GenerationResult): object {
   return { finish_reason: finishReason, ...(stopString !== undefined && { stop_reason: stopString }) };
 }
 
-/** What a format says of the tokens: nothing, unless the request asked for it. */
-export interface FormatOptions {
-  readonly hasLogprobs: boolean;
-}
-
 /** How an answer of a chat is told. */
-interface ChatFormatOptions extends FormatOptions {
+interface ChatFormatOptions {
+  /** Whether it says how likely each token was. */
+  readonly hasLogprobs: boolean;
   /** What tells reasoning and calls from the content; all of the answer is content where it is left out. */
   readonly reader: { push(text: string): ToldPart[]; end(): ToldPart[] } | undefined;
   /** What the ids of calls begin with. */
@@ -37,7 +34,7 @@ export function chatFormat(
   head: AnswerHead,
   { hasLogprobs, reader, callIds, isParallel }: ChatFormatOptions,
 ): AnswerFormat {
-  const { chunk, whole, usage } = chatObjects(head);
+  const { chunk, whole, empty } = chatObjects(head);
   const logprobsOf = (tokens: readonly ChosenToken[]): object | null =>
     hasLogprobs ? { content: tokens.map(chatToken), refusal: null } : null;
   let count = 0;
@@ -80,7 +77,7 @@ export function chatFormat(
         ...(reasoning !== '' && { reasoning_content: reasoning }),
         ...(calls.length > 0 && { tool_calls: calls.map((call) => ({ ...call, index: undefined })) }),
       };
-      return whole(said, result, { ...ending(result), logprobs: logprobsOf(tokens) });
+      return whole(said, { ...ending(result), logprobs: logprobsOf(tokens) });
     },
     opening: () => [chunk({ role: 'assistant', content: '' })],
     piece: (text, tokens) => {
@@ -100,7 +97,7 @@ export function chatFormat(
         timings: result.timings,
       };
     },
-    usage,
+    empty,
   };
 }
 
@@ -120,7 +117,7 @@ function joined(parts: readonly ToldPart[]): readonly ToldPart[] {
 
 /** The objects of a chat's answer, whole and in pieces. */
 function chatObjects(head: AnswerHead) {
-  const object = (name: string, choices: readonly object[]): object => ({
+  const object = (name: string, choices: readonly object[]) => ({
     id: head.id,
     object: name,
     created: head.created,
@@ -128,13 +125,11 @@ function chatObjects(head: AnswerHead) {
     choices,
   });
   return {
-    chunk: (delta: object, ending: object = GOES_ON): object =>
+    chunk: (delta: object, ending: object = GOES_ON) =>
       object('chat.completion.chunk', [{ index: 0, delta, logprobs: null, ...ending }]),
-    whole: (message: object, result: GenerationResult, ending: object): object => ({
-      ...object('chat.completion', [{ index: 0, message, logprobs: null, ...ending }]),
-      ...accounts(result),
-    }),
-    usage: (result: GenerationResult): object => ({ ...object('chat.completion.chunk', []), ...accounts(result) }),
+    whole: (message: object, ending: object) =>
+      object('chat.completion', [{ index: 0, message, logprobs: null, ...ending }]),
+    empty: () => object('chat.completion.chunk', []),
   };
 }
 
@@ -152,8 +147,8 @@ function chatChance({ bytes, logprob }: TokenChance): object {
  *
  * @param echo What each answer begins with: the text of its prompt, where the request wants that.
  */
-export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOptions, echo = ''): AnswerFormat {
-  const object = (choices: readonly object[]): object => ({
+export function completionFormat(head: AnswerHead, hasLogprobs: boolean, echo = ''): AnswerFormat {
+  const object = (choices: readonly object[]) => ({
     id: head.id,
     object: 'text_completion',
     created: head.created,
@@ -181,26 +176,11 @@ export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOption
   };
   const choice = (text: string, ending: object = GOES_ON): object => ({ index: 0, text, logprobs: null, ...ending });
   return {
-    whole: (text, result, tokens) => ({
-      ...object([choice(echo + text, { ...endingOf(result), logprobs: logprobsOf(tokens) })]),
-      ...accounts(result),
-    }),
+    whole: (text, result, tokens) =>
+      object([choice(echo + text, { ...endingOf(result), logprobs: logprobsOf(tokens) })]),
     opening: () => (echo === '' ? [] : [object([choice(echo)])]),
     piece: (text, tokens) => object([choice(text, { ...GOES_ON, logprobs: logprobsOf(tokens) })]),
     closing: (result) => ({ ...object([choice('', endingOf(result))]), timings: result.timings }),
-    usage: (result) => ({ ...object([]), ...accounts(result) }),
-  };
-}
-
-/** Usage and timings, as they stand at the end of every answer. The cached count is there always, also when it is 0. */
-function accounts(result: GenerationResult): object {
-  return {
-    usage: {
-      prompt_tokens: result.promptTokens,
-      completion_tokens: result.completionTokens,
-      total_tokens: result.promptTokens + result.completionTokens,
-      prompt_tokens_details: { cached_tokens: result.cachedTokens, cached_tokens_by_tier: result.cachedByTier },
-    },
-    timings: result.timings,
+    empty: () => object([]),
   };
 }

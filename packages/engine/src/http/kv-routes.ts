@@ -7,7 +7,8 @@ import type { EngineLoop } from '../loop/engine-loop.js';
 import { generateWhole } from './exchange.js';
 import { toGenerationRequest } from './generation-request.js';
 import type { EngineMetrics } from './metrics.js';
-import { cacheSalt, chatPromptFields, parseBody, segments } from './schemas.js';
+import { chatPrompt, type PromptSource, plainPrompt, promptsOf, tokenizeOptions } from './prompts.js';
+import { cacheSalt, chatPromptFields, checkModel, parseBody, segments } from './schemas.js';
 
 const upTo = (most: number, fallback: number, least = 1) =>
   z.coerce.number().int().min(least).max(most).default(fallback);
@@ -41,21 +42,22 @@ const lookupSchema = z.object(promptFields);
 const MAX_PIN_SECONDS = 86_400;
 const pinSchema = z.object({ ...promptFields, ttl_seconds: z.number().gt(0).max(MAX_PIN_SECONDS).default(600) });
 
-export type PromptFields = z.output<typeof lookupSchema>;
+type PromptFields = z.output<typeof lookupSchema>;
 
-export interface KvRoutes {
+interface KvRoutes extends PromptSource {
+  readonly model: string;
   readonly loop: EngineLoop;
   readonly metrics: EngineMetrics;
-  readonly promptOf: (fields: PromptFields, reply: FastifyReply) => Promise<SegmentedPrompt>;
 }
 
 /** What operators and gateways ask of the cache: to show what it holds, to look a prompt up, to keep it, to drop it. */
-export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }: KvRoutes): void {
+export function addKvRoutes(server: FastifyInstance, app: KvRoutes): void {
+  const { loop, metrics } = app;
   server.get('/kv', (request) => kvReport(loop, metrics, parseBody(kvQuerySchema, request.query)));
 
   server.post('/kv/lookup', async (request, reply) => {
     const body = parseBody(lookupSchema, request.body);
-    const { tokens } = await promptOf(body, reply);
+    const { tokens } = await promptOf(app, body, reply);
     const byTier = loop.lookup(tokens, body.cache_salt ?? undefined);
     const cached = byTier.device + byTier.host + byTier.disk;
     return { prompt_tokens: tokens.length, cached_tokens: cached, cached_tokens_by_tier: byTier };
@@ -68,11 +70,11 @@ export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }
 
   server.post('/kv/pins', async (request, reply) => {
     const body = parseBody(pinSchema, request.body);
-    const prompt = await promptOf(body, reply);
+    const prompt = await promptOf(app, body, reply);
     const fields = { cache_salt: body.cache_salt, max_tokens: 0 };
     const limits = { contextTokens: loop.contextTokens, defaultMaxTokens: 0 };
     const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits, {});
-    await generateWhole(loop, generation, reply);
+    await generateWhole(loop, [generation], reply);
     const { id, tokens, expiresMs } = await loop.management.pin(
       prompt.tokens,
       body.cache_salt ?? undefined,
@@ -87,6 +89,22 @@ export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }
     }
     return { id: request.params.id };
   });
+}
+
+/** A prompt as one of the two completions routes would compute it. */
+function promptOf(
+  app: KvRoutes,
+  { messages, prompt, segments, ...fields }: PromptFields,
+  reply: FastifyReply,
+): Promise<SegmentedPrompt> {
+  checkModel(fields.model, app.model);
+  const options = tokenizeOptions(app, reply);
+  if (messages !== undefined) {
+    return chatPrompt(app, { ...fields, messages }, options);
+  }
+  const [first, second] = promptsOf(prompt, 'prompt');
+  const only = second === undefined ? first! : { value: prompt, path: 'prompt' };
+  return plainPrompt(app, only, { segments }, options);
 }
 
 /** What `GET /kv` answers: counts and sizes of everything that the cache holds. */

@@ -197,24 +197,6 @@ export const completionSchema = z.object({
   logprobs: topLogprobs,
 });
 
-export const tokenizeSchema = z.object({
-  model: z.string().nullish(),
-  content: z.string().optional(),
-  prompt: z.string().optional(),
-  ...chatPromptFields,
-  messages: messages.optional(),
-  add_special: z.boolean().optional(),
-  add_special_tokens: z.boolean().optional(),
-  parse_special: z.boolean().optional(),
-  with_pieces: z.boolean().optional(),
-});
-
-export const detokenizeSchema = z.object({
-  model: z.string().nullish(),
-  // Checked by hand: there may be as many as the context holds.
-  tokens: z.array(z.unknown()),
-});
-
 export type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export type ToolChoice = z.output<typeof toolChoice>;
 export type MessageInput = z.output<typeof message>;
@@ -232,40 +214,12 @@ export function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: fieldPath(issue.path), detail: issue.message });
 }
 
-/**
- * @returns The texts of a message's content, one a part.
- * @throws WARMPATH_INVALID_REQUEST with the path of the part.
- */
-export function contentTexts(content: unknown, path: string): string[] {
-  if (typeof content === 'string') {
-    return [content];
+/** A missing name means the model that is served. */
+export function checkModel(asked: string | null | undefined, served: string): void {
+  if (asked !== undefined && asked !== null && asked !== '' && asked !== served) {
+    const detail = `This engine serves the model ${served}.`;
+    throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', { path: 'model', detail });
   }
-  if (content === null || content === undefined) {
-    return [];
-  }
-  if (!Array.isArray(content)) {
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-      path,
-      detail: 'Expected a string or an array of text parts',
-    });
-  }
-  return content.map((part: unknown, index) => {
-    const { type, text } = (typeof part === 'object' && part !== null ? part : {}) as {
-      type?: unknown;
-      text?: unknown;
-    };
-    if (type !== 'text') {
-      const detail = 'This engine reads text parts only';
-      throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: `${path}[${index}].type`, detail });
-    }
-    if (typeof text !== 'string') {
-      throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-        path: `${path}[${index}].text`,
-        detail: 'Expected a string',
-      });
-    }
-    return text;
-  });
 }
 
 function fieldPath(path: readonly PropertyKey[]): string {

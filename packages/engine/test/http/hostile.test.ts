@@ -90,8 +90,9 @@ describe('a client that never reads', () => {
       reply.raw.on('close', () => {
         unread = reply.raw.writableLength;
       });
-      const format = completionFormat({ id: 'a', created: 0, model: 'm' }, { hasLogprobs: false });
-      return answer(target, {} as GenerationRequest, format, { reply, options: { stream: true, includeUsage: false } });
+      const format = completionFormat({ id: 'a', created: 0, model: 'm' }, false);
+      const choices = [{ request: {} as GenerationRequest, format }];
+      return answer(target, choices, reply, { stream: true, includeUsage: false, choicesOfPrompt: 1 });
     });
     await server.listen({ port: 0 });
     const { port } = server.server.address() as { port: number };
