@@ -104,6 +104,8 @@ export {
   NOTHING_VISIBLE,
   recallConversation,
 } from './session/recall.js';
+export type { CacheTerms, ToolResult } from './session/rewrite-results.js';
+export { rewriteResults } from './session/rewrite-results.js';
 export { matchesFilter, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
 export type { SpeculationAction, SpeculativePipelineOptions } from './speculation.js';
 export { SpeculationGate, SpeculativePipeline } from './speculation.js';

@@ -47,6 +47,7 @@ import { PrefixKeeper } from './prompt/keep-prefix.js';
 import { KnownPrompts } from './prompt/known-prompts.js';
 import { PromptParser } from './prompt/parse-prompt.js';
 import { CacheSalts, PromptRenderer } from './prompt/render.js';
+import { ResultRewriter } from './prompt/rewrite-results.js';
 import { arrangeRoute, observeRoute } from './routes/arrange.js';
 import { captureRoutes } from './routes/capture.js';
 import { collectionsRoutes } from './routes/collections.js';
@@ -138,7 +139,12 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   });
   const renderer = new PromptRenderer(config, documents.cache);
   const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 4));
-  const sentMessages = new SentMessages(Math.floor((bytesOf('conversations') * 3) / 16));
+  const sentMessages = new SentMessages(Math.floor(bytesOf('conversations') / 8));
+  const resultRewriter = new ResultRewriter(
+    config,
+    () => engines.all.map(({ dialect }) => dialect),
+    Math.floor(bytesOf('conversations') / 16),
+  );
   const metrics = new Metrics({
     sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
@@ -159,7 +165,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => memory.bytes + sentMessages.bytes + prefixKeeper.bytes,
+      conversations: () => memory.bytes + sentMessages.bytes + prefixKeeper.bytes + resultRewriter.bytes,
       documents: () => documents.cache.bytes,
       prompts: () => kinds.bytes + consents.bytes + knownPrompts.bytes,
       arrangements: () => arrangements.bytes,
@@ -284,6 +290,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       documents,
       memory,
       sentMessages,
+      resultRewriter,
       eventLoopBudget,
       failOpen,
       knownPrompts,

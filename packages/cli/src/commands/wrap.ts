@@ -24,9 +24,7 @@ const NO_KEY = 'none';
 const LOOKUP_MS = 2_000;
 
 const WRAP_HELP = `
-Options of this command stand before the agent's name; all that follows it is the agent's. The agent gets its settings
-by its environment or command line; no file of it is changed. The exit code is the agent's. What the session used is
-printed on standard error.`;
+What follows the agent's name is the agent's. No file of it is changed. The exit code is the agent's.`;
 
 /** Adds `warmpath wrap`. */
 export function addWrapCommand(program: Command, context: CommandContext): void {

@@ -154,6 +154,10 @@ const price = z.strictObject({
   input: perMillion().describe('Price of a million prompt tokens that are computed.'),
   cached: perMillion().describe('Price of a million prompt tokens that were cached.'),
   cacheWrite: perMillion().optional().describe('Price of a million tokens that are written. Default: `input`.'),
+  rewriteResults: z
+    .boolean()
+    .default(false)
+    .describe('Shorten results of tools that repeat an earlier one, or were read again later.'),
 });
 
 /** What prompt tokens of one model cost. */
@@ -295,7 +299,7 @@ export const gatewayConfigSchema = z
       .max(MAX_PRICES)
       .default([])
       .describe(
-        'What a million prompt tokens cost, in your currency: `input`, `cached`, and `cacheWrite` where the engine asks for more (default: `input`). `models` limits an entry; the first entry that fits counts. The gain is then also told in money.',
+        'What a million prompt tokens cost, in your currency: `input`, `cached`, and `cacheWrite` where the engine asks for more (default: `input`). `models` limits an entry; the first entry that fits counts. The gain is then also told in money. `rewriteResults: true` shortens repeated and outdated results of tools, where no later turn can cost more for it.',
       ),
     explain: explain.prefault({}).describe('Records of served requests.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),

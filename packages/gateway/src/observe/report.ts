@@ -57,6 +57,8 @@ export class ReportBuilder {
   translationWarnings: readonly Warning[] = NONE;
   /** What was changed so that the prompt begins as earlier ones did. */
   keptPrefix: readonly PrefixKeeperName[] = NONE;
+  /** Tokens by which results of tools were shortened, estimated. */
+  rewrittenTokens = 0;
   /** What was decided about the documents; of several tries, the latest. */
   decision: DecisionSummary = NOTHING_DONE;
   errorCode: ErrorCode | undefined;
@@ -146,6 +148,7 @@ export class ReportBuilder {
       errorCode: this.errorCode,
       errorSource: this.errorSource,
       ...decision,
+      deduplicatedTokens: decision.deduplicatedTokens + this.rewrittenTokens,
       warnings: [...translationWarnings, ...decision.warnings],
       keptPrefix: this.keptPrefix,
       prefix: this.prefix,

@@ -22,6 +22,7 @@ import {
 } from './find-documents.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
 import type { KnownPrompts } from './known-prompts.js';
+import type { ResultRewriter } from './rewrite-results.js';
 
 /** What marks documents in a prompt. */
 const MARK = Buffer.from('warmpath-documents');
@@ -37,6 +38,7 @@ export interface PromptParserParts {
   readonly documents: InsertedDocuments;
   readonly memory: ConversationMemory;
   readonly sentMessages: SentMessages;
+  readonly resultRewriter: ResultRewriter;
   readonly eventLoopBudget: EventLoopBudget;
   readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
@@ -53,6 +55,8 @@ interface Asked {
   /** The messages, where a conversation is named. */
   readonly view: PromptView | undefined;
 }
+
+type CallAndAsked = readonly [Call, Asked];
 
 const NOTHING_ASKED: Asked = { parsed: undefined, request: undefined, view: undefined };
 
@@ -76,19 +80,23 @@ export class PromptParser {
     const { report } = call.request;
     const { eventLoopBudget } = this.#parts;
     const isUnwanted = () => call.reply.raw.destroyed;
+    const arrange = (sent: Call, asked: Asked) =>
+      whenReady(this.#recall(sent, asked), (history) => {
+        const search = this.#searchOptions(sent, asked.parsed, history);
+        this.#learn(sent, asked.parsed);
+        if (asked.parsed === undefined && search === undefined) return unarranged(sent, undefined, undefined);
+        return traced(this.#parts, report, 'documents', () =>
+          eventLoopBudget.runSteps(this.#findSlots(sent, asked, history, search), isUnwanted),
+        );
+      });
     try {
       const read = traced(this.#parts, report, 'read', () => this.#readRequest(call, isUnwanted));
       const prompt = whenReady(
         whenReady(read, (given) => this.#holdOut(call, given)),
-        (asked) =>
-          whenReady(this.#recall(call, asked), (history) => {
-            const search = this.#searchOptions(call, asked.parsed, history);
-            this.#learn(call, asked.parsed);
-            if (asked.parsed === undefined && search === undefined) return unarranged(call, undefined, undefined);
-            return traced(this.#parts, report, 'documents', () =>
-              eventLoopBudget.runSteps(this.#findSlots(call, asked, history, search), isUnwanted),
-            );
-          }),
+        (asked) => {
+          if (this.#parts.config.prices.length === 0) return arrange(call, asked);
+          return whenReady(this.#withShortResults(call, asked, isUnwanted), ([sent, again]) => arrange(sent, again));
+        },
       );
       return prompt instanceof Promise ? prompt.catch((error) => this.#withoutSlots(call, error)) : prompt;
     } catch (error) {
@@ -147,6 +155,18 @@ export class PromptParser {
       parsed: parsed && { ...parsed, deduplicate: false, blocks: false },
       request: request && { ...request, policy: 'retrieval', hints: false },
     };
+  }
+
+  /** The call with shortened results of tools, where its model's price asks for that, and what is read of it then. */
+  #withShortResults(call: Call, asked: Asked, isUnwanted: () => boolean): CallAndAsked | Promise<CallAndAsked> {
+    const { report } = call.request;
+    if (asked.parsed?.bypass === true || report.isHeldOut) return [call, asked];
+    const body = asked.parsed?.body.bytes ?? call.body;
+    const rewritten = this.#parts.resultRewriter.rewrite({ ...call, body });
+    if (rewritten === undefined) return [call, asked];
+    report.rewrittenTokens = rewritten.savedTokens;
+    const sent = { ...call, body: rewritten.body };
+    return whenReady(this.#readRequest(sent, isUnwanted), (again): CallAndAsked => [sent, again]);
   }
 
   /** What the conversation's earlier turns were rendered to. `undefined` where no conversation is followed. */
