@@ -34,6 +34,14 @@ export { EngineRouter, expectedCachedTokens } from './engine-router.js';
 export { ERROR_TABLE, fileErrorReason } from './errors.js';
 export type { PrefixBreak, PromptOutline, PromptPiece } from './explain/prefix-break.js';
 export { BREAK_CAUSES, findPrefixBreak, outlinePrompt, sharedCharacters } from './explain/prefix-break.js';
+export type { AnsweredPrompt, SessionBreak } from './explain/session-break.js';
+export {
+  findSessionBreak,
+  isSameThread,
+  lostCost,
+  promptCost,
+  SESSION_BREAK_CAUSES,
+} from './explain/session-break.js';
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
 export type { CitationMapper } from './kinds/citations.js';

@@ -107,6 +107,42 @@ const CASES: readonly (readonly [string, BreakCause, readonly PromptPiece[], rea
     [piece('system', SYSTEM), ...talk('three', 'four', 'five', 'six', 'seven')],
   ],
   [
+    'a short history that was cut while it grew',
+    'history-cut',
+    [piece('system', SYSTEM), ...talk('one', 'two', 'three', 'four', 'five')],
+    [piece('system', SYSTEM), ...talk('three', 'four', 'five', 'six', 'seven', 'eight', 'nine')],
+  ],
+  [
+    'a summary of the whole history',
+    'history-compacted',
+    [piece('system', SYSTEM), ...talk('one', 'two', 'three', 'four', 'five')],
+    [piece('system', SYSTEM), ...talk('So far: one, two, three and four.', 'six', 'seven')],
+  ],
+  [
+    'a summary of its middle, with an answer',
+    'history-compacted',
+    [piece('system', SYSTEM), ...talk('one', 'two', 'three', 'four', 'five', 'six', 'seven')],
+    [piece('system', SYSTEM), ...talk('one', 'So far: two to five.', 'Good.', 'six', 'seven', 'eight')],
+  ],
+  [
+    'a system message in the history that is gone',
+    'history-cut',
+    [piece('system', SYSTEM), ...talk('one', 'two'), piece('system', 'A reminder.'), ...talk('three')],
+    [piece('system', SYSTEM), ...talk('one', 'two'), ...talk('three', 'four', 'five')],
+  ],
+  [
+    'a system message in the history that is another one',
+    'history-changed',
+    [
+      piece('system', SYSTEM),
+      ...talk('one'),
+      piece('system', 'A reminder.'),
+      piece('assistant', 'two'),
+      ...talk('three'),
+    ],
+    [piece('system', SYSTEM), ...talk('one'), piece('system', 'A hint.'), piece('assistant', 'two'), ...talk('three')],
+  ],
+  [
     'a message that was edited',
     'history-changed',
     [piece('system', SYSTEM), ...talk('one', 'two', 'three')],

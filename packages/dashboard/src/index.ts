@@ -19,6 +19,7 @@ export type {
 } from './feed.js';
 export { NO_TRAFFIC } from './feed.js';
 export type { ListedPromptKind, PromptKindList } from './prompt-kinds.js';
+export type { ListedSession, SessionList } from './sessions.js';
 
 /** The page, and the headers without which it must not be served. */
 export interface DashboardPage {

@@ -33,7 +33,7 @@ import { type ConsentStore, PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories, WarmPrefixes } from './memory/served-histories.js';
 import { CapturedBodies } from './observe/captured-bodies.js';
-import { failOpenTo, logChange, logDestination, openLog } from './observe/log.js';
+import { failOpenTo, logChange, logDestination, logSessionBreak, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
 import { PeerGateways } from './observe/peer-gateways.js';
 import { RequestLog } from './observe/request-log.js';
@@ -56,6 +56,7 @@ import { passthroughRoute } from './routes/passthrough.js';
 import { promptKindsRoutes } from './routes/prompt-kinds.js';
 import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 import { buildServer } from './server.js';
+import { AgentSessions } from './sessions/agent-sessions.js';
 import type { Report } from './shapes/shapes.js';
 import { Warmups, warmDuringSearch } from './warm/warm-preamble.js';
 
@@ -112,6 +113,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const bodies = new BodyMemory(bytesOf('bodies'));
   const histories = new ServedHistories(bytesOf('histories'));
   const baselines = new Baselines(bytesOf('baselines'));
+  const agentSessions = new AgentSessions(bytesOf('sessions'));
   const prefixes = new WarmPrefixes(bytesOf('prefixes'));
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const consents = new PromptConsents({
@@ -157,6 +159,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
     sentMessages: () => memory.orderedMessages,
+    agentSessions: () => agentSessions.size,
     recordedRequests: () => requests.size,
     load: () => overload.load,
     isShedding: () => overload.reason !== undefined,
@@ -172,6 +175,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
       requests: () => requests.bytes + captures.bytes,
       prefixes: () => prefixes.bytes,
       beginnings: () => sentPrefixes.bytes,
+      sessions: () => agentSessions.bytes,
       baselines: () => baselines.bytes,
     },
   });
@@ -256,6 +260,8 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     prefixes,
     metrics,
     knownPrompts,
+    sessions: agentSessions,
+    lost: (report) => logSessionBreak(log, report),
     config,
     peers,
     now,
@@ -267,6 +273,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     sentPrefixes,
     histories,
     arranger,
+    sessions: agentSessions,
     sender: new PromptSender({
       learning,
       baselines,
@@ -338,7 +345,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   requestsRoute(app, { server, requests });
   captureRoutes(app, { server, captures, log });
   promptKindsRoutes(app, { config, server, kinds, consents, knownPrompts, log });
-  sessionsRoute(app, { server, store: sessions });
+  sessionsRoute(app, { server, store: sessions, sessions: agentSessions, now });
   if (collections !== undefined) collectionsRoutes(app, { config, collections, now });
   healthRoutes(app, { engines, store: sessions, lifecycle });
   metricsRoute(app, metrics);

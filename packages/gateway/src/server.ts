@@ -53,7 +53,7 @@ const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'inf
 
 /** Routes that machines poll. Logged at `debug`. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
-const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES, '/v1/prompts']);
+const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES, '/v1/prompts', '/v1/sessions']);
 
 /** What the server itself works with, beside its routes. */
 export interface ServerParts extends AdmitParts {

@@ -8,10 +8,13 @@ import { chat, send, stand } from './harness.js';
 
 const PAGE = readFileSync(join(import.meta.dirname, '../../../docs/reference/metrics.md'), 'utf8');
 
-/** What needs a Redis, an overload or a staged search before it has a sample. */
+/** What needs a Redis, an overload, a staged search or a long session before it has a sample. */
 const RARE: ReadonlySet<string> = new Set([
   'warmpath_peer_orders_total',
   'warmpath_search_warmups_total',
+  'warmpath_session_breaks_total',
+  'warmpath_session_lost_cost_total',
+  'warmpath_session_lost_tokens_total',
   'warmpath_session_store_failures_total',
   'warmpath_session_store_seconds',
   'warmpath_shed_requests_total',

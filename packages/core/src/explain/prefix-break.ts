@@ -16,7 +16,8 @@ export const BREAK_CAUSES = {
   'system-prompt': 'Another system prompt. Keep what stands there the same, and put what changes behind the history.',
   'documents-order': 'The same documents in another order. Let the gateway arrange them.',
   'documents-changed': 'Other documents. Let the gateway arrange them, so that those in common stand first.',
-  'history-cut': 'Earlier messages are gone: the history was cut or compacted. Cut rarely, and many messages at once.',
+  'history-cut': 'Earlier messages are gone: the history was cut. Cut rarely, and many messages at once.',
+  'history-compacted': 'A summary stands in place of earlier messages. Compact rarely, and while the cache is cold.',
   'history-changed': 'An earlier message is another one than it was. Send the history as it was sent before.',
   question: 'Another question behind the same beginning: nothing to mend.',
 } as const;
@@ -40,8 +41,11 @@ export interface PrefixBreak {
  * Finds the first difference between a prompt and an earlier one, and its cause. `undefined` if the later one continues
  * the earlier one. O(length of both).
  */
-export function findPrefixBreak(before: PromptOutline, after: readonly PromptPiece[]): PrefixBreak | undefined {
-  const outline = outlinePrompt(after, { keepText: false }).pieces;
+export function findPrefixBreak(
+  before: PromptOutline,
+  after: readonly PromptPiece[],
+  { pieces: outline } = outlinePrompt(after, { keepText: false }),
+): PrefixBreak | undefined {
   let at = 0;
   while (at < before.pieces.length && at < after.length && isSame(before.pieces[at]!, outline[at]!, after[at]!)) at++;
   if (at === before.pieces.length) return undefined;
@@ -83,10 +87,10 @@ interface Difference {
 
 function causeOf(before: PromptOutline, outline: readonly OutlinedPiece[], difference: Difference): BreakCause {
   const { earlier, later, at } = difference;
+  const isOpening = before.pieces.slice(0, at).every(isOpeningPiece);
   if (later === undefined || later.kind !== earlier.kind) {
-    return (
-      byKind(earlier.kind) ?? byKind(later?.kind) ?? (wasCut(before, outline, at) ? 'history-cut' : 'history-changed')
-    );
+    const byKind = isOpening ? (causeByKind(earlier.kind) ?? causeByKind(later?.kind)) : undefined;
+    return byKind ?? shortened(before, outline, at) ?? 'history-changed';
   }
   const now = outline[at]!;
   if (later.kind === 'model') return 'model';
@@ -103,13 +107,23 @@ function causeOf(before: PromptOutline, outline: readonly OutlinedPiece[], diffe
   const volatile = volatileAt(later.text, difference.offset, difference.exact ? 0 : CHUNK_CHARACTERS);
   // A date in a question is what the user asks about, unless long equal text follows.
   if (volatile !== undefined && (!isQuestion || goesOnTheSame(earlier, now, difference.offset))) return volatile;
-  if (later.kind === 'system') return 'system-prompt';
+  if (later.kind === 'system' && isOpening) return 'system-prompt';
+  return shortened(before, outline, at) ?? (isQuestion ? 'question' : 'history-changed');
+}
+
+/** Whether a piece stands before the first message that is no system message. */
+export function isOpeningPiece({ kind }: OutlinedPiece): boolean {
+  return kind !== 'user' && kind !== 'assistant' && kind !== 'tool';
+}
+
+/** The cause if earlier messages are gone. */
+function shortened(before: PromptOutline, outline: readonly OutlinedPiece[], at: number): BreakCause | undefined {
   if (wasCut(before, outline, at)) return 'history-cut';
-  return isQuestion ? 'question' : 'history-changed';
+  return wasCompacted(before, outline, at) ? 'history-compacted' : undefined;
 }
 
 /** The cause if only one of the prompts has a piece of this kind there. */
-function byKind(kind: PromptPiece['kind'] | undefined): BreakCause | undefined {
+function causeByKind(kind: PromptPiece['kind'] | undefined): BreakCause | undefined {
   if (kind === 'tools') return 'tools-changed';
   if (kind === 'field') return 'field-changed';
   return kind === 'system' ? 'system-prompt' : undefined;
@@ -154,10 +168,29 @@ function questionOf(pieces: readonly OutlinedPiece[]): number {
 
 /** Whether the later prompt continues with a piece from further back in the earlier one. */
 function wasCut({ pieces }: PromptOutline, outline: readonly OutlinedPiece[], at: number): boolean {
-  if (outline.length >= pieces.length + 2) return false;
   const next = outline[at];
   if (next === undefined) return true;
-  return pieces.slice(at + 1).some((piece) => isSameOutline(piece, next));
+  const goesOn = pieces.findIndex((piece, place) => place > at && isSameOutline(piece, next));
+  if (goesOn < 0) return false;
+  // A longer prompt must have all of the rest: a short message may stand in it twice.
+  const isLonger = outline.length >= pieces.length + 2;
+  return !isLonger || pieces.slice(goesOn).every((piece, i) => isSameOutline(piece, outline[at + i]!));
+}
+
+/** Pieces that a summary has, at most, before the rest of the history. */
+const SUMMARY_PIECES = 3;
+
+/** Whether new pieces stand in the place of more of them, or of the whole history. */
+function wasCompacted({ pieces }: PromptOutline, outline: readonly OutlinedPiece[], at: number): boolean {
+  for (let summary = 1; summary <= SUMMARY_PIECES; summary++) {
+    const next = outline[at + summary];
+    if (next === undefined || isOpeningPiece(next)) continue;
+    const goesOn = pieces.findIndex((piece, place) => place >= at && isSameOutline(piece, next));
+    if (goesOn >= 0) return goesOn > at + summary;
+  }
+  const hasAnswer = pieces.slice(0, at).some(({ kind }) => kind === 'assistant');
+  const [earlier, later] = [pieces[at]!, outline[at]];
+  return !hasAnswer && outline.length < pieces.length && later !== undefined && later.length > earlier.length;
 }
 
 function isSame(earlier: OutlinedPiece, outline: OutlinedPiece, later: PromptPiece): boolean {
@@ -166,7 +199,7 @@ function isSame(earlier: OutlinedPiece, outline: OutlinedPiece, later: PromptPie
     : earlier.kind === later.kind && earlier.text === later.text;
 }
 
-function isSameOutline(one: OutlinedPiece, other: OutlinedPiece): boolean {
+export function isSameOutline(one: OutlinedPiece, other: OutlinedPiece): boolean {
   if (one.kind !== other.kind || one.length !== other.length) return false;
   return sharedChunks(one.chunks, other.chunks) === one.chunks.length;
 }
@@ -243,7 +276,7 @@ export interface PromptPiece {
 }
 
 /** A remembered piece: hashes of its text, and the text only if the caller keeps it. */
-interface OutlinedPiece {
+export interface OutlinedPiece {
   readonly name: string;
   readonly kind: PieceKind;
   readonly length: number;
@@ -266,24 +299,40 @@ const CHUNK_CHARACTERS = 64;
 /** Longer JSON is not parsed. */
 const MAX_JSON_CHARACTERS = 200_000;
 
-/**
- * The outline of a prompt. Without `keepText` it holds four bytes of hash for every 64 characters: text cannot be read
- * from it, but a guess can be confirmed. O(length).
- */
-export function outlinePrompt(
-  pieces: readonly PromptPiece[],
-  { keepText }: { readonly keepText: boolean },
-): PromptOutline {
-  return { pieces: pieces.map((piece) => outlinePiece(piece, keepText)) };
+interface OutlineOptions {
+  /** Without it, an outline holds four bytes of hash for every 64 characters. They can confirm a guess. */
+  readonly keepText: boolean;
+  /** Outlines of earlier prompts. Where a piece is the same, its outline is used again, which is faster. */
+  readonly known?: readonly PromptOutline[];
 }
 
-function outlinePiece({ name, kind, text, documents = [] }: PromptPiece, keepText: boolean): OutlinedPiece {
+/** The outline of a prompt. O(length). */
+export function outlinePrompt(pieces: readonly PromptPiece[], { keepText, known = [] }: OutlineOptions): PromptOutline {
+  return {
+    pieces: pieces.map((piece, place) => {
+      const chunks = hashesOf(piece.text);
+      const same = known.map((outline) => outline.pieces[place]).find((other) => isOutlineOf(other, piece, chunks));
+      return same ?? outlinePiece(piece, chunks, keepText);
+    }),
+  };
+}
+
+function isOutlineOf(other: OutlinedPiece | undefined, { name, kind, text }: PromptPiece, chunks: Int32Array): boolean {
+  if (other?.kind !== kind || other.name !== name || other.length !== text.length) return false;
+  return sharedChunks(other.chunks, chunks) === chunks.length;
+}
+
+function outlinePiece(
+  { name, kind, text, documents = [] }: PromptPiece,
+  chunks: Int32Array,
+  keepText: boolean,
+): OutlinedPiece {
   const value = jsonIn(text);
   return {
     name,
     kind,
     length: text.length,
-    chunks: hashesOf(text),
+    chunks,
     sameKeys: value === undefined ? undefined : hash(canonicalJson(value)),
     sameElements: Array.isArray(value) ? hash(value.map(canonicalJson).sort().join()) : undefined,
     documents: documents.map(({ key }) => key),

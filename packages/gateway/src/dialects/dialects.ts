@@ -76,6 +76,8 @@ export interface Dialect {
   /** Whether it reuses single tokens, whatever the blocks of its KV events. */
   readonly reusesTokens?: true;
   readonly breakpoints?: BreakpointRule;
+  /** Milliseconds for models that keep prompts for another time than `reuse` says. */
+  readonly keptByModel?: readonly { readonly models: RegExp; readonly keptMs: number }[];
   /** Whether concurrent requests each compute a shared cold prefix, unless one of them goes first. */
   readonly needsLeader: boolean;
   /** Engine options to switch on: for the report of cached tokens, and for the cache itself. */
@@ -105,6 +107,9 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DETAILS = 'prompt_tokens_details.cached_tokens';
 
 type Row = Omit<Dialect, 'name'>;
+
+/** They keep prompts for 30 minutes, and find them again at breakpoints alone. */
+const GPT_FROM_5_6 = /(?:^|\/)gpt-(?:5\.(?:[6-9]|\d{2})|[6-9]|\d{2})(?!\d)/;
 
 const TABLE: Readonly<Record<DialectName, Row>> = {
   vllm: {
@@ -203,15 +208,16 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     cachedTokens: DETAILS,
     streamUsage: 'event-and-nulls',
     breakpoints: {
-      // GPT-5.6 and later find prompts again at breakpoints alone, and set one by themselves, at the newest message.
+      // They also set one by themselves, at the newest message.
       apis: ['chat', 'responses'],
-      models: /(?:^|\/)gpt-(?:5\.(?:[6-9]|\d{2})|[6-9]|\d{2})(?!\d)/,
+      models: GPT_FROM_5_6,
       key: 'prompt_cache_breakpoint',
       member: '"prompt_cache_breakpoint":{"mode":"explicit"}',
       most: 4,
       least: 1_024,
       implicit: 'prompt_cache_options',
     },
+    keptByModel: [{ models: GPT_FROM_5_6, keptMs: 30 * MINUTE_MS }],
     needsLeader: true,
     advice: { tuning: 'send `prompt_cache_key`, so that requests with the same start reach the same machine' },
   },
@@ -364,6 +370,19 @@ export function leastMarked({ least, leastByModel = [] }: BreakpointRule, model:
 export function leastReused({ reuse, breakpoints }: Dialect, model: string): number {
   if (reuse.kind === 'breakpoints') return breakpoints === undefined ? reuse.least : leastMarked(breakpoints, model);
   return reuse.kind === 'hosted' ? reuse.least : 0;
+}
+
+/** A mark that asks for an hour, and a request that asks for a day. */
+const HOUR_MARK = /"ttl"\s*:\s*"1h"/;
+const DAY_RETENTION = /"prompt_cache_retention"\s*:\s*"24h"/;
+
+/** Milliseconds that a hosted API keeps a prompt; `undefined` for engines that keep it until they need the room. */
+export function keptMsOf({ reuse, keptByModel = [] }: Dialect, model: string, body: string): number | undefined {
+  if (reuse.kind !== 'hosted' && reuse.kind !== 'breakpoints') return undefined;
+  const row = keptByModel.find(({ models }) => models.test(model));
+  if (row !== undefined) return row.keptMs;
+  if (reuse.kind === 'breakpoints') return HOUR_MARK.test(body) ? HOUR_MS : reuse.keptMs;
+  return DAY_RETENTION.test(body) ? 24 * HOUR_MS : reuse.keptMs;
 }
 
 /** Reusable tokens of a cached prefix. */

@@ -13,6 +13,7 @@ import type { ServedHistories } from '../memory/served-histories.js';
 import type { ArrangedPrompt, OpenDocuments, PromptArranger } from '../prompt/decide.js';
 import { sharedTokens } from '../prompt/insert-slot.js';
 import { modelIn } from '../prompt/parse-prompt.js';
+import type { AgentSessions } from '../sessions/agent-sessions.js';
 import type { Call, Prompt } from '../shapes/shapes.js';
 import type { PromptSender, SentPromptListener } from './send-prompt.js';
 
@@ -28,6 +29,7 @@ export interface PromptDispatcherParts {
   readonly sentPrefixes: SentPrefixes;
   readonly histories: ServedHistories;
   readonly arranger: PromptArranger;
+  readonly sessions: AgentSessions;
   readonly sender: PromptSender;
   readonly lifecycle: Lifecycle;
   /** The monotonic clock, in milliseconds. */
@@ -139,7 +141,7 @@ export class PromptDispatcher {
   }
 
   #route({ call, prompt, tried }: DispatchedPrompt): Destination {
-    const { engines, sentPrefixes, histories, arranger } = this.parts;
+    const { engines, sentPrefixes, histories, arranger, sessions } = this.parts;
     const { only } = engines;
     const { tenant, body } = call;
     if (only !== undefined) return { engine: only, pendingTokens: 0, open: 'unread' };
@@ -157,10 +159,14 @@ export class PromptDispatcher {
         return 0;
       }
     };
+    const { session } = call.request.report;
+    const before = session && sessions.latest(tenant, session);
+    const ofSession = ({ name }: Engine) => (before?.engine === name ? Math.min(promptTokens, before.heldTokens) : 0);
     const { engine, route } = engines.route({
       model: () => open?.model ?? modelIn(call),
       promptTokens,
-      cachedTokens: (engine) => Math.max(documentTokens(engine), tokensPerByte * sharedBytes(engine.number)),
+      cachedTokens: (engine) =>
+        Math.max(documentTokens(engine), tokensPerByte * sharedBytes(engine.number), ofSession(engine)),
       tried,
     });
     sentPrefixes.sent(beginnings, engine.number);

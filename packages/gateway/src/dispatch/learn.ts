@@ -21,9 +21,11 @@ import {
 } from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
+import type { ReportBuilder } from '../observe/report.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
 import type { ArrangedPrompt } from '../prompt/decide.js';
 import type { KnownPrompts } from '../prompt/known-prompts.js';
+import type { AgentSessions } from '../sessions/agent-sessions.js';
 import type { Call, Sent } from '../shapes/shapes.js';
 
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
@@ -64,6 +66,9 @@ export interface LearningParts {
   readonly prefixes: WarmPrefixes;
   readonly metrics: Metrics;
   readonly knownPrompts: KnownPrompts;
+  readonly sessions: AgentSessions;
+  /** Called for a prompt whose session lost something of the cache. */
+  readonly lost: (report: ReportBuilder) => void;
   readonly config: Pick<GatewayConfig, 'prices' | 'recognise'>;
   /** Only where the store of conversations is shared. */
   readonly peers: PeerGateways | undefined;
@@ -134,6 +139,7 @@ export class Learning {
       this.#count(outcome);
       this.#explainNoGain(outcome);
     });
+    if (outcome.call.request.report.session !== undefined) this.guarded(() => this.#account(outcome));
     this.guarded(() => this.#learnAnswer(outcome));
     this.guarded(() => this.#rememberAnswers(outcome));
   }
@@ -171,6 +177,30 @@ export class Learning {
     const expected = Math.max(report.baselineTokens ?? 0, report.decision.predictedCachedTokens ?? 0);
     report.cachedTokens = this.#parts.histories.reportedCounts(engine, model).cachedTokens(usage, expected);
     if (usage.cachedTokens !== undefined) engine.counted(usage.cachedTokens);
+  }
+
+  /** The account of the session, and an alarm where it lost much of the cache. */
+  #account({ engine, call, sent, dispatchedAt, baseline }: PromptOutcome): void {
+    const { sessions, lost, now } = this.#parts;
+    const { report } = call.request;
+    const { session, promptTokens, cachedTokens, cacheWriteTokens, price, requestId } = report;
+    if (session === undefined || promptTokens === undefined) return;
+    report.sessionBreak = sessions.answered({
+      tenant: call.tenant,
+      session,
+      requestId,
+      api: call.api,
+      model: baseline?.model ?? '',
+      body: sent,
+      engine,
+      price,
+      promptTokens,
+      cachedTokens,
+      cacheWriteTokens,
+      dispatchedAt,
+      answeredAt: now(),
+    });
+    if (report.sessionBreak !== undefined) lost(report);
   }
 
   /** Looks for a reason where nothing was gained, and the order alone does not tell it. */

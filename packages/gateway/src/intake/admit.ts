@@ -5,7 +5,7 @@ import { ANONYMOUS_TENANT } from '@warmpath/core/internal';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback, type ServerConfig } from '../config/schema-server.js';
-import { BodyView } from '../json/json-body.js';
+import { BodyView, invalid } from '../json/json-body.js';
 import type { JsonMember } from '../json/json-scanner.js';
 import type { Overload } from '../limits/load.js';
 import { type Authenticator, type Caller, OPERATOR } from './authenticate.js';
@@ -29,11 +29,18 @@ const TEXT_ROUTES: readonly (string | undefined)[] = [
   '/v1/capture/:id',
 ];
 
+/** Accounts of sessions. */
+const SESSIONS_ROUTE = '/v1/sessions';
+
 /** For the gateway's own page, and for no other web page. */
-const OWN_PAGE_ONLY: ReadonlySet<string | undefined> = new Set([...DASHBOARD_DATA, ...TEXT_ROUTES]);
+const OWN_PAGE_ONLY: ReadonlySet<string | undefined> = new Set([...DASHBOARD_DATA, SESSIONS_ROUTE, ...TEXT_ROUTES]);
 
 /** Answer a tenant about what is its own, and the operator about everything. */
-const SHARED_WITH_OPERATOR: ReadonlySet<string | undefined> = new Set(['/v1/requests/:id', ...TEXT_ROUTES]);
+const SHARED_WITH_OPERATOR: ReadonlySet<string | undefined> = new Set([
+  '/v1/requests/:id',
+  SESSIONS_ROUTE,
+  ...TEXT_ROUTES,
+]);
 
 /** Who may send requests. A reload of the configuration replaces both. */
 export interface Access {
@@ -93,7 +100,7 @@ export function admit(
     if (authenticator.isOperator(request.headers)) {
       if (!SHARED_WITH_OPERATOR.has(route))
         throw forbidden(
-          "The operator's key is for /metrics, /ui, /v1/requests/{id}, /v1/prompts and /v1/capture alone.",
+          "The operator's key is for /metrics, /ui, /v1/requests/{id}, /v1/sessions, /v1/prompts and /v1/capture alone.",
         );
       request.report.caller = OPERATOR;
       done();
@@ -116,6 +123,19 @@ export function canActForTenant(server: ServerConfig, { tenant }: Caller): boole
 export function isOperator(server: ServerConfig, caller: Caller): boolean {
   const isOwnMachine = isLoopback(server.host) && !identifiesTenants(server) && server.operatorKey === undefined;
   return caller.isOperator || isOwnMachine;
+}
+
+/**
+ * The tenant of which a caller may see a list: its own. The operator may name one, or sees all (`undefined`).
+ *
+ * @throws WarmpathError `WARMPATH_FORBIDDEN` for another tenant, and for an anonymous caller where others can ask.
+ */
+export function listedTenant(server: ServerConfig, caller: Caller, named: unknown): string | undefined {
+  if (named !== undefined && typeof named !== 'string') throw invalid('tenant', 'one name was expected');
+  if (isOperator(server, caller)) return named;
+  if (!canActForTenant(server, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
+  if (named !== undefined && named !== caller.tenant) throw forbidden('This key may see its own tenant alone.');
+  return caller.tenant;
 }
 
 /**

@@ -13,7 +13,7 @@ const SHARES = {
   /** Prompts of programs, learned from traffic, and the consents to them. */
   prompts: 2,
   /** Documents that came more than once. */
-  documents: 7,
+  documents: 5,
   /** Arrangements of clients that write their own prompts. */
   arrangements: 1,
   /** Records of the latest requests, and bodies that the operator captures. */
@@ -22,6 +22,8 @@ const SHARES = {
   prefixes: 1,
   /** Which engines got which beginnings of bodies. */
   beginnings: 2,
+  /** Accounts of sessions, and hashes of their latest prompts. */
+  sessions: 2,
   /** What engines would have cached of prompts as clients wrote them. */
   baselines: 2,
 } as const;

@@ -143,6 +143,15 @@ export function logReport(log: Log, { url, state, problem, remedy }: EngineRepor
   else log.warn({ engine: url, state, problem, remedy }, 'engine not ready');
 }
 
+/** Lost tokens from which on the log warns: the shortest prefix that most hosted APIs cache. */
+const ALARM_TOKENS = 1_024;
+
+/** Warns of a session that lost much of the cache: where and why, and no text. */
+export function logSessionBreak(log: Log, { requestId, session, sessionBreak }: ReportBuilder): void {
+  if (sessionBreak === undefined || sessionBreak.lostTokens < ALARM_TOKENS) return;
+  log.warn({ requestId, session, ...sessionBreak }, 'session lost cached tokens');
+}
+
 /** Counts, records and logs a defect that cost an order, not an answer. */
 export type FailOpen = (report: ReportBuilder, fallback: Fallback, defect: unknown) => void;
 

@@ -20,6 +20,7 @@ export interface GaugeSources {
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
   readonly sentMessages: () => number;
+  readonly agentSessions: () => number;
   readonly recordedRequests: () => number;
   /** Bytes that the parts of the memory hold. */
   readonly memory: Readonly<Record<MemoryPart, () => number>>;
@@ -111,6 +112,20 @@ export class Metrics {
     'What they would have cost as clients wrote them. The difference is the gain in money.',
     ['changed', 'group'],
   );
+  readonly #sessionTokens = this.#counter(
+    'session_tokens_total',
+    'Prompt tokens of sessions, by the client that named them and by what became of them: `cached`, `written` or `computed`.',
+    ['client', 'outcome'],
+  );
+  readonly #sessionBreaks = this.#counter('session_breaks_total', 'Prompts whose session lost cached tokens.', [
+    'cause',
+  ]);
+  readonly #lostTokens = this.#counter(
+    'session_lost_tokens_total',
+    'Tokens that were in the cache for an earlier prompt of the session, and were computed or written again.',
+    ['cause'],
+  );
+  readonly #lostCost = this.#counter('session_lost_cost_total', 'What that cost, by `prices`.', ['cause']);
   readonly #noGain = this.#counter('no_gain_total', 'Prompts that gained nothing, by the reason.', ['reason']);
   readonly #storeTime = this.#histogram(
     'session_store_seconds',
@@ -171,6 +186,7 @@ export class Metrics {
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
+    this.#read('session_accounts', 'Sessions whose tokens are counted.', sources.agentSessions);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#readMemory(sources);
     this.#readProcess();
@@ -236,6 +252,7 @@ export class Metrics {
     this.#cached.inc(report.cachedTokens ?? 0);
     this.#cacheWrites.inc(report.cacheWriteTokens ?? 0);
     this.#gained(report);
+    if (report.session !== undefined) this.#lost(report.session, report);
     if (report.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
     else if (report.errorCode !== undefined) this.error(report.errorCode, report.errorSource ?? 'gateway');
   }
@@ -253,6 +270,22 @@ export class Metrics {
     if (cost === undefined || baselineCost === undefined) return;
     this.#cost.inc(labels, cost);
     this.#baselineCost.inc(labels, baselineCost);
+  }
+
+  #lost(
+    { client }: NonNullable<Report['session']>,
+    { sessionBreak, promptTokens, cachedTokens = 0, cacheWriteTokens = 0 }: Report,
+  ): void {
+    if (promptTokens === undefined) return;
+    this.#sessionTokens.inc({ client, outcome: 'cached' }, cachedTokens);
+    this.#sessionTokens.inc({ client, outcome: 'written' }, cacheWriteTokens);
+    const computed = Math.max(0, promptTokens - cachedTokens - cacheWriteTokens);
+    this.#sessionTokens.inc({ client, outcome: 'computed' }, computed);
+    if (sessionBreak === undefined) return;
+    const { cause, lostTokens, cost } = sessionBreak;
+    this.#sessionBreaks.inc({ cause });
+    this.#lostTokens.inc({ cause }, lostTokens);
+    if (cost !== null) this.#lostCost.inc({ cause }, Math.max(0, cost));
   }
 
   error(code: ErrorCode, source: 'gateway' | 'upstream'): void {

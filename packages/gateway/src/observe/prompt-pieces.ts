@@ -1,7 +1,7 @@
 import { blockDocuments, type DocumentBlock } from '@warmpath/core';
 import { fingerprint, type PromptPiece } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-view.js';
-import { type JsonPath, pathName, type RequestMessage } from '../apis/request-texts.js';
+import { type JsonPath, pathName, type RequestMessage, type RequestText } from '../apis/request-texts.js';
 import { BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject, JsonScanner } from '../json/json-scanner.js';
 
@@ -17,7 +17,8 @@ export function promptPieces(
   if (typeof object['model'] === 'string') pieces.push({ name: 'model', kind: 'model', text: object['model'] });
   for (const field of api.promptFields) {
     const text = raw(field);
-    if (text !== undefined) pieces.push({ name: field, kind: field === 'tools' ? 'tools' : 'field', text });
+    if (text === undefined) continue;
+    pieces.push({ name: field, kind: field === 'tools' ? 'tools' : 'field', text: text.replace(MARKS, '') });
   }
   const given = givenDocuments(raw('documents'));
   const question = given === undefined ? -1 : messages.findLastIndex(({ role }) => role === 'user');
@@ -52,12 +53,28 @@ function givenDocuments(text: string | undefined): PromptPiece | undefined {
   return { name: 'documents', kind: 'user', text, documents };
 }
 
-/** What a message has beside its texts: calls of tools, or all of it. */
-function withoutText(value: unknown, { texts }: RequestMessage): string | undefined {
+/** A cache breakpoint, which is no part of the prompt. */
+const MARK = 'cache_control';
+const MARKS = /,?\s*"cache_control"\s*:\s*\{[^{}]*\}/g;
+
+/** What a message has beside its texts: calls of tools, thoughts and images, or all of it. */
+function withoutText(value: unknown, { texts, place }: RequestMessage): string | undefined {
   if (!isObject(value)) return undefined;
-  if (texts.length === 0) return JSON.stringify(value);
-  const { tool_calls: calls } = value;
-  return Array.isArray(calls) && calls.length > 0 ? JSON.stringify(calls) : undefined;
+  if (texts.length === 0) return withoutMarks(value);
+  const { tool_calls: calls, content } = value;
+  if (Array.isArray(calls) && calls.length > 0) return withoutMarks(calls);
+  if (!Array.isArray(content)) return undefined;
+  const written = texts.map((text) => text.place[place.length + 1]);
+  const others = content.filter((_, at) => !written.some((step) => isAt(step, at)));
+  return others.length > 0 ? withoutMarks(others) : undefined;
+}
+
+function isAt(step: RequestText['place'][number] | undefined, at: number): boolean {
+  return typeof step === 'object' ? step.from <= at && at <= step.to : step === at;
+}
+
+function withoutMarks(value: object): string {
+  return JSON.stringify(value, (key, member: unknown) => (key === MARK ? undefined : member));
 }
 
 function valueAt(object: JsonObject, place: JsonPath): unknown {

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
+import { promptCost } from '@warmpath/core/internal';
 import type { PrefixKeeperName, TokenPrice } from '../config/schema.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
@@ -53,6 +54,7 @@ export class ReportBuilder {
   /** What is known of the conversation that the request names. `ignored`: the request lacks an end user. */
   conversation: ReportSoFar['conversation'];
   session: ReportSoFar['session'];
+  sessionBreak: ReportSoFar['sessionBreak'];
   /** What a translation into another API left out. */
   translationWarnings: readonly Warning[] = NONE;
   /** What was changed so that the prompt begins as earlier ones did. */
@@ -145,6 +147,7 @@ export class ReportBuilder {
       engine: this.engine,
       conversation: this.conversation,
       session: this.session,
+      sessionBreak: this.sessionBreak,
       errorCode: this.errorCode,
       errorSource: this.errorSource,
       ...decision,
@@ -187,10 +190,8 @@ type PricedPrompt = CountedPrompt & Pick<ReportBuilder, 'price' | 'cacheWriteTok
 function costsOf(prompt: PricedPrompt): Pick<ReportSoFar, 'cost' | 'baselineCost'> {
   const { price, promptTokens, cachedTokens, cacheWriteTokens = 0, baselineTokens, baselineWriteTokens } = prompt;
   if (price === undefined || promptTokens === undefined || cachedTokens === undefined) return UNPRICED;
-  const costOf = (cached: number, written: number) => {
-    const computed = Math.max(0, promptTokens - cached - written);
-    return (price.input * computed + price.cached * cached + (price.cacheWrite ?? price.input) * written) / 1e6;
-  };
+  const costOf = (cached: number, written: number) =>
+    promptCost({ promptTokens, cachedTokens: cached, cacheWriteTokens: written }, price);
   const cost = costOf(cachedTokens, cacheWriteTokens);
   if (prompt.isUnchanged === true) return { cost, baselineCost: cost };
   const isKnown = baselineTokens !== undefined;

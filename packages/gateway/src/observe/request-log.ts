@@ -14,6 +14,7 @@ import type {
   ChosenEngine,
   DecidedSlot,
   NoGainReason,
+  RecordedBreak,
   RecordedFallback,
   RecordedPrefix,
   RecordedRetrieval,
@@ -67,6 +68,8 @@ export interface RequestRecord {
   readonly failedOpen: readonly RecordedFallback[];
   /** The conversation that it names (`GET /v1/sessions`). */
   readonly session: string | null;
+  /** What its session lost of the cache; `null` where nothing. */
+  readonly sessionBreak: RecordedBreak | null;
   /** `null` where prompts are not compared. */
   readonly prefix: RecordedPrefix | null;
 }
@@ -259,6 +262,7 @@ export function recordOf(report: Report): RequestRecord {
     deduplicatedTokens: report.deduplicatedTokens,
     failedOpen: report.failedOpen,
     session: report.session?.id ?? null,
+    sessionBreak: report.sessionBreak ?? null,
     prefix: report.prefix ?? null,
   };
 }
@@ -294,7 +298,7 @@ function summaryOf({
     baselineTokens: record.baselineTokens,
     gainTokens: record.gainTokens,
     references: record.references,
-    broke: record.prefix?.break?.cause ?? null,
+    broke: record.sessionBreak?.cause ?? record.prefix?.break?.cause ?? null,
     error: record.error,
     failedOpen: record.failedOpen.length > 0,
   };

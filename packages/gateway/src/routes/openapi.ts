@@ -1,3 +1,4 @@
+import { SESSION_BREAK_CAUSES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import {
@@ -100,6 +101,38 @@ const plan = z.looseObject({
   ),
 });
 
+const sessionBreak = {
+  cause: z.enum(Object.keys(SESSION_BREAK_CAUSES) as [string, ...string[]]),
+  remedy: z.string(),
+  isAvoidable: z.boolean().meta({ description: 'Whether the gateway can avoid it.' }),
+  piece: z.nullable(z.string()).meta({ description: 'Where the prompt parts from the earlier one.' }),
+  offset: count.meta({ description: 'UTF-16 units of the piece before the difference, within 64 units.' }),
+  lostTokens: count,
+  cost: z.nullable(z.number()).meta({ description: '`null` without `prices`.' }),
+};
+
+const session = z.strictObject({
+  object: z.literal('session'),
+  id: name.meta({ description: 'A digest of tenant, end user, header and name.' }),
+  tenant: z.string(),
+  client: z.string().meta({ description: 'Whose headers named it; `warmpath`: a name of the gateway.' }),
+  startedBy: z.nullable(z.string()).meta({ description: 'The session of the agent that started this one.' }),
+  model: z.string(),
+  idleMs: z.number(),
+  sums: z.strictObject({
+    prompts: count,
+    promptTokens: count,
+    cachedTokens: count,
+    cacheWriteTokens: count,
+    computedTokens: count,
+    cost: z.nullable(z.number()),
+    breaks: count,
+    lostTokens: count,
+    lostCost: z.nullable(z.number()),
+  }),
+  breaks: z.array(z.strictObject({ ...sessionBreak, requestId: z.string(), agoMs: z.number() })),
+});
+
 const requestRecord = z.strictObject({
   object: z.literal('request'),
   id: z.string(),
@@ -159,6 +192,9 @@ const requestRecord = z.strictObject({
   deduplicatedTokens: count,
   failedOpen: z.array(z.strictObject({ fallback: z.string(), reason: z.string() })),
   session: z.nullable(z.string()).meta({ description: 'The conversation that it names: see `GET /v1/sessions`.' }),
+  sessionBreak: z
+    .nullable(z.strictObject(sessionBreak))
+    .meta({ description: 'What its session had in the cache, and this prompt computed again.' }),
   prefix: z.nullable(z.looseObject({})).meta({ description: 'Only with `explain.prompts: all`.' }),
 });
 
@@ -343,6 +379,13 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
           body: z.string(),
         }),
       },
+    },
+  },
+  '/v1/sessions': {
+    get: {
+      summary: "Accounts of the sessions of the caller's tenant; for the operator, of all tenants or of `tenant`.",
+      query: tenantQuery,
+      answers: { 200: z.strictObject({ object: z.literal('list'), data: z.array(session) }) },
     },
   },
   '/v1/sessions/{name}': {

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import { ANONYMOUS_TENANT, type ConversationStore } from '@warmpath/core/internal';
-import { loadDashboardPage } from '@warmpath/dashboard';
+import { loadDashboardPage, type SessionList } from '@warmpath/dashboard';
 import type { FastifyInstance } from 'fastify';
 import type { Lifecycle } from '../answer/relay.js';
 import type { ServerConfig } from '../config/schema-server.js';
@@ -8,10 +8,11 @@ import { withoutEndUser } from '../conversation/conversation-memory.js';
 import type { DashboardFeed } from '../dashboard/feed.js';
 import { type Engine, unhealthy } from '../engines/engine.js';
 import type { Engines } from '../engines/engines.js';
-import { canActForTenant, isPrivate } from '../intake/admit.js';
+import { canActForTenant, isPrivate, listedTenant } from '../intake/admit.js';
 import { SESSION_MAX_LENGTH } from '../intake/own-fields.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { RequestLog } from '../observe/request-log.js';
+import type { AgentSessions } from '../sessions/agent-sessions.js';
 
 /** `GET /metrics`: Prometheus text. */
 export function metricsRoute(app: FastifyInstance, metrics: Metrics): void {
@@ -101,14 +102,27 @@ export function dashboardRoutes(app: FastifyInstance, { feed, requests }: Dashbo
 export interface SessionsParts {
   readonly server: ServerConfig;
   readonly store: ConversationStore;
+  readonly sessions: AgentSessions;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
 }
 
 /**
+ * `GET /v1/sessions`: the accounts of sessions of the caller's tenant; for the operator, of all tenants or the one in
+ * `?tenant=`. `WARMPATH_FORBIDDEN` for everybody else.
+ *
  * `DELETE /v1/sessions/{name}`: forgets a conversation of the caller's tenant and end user, in all gateways that share
  * the store. An unknown name is no error. `WARMPATH_FORBIDDEN` for an anonymous caller where other machines can ask,
  * and for a caller without an end user where the operator configured where end users come from.
  */
-export function sessionsRoute(app: FastifyInstance, { server, store }: SessionsParts): void {
+export function sessionsRoute(app: FastifyInstance, { server, store, sessions, now }: SessionsParts): void {
+  app.get<{ Querystring: { tenant?: unknown } }>('/v1/sessions', (request, reply) => {
+    const { caller } = request.report;
+    const tenant = listedTenant(server, caller, request.query.tenant);
+    const data = sessions.list(tenant, now());
+    return reply.header('cache-control', 'no-store').send({ object: 'list', data } satisfies SessionList);
+  });
+
   app.delete<{ Params: { name: string } }>('/v1/sessions/:name', async (request, reply) => {
     const { name } = request.params;
     if (name.length > SESSION_MAX_LENGTH) {

@@ -4,7 +4,7 @@ import type { ListedPromptKind, PromptKindList } from '@warmpath/dashboard';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import type { ServerConfig } from '../config/schema-server.js';
-import { canActForTenant, isOperator, requireOperatorOf } from '../intake/admit.js';
+import { isOperator, listedTenant, requireOperatorOf } from '../intake/admit.js';
 import { consentRequest, readFields } from '../intake/own-fields.js';
 import { bodyOf } from '../intake/request-body.js';
 import { invalid, readObject } from '../json/json-body.js';
@@ -76,18 +76,9 @@ function tenantsOf(
   { server, kinds, consents }: PromptKindsParts,
   { report, query }: FastifyRequest<{ Querystring: { tenant?: unknown } }>,
 ): readonly string[] {
-  const { caller } = report;
-  const { tenant } = query;
-  if (tenant !== undefined && typeof tenant !== 'string') throw invalid('tenant', 'one name was expected');
-  if (isOperator(server, caller)) {
-    if (tenant !== undefined) return [tenant];
-    return [...new Set([...kinds.tenants(), ...Array.from(consents.all(), (consent) => consent.tenant)])];
-  }
-  if (!canActForTenant(server, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
-  if (tenant !== undefined && tenant !== caller.tenant) {
-    throw new WarmpathError('WARMPATH_FORBIDDEN', { detail: "This key may see its own tenant's prompts only." });
-  }
-  return [caller.tenant];
+  const tenant = listedTenant(server, report.caller, query.tenant);
+  if (tenant !== undefined) return [tenant];
+  return [...new Set([...kinds.tenants(), ...Array.from(consents.all(), (consent) => consent.tenant)])];
 }
 
 /** Kinds of a tenant: those that were learned, then those that only a consent names. */

@@ -7,6 +7,7 @@ import type {
   RecalledConversation,
   RepeatedDocument,
   SentTurn,
+  SessionBreak,
 } from '@warmpath/core/internal';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
@@ -295,6 +296,13 @@ export interface RecordedPrefix {
   readonly break: (PrefixBreak & { readonly remedy: string }) | null;
 }
 
+/** What a prompt of a session computed again, why, and what to do about it. */
+export interface RecordedBreak extends SessionBreak {
+  readonly remedy: string;
+  /** What that cost; `null` without a configured price. */
+  readonly cost: number | null;
+}
+
 /** How the passages of a request were looked for. */
 export interface RecordedRetrieval {
   /** Milliseconds until the last stage that came. */
@@ -378,6 +386,8 @@ export interface ReportSoFar extends DecisionSummary {
   readonly conversation: 'new' | 'known' | 'forgotten' | 'ignored' | undefined;
   /** The conversation that it names, and that it belongs to. */
   readonly session: RecordedSession | undefined;
+  /** What it lost of the cache, where its session had more of it there. */
+  readonly sessionBreak: RecordedBreak | undefined;
   readonly errorCode: ErrorCode | undefined;
   readonly errorSource: ErrorSource | undefined;
   readonly prefix: RecordedPrefix | undefined;
