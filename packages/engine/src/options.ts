@@ -3,7 +3,6 @@ import { WarmpathError } from '@warmpath/core';
 import { REPLACEMENT_POLICY_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { TEMPLATE_DATE } from './chat/default-templates.js';
-import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
 import { KV_TYPES, type KvType, TILE_ROWS } from './native/structs.js';
 
@@ -108,32 +107,7 @@ export const engineOptionsSchema = z.strictObject({
   kvEventsReplay: zmqEndpoint().describe(
     'Where subscribers ask again for events they missed, for instance tcp://*:5558',
   ),
-  kvEventsTopic: z
-    .string()
-    .max(1024)
-    .default('')
-    .describe('First frame of every message of events')
-    .meta(PROGRAMS_ONLY),
-  kvEventsEncoding: z
-    .enum(KV_EVENT_ENCODINGS)
-    .default('tagged')
-    .describe('How events are written: tagged maps, or positional as vLLM did before June 2026')
-    .meta(PROGRAMS_ONLY),
   kvEventsBlock: z.int().min(1).max(4096).default(16).describe('Tokens of a block in events'),
-  kvEventsBuffer: z
-    .int()
-    .min(1)
-    .max(1_000_000)
-    .default(10_000)
-    .describe('Most batches of events kept for replay, 64 MiB in all at most')
-    .meta(PROGRAMS_ONLY),
-  kvEventsHighWaterMark: z
-    .int()
-    .min(1)
-    .max(10_000_000)
-    .default(100_000)
-    .describe('Most messages that wait for one slow subscriber')
-    .meta(PROGRAMS_ONLY),
   cachedDocuments: z
     .int()
     .min(0)

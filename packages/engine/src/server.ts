@@ -4,7 +4,6 @@ import { WarmpathError } from '@warmpath/core';
 import { ChatTemplate, type TemplateSources } from './chat/chat-template.js';
 import { CHATML } from './chat/default-templates.js';
 import { KvEventFeed } from './events/kv-event-log.js';
-import { openKvEvents } from './events/open-publisher.js';
 import type { ZmqKvEventPublisher } from './events/zmq-publisher.js';
 import { createApp } from './http/app.js';
 import { EmbeddingQueue } from './http/embeddings.js';
@@ -248,6 +247,18 @@ async function templateSources(
   return chatTemplate === undefined
     ? { source: model.chatTemplate, toolUseSource: model.toolUseTemplate, date }
     : { source: chatTemplate === 'chatml' ? CHATML : chatTemplate, date };
+}
+
+/** Opens the sockets that the options name, and loads what they need. */
+async function openKvEvents({
+  kvEvents: endpoint,
+  kvEventsReplay: replayEndpoint,
+}: ResolvedEngineOptions): Promise<ZmqKvEventPublisher | undefined> {
+  if (endpoint === undefined) {
+    return undefined;
+  }
+  const { ZmqKvEventPublisher } = await import('./events/zmq-publisher.js');
+  return ZmqKvEventPublisher.open({ endpoint, ...(replayEndpoint !== undefined && { replayEndpoint }) });
 }
 
 async function diskTierOf(

@@ -1,7 +1,7 @@
 import type { Tier } from '@warmpath/core/internal';
 import type { RadixNode, TierListener } from '../cache/radix-node.js';
 import { type Block, BlockChain } from './block-chain.js';
-import type { BlockHash, KvEvent, KvEventPublisher, KvMedium } from './kv-event.js';
+import type { BlockHash, KvEvent, KvEventBatch, KvMedium } from './kv-event.js';
 
 /** Hexadecimal digits of a {@link BlockHash}, the last ones of the digest. */
 const HASH_DIGITS = 16;
@@ -147,7 +147,7 @@ export class KvEventLog implements TierListener {
 }
 
 export interface KvEventFeedOptions {
-  readonly publisher: KvEventPublisher;
+  readonly publisher: { publish(batch: KvEventBatch): void };
   /** Tokens of one block. */
   readonly blockTokens: number;
   /** Milliseconds since 1970. */
@@ -155,12 +155,11 @@ export interface KvEventFeedOptions {
 }
 
 /**
- * From one life of a cache to a publisher that may outlive it: what changed goes out as one batch a step. The first
- * event says that nothing lies anywhere, because a consumer may still believe what an earlier life held; so does the
- * last.
+ * Publishes what changed in a cache, one batch a step. The first event says that nothing lies anywhere, because a
+ * consumer may still believe what an earlier process held; so does the last.
  */
 export class KvEventFeed {
-  readonly #publisher: KvEventPublisher;
+  readonly #publisher: KvEventFeedOptions['publisher'];
   readonly #log: KvEventLog;
   readonly #clock: () => number;
   #hasBegun = false;

@@ -36,27 +36,9 @@ interface AllBlocksCleared {
 
 export type KvEvent = BlocksStored | BlocksRemoved | AllBlocksCleared;
 
-/** What changed in one step, in order. Plain data, so that it can travel between processes as JSON. */
+/** What changed in one step, in order. */
 export interface KvEventBatch {
   /** Seconds since 1970. */
   readonly timestamp: number;
   readonly events: readonly KvEvent[];
 }
-
-/**
- * Tells the outside what the cache holds. It numbers batches from 0 on and goes on numbering as long as it lives,
- * whoever hands them in.
- */
-export interface KvEventPublisher {
-  /** Takes a batch; returns at once, never throws, and drops what nobody can be sent any more. */
-  publish(batch: KvEventBatch): void;
-  /** Sends what is left and ends. Safe to call again. */
-  close(): Promise<void>;
-}
-
-/**
- * How events are written: `tagged` as maps with a `type`, as vLLM does since June 2026 (vllm-project/vllm#42892), or
- * `positional` as arrays, as it did before.
- */
-export const KV_EVENT_ENCODINGS = ['tagged', 'positional'] as const;
-export type KvEventEncoding = (typeof KV_EVENT_ENCODINGS)[number];

@@ -1,5 +1,5 @@
 import { Encoder } from '@msgpack/msgpack';
-import type { BlockHash, BlocksStored, KvEvent, KvEventBatch, KvEventEncoding } from './kv-event.js';
+import type { BlockHash, BlocksStored, KvEvent, KvEventBatch } from './kv-event.js';
 
 /** An array of three, which a batch is: time, events, rank. */
 const BATCH_HEADER = Buffer.of(0x93);
@@ -10,14 +10,17 @@ const valueEncoder = new Encoder({ useBigInt64: true });
 /** For what readers expect as a float, also when it happens to be a whole number. */
 const floatEncoder = new Encoder({ forceIntegerToFloat: true });
 
-/** A batch as vLLM's publisher writes it: the MessagePack of `[ts, events, data_parallel_rank]`. Cost: O(tokens). */
-export function encodeBatch({ timestamp, events }: KvEventBatch, encoding: KvEventEncoding): Buffer {
-  const wireEvents = events.map(encoding === 'tagged' ? taggedEvent : positionalEvent);
+/**
+ * A batch as vLLM's publisher writes it: the MessagePack of `[ts, events, data_parallel_rank]`, events as maps with a
+ * `type` (vllm-project/vllm#42892). Cost: O(tokens).
+ */
+export function encodeBatch({ timestamp, events }: KvEventBatch): Buffer {
+  const wireEvents = events.map(wireEvent);
   return Buffer.concat([BATCH_HEADER, floatEncoder.encode(timestamp), valueEncoder.encode(wireEvents), RANK]);
 }
 
 /** In msgspec's order; fields that vLLM leaves out at their default are left out. */
-function taggedEvent(event: KvEvent): object {
+function wireEvent(event: KvEvent): object {
   switch (event.type) {
     case 'stored':
       return {
@@ -35,20 +38,6 @@ function taggedEvent(event: KvEvent): object {
       return { type: 'BlockRemoved', block_hashes: event.blockHashes.map(wireHash), medium: event.medium };
     case 'cleared':
       return { type: 'AllBlocksCleared' };
-  }
-}
-
-function positionalEvent(event: KvEvent): readonly unknown[] {
-  switch (event.type) {
-    case 'stored': {
-      const { medium, tokenIds, blockSize, salt } = event;
-      const fields = [event.blockHashes.map(wireHash), parentHash(event), tokenIds, blockSize, null, medium];
-      return ['BlockStored', ...fields, ...(salt === undefined ? [] : [null, extraKeys(event, salt)])];
-    }
-    case 'removed':
-      return ['BlockRemoved', event.blockHashes.map(wireHash), event.medium];
-    case 'cleared':
-      return ['AllBlocksCleared'];
   }
 }
 

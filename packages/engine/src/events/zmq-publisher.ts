@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { Publisher, Router } from 'zeromq';
-import type { KvEventBatch, KvEventEncoding, KvEventPublisher } from './kv-event.js';
+import type { KvEventBatch } from './kv-event.js';
 import { encodeBatch } from './wire-format.js';
 
 export interface ZmqPublisherOptions {
@@ -11,13 +11,6 @@ export interface ZmqPublisherOptions {
   readonly endpoint: string;
   /** Where batches can be asked for again; always bound. Without one, nothing can. */
   readonly replayEndpoint?: string;
-  /** The first frame of every message, by which subscribers choose. */
-  readonly topic: string;
-  readonly encoding: KvEventEncoding;
-  /** Most batches that are kept. */
-  readonly bufferSteps: number;
-  /** Most messages that wait for one slow subscriber; it misses those beyond. */
-  readonly highWaterMark: number;
 }
 
 /** Figures of a publisher, for reports. */
@@ -34,8 +27,11 @@ export interface ZmqPublisherStats {
   readonly failures: number;
 }
 
-/** Most bytes of batches that are kept for replay, so that many steps of large prompts stay bounded. */
-const BUFFER_BYTES = 64 * 1024 * 1024;
+/** Most batches that are kept for replay, and their bytes: many steps of large prompts stay bounded. */
+const MAX_BUFFERED_BATCHES = 10_000;
+const MAX_BUFFERED_BYTES = 64 * 1024 * 1024;
+/** Most messages that wait for one slow subscriber; it misses those beyond. */
+const MAX_WAITING_MESSAGES = 100_000;
 /** How long, at the end, what is under way to subscribers may take, in milliseconds. */
 const LINGER_MS = 1_000;
 /** How long a client that asked for a replay may leave its socket full, in milliseconds. */
@@ -100,17 +96,16 @@ export class ReplayBuffer {
 /**
  * Publishes batches as vLLM does (`vllm/distributed/kv_events.py`): a PUB socket with three frames a batch, topic,
  * sequence number (8 bytes, big end first) and MessagePack; and a ROUTER socket that answers `["", first sequence
- * number]` with `["", topic, sequence number, payload]` for every batch that is kept, and -1 at the end. In the
- * positional encoding the replay has no topic frame, like the versions of vLLM that wrote it.
+ * number]` with `["", topic, sequence number, payload]` for every batch that is kept, and -1 at the end. The topic is
+ * empty.
  *
  * What is to be sent and what can be replayed is one bounded buffer: whatever is slow, the engine is not, and a
  * subscriber that finds a gap in the numbers can ask for what it missed.
  */
-export class ZmqKvEventPublisher implements KvEventPublisher {
+export class ZmqKvEventPublisher {
   readonly #options: ZmqPublisherOptions;
   readonly #publisher: Publisher;
   readonly #router: Router | undefined;
-  readonly #topic: Buffer;
   readonly #buffer: ReplayBuffer;
   /** The sequence number that is sent next. */
   #sendNext = 0;
@@ -122,8 +117,7 @@ export class ZmqKvEventPublisher implements KvEventPublisher {
     this.#options = options;
     this.#publisher = publisher;
     this.#router = router;
-    this.#topic = Buffer.from(options.topic);
-    this.#buffer = new ReplayBuffer({ steps: options.bufferSteps, bytes: BUFFER_BYTES });
+    this.#buffer = new ReplayBuffer({ steps: MAX_BUFFERED_BATCHES, bytes: MAX_BUFFERED_BYTES });
     if (router !== undefined) {
       void this.#serveReplays(router);
     }
@@ -136,11 +130,11 @@ export class ZmqKvEventPublisher implements KvEventPublisher {
    */
   static async open(options: ZmqPublisherOptions): Promise<ZmqKvEventPublisher> {
     const zmq = await loadZmq();
-    const publisher = new zmq.Publisher({ sendHighWaterMark: options.highWaterMark, linger: LINGER_MS });
-    const { endpoint, replayEndpoint, bufferSteps } = options;
+    const publisher = new zmq.Publisher({ sendHighWaterMark: MAX_WAITING_MESSAGES, linger: LINGER_MS });
+    const { endpoint, replayEndpoint } = options;
     // A whole replay fits; a client that asks again and again without reading is left alone.
     const routerOptions = {
-      sendHighWaterMark: bufferSteps + 1,
+      sendHighWaterMark: MAX_BUFFERED_BATCHES + 1,
       mandatory: true,
       sendTimeout: REPLAY_STALL_MS,
       linger: 0,
@@ -173,13 +167,15 @@ export class ZmqKvEventPublisher implements KvEventPublisher {
     };
   }
 
+  /** Takes a batch; returns at once, never throws, and drops what cannot be sent to anybody any more. */
   publish(batch: KvEventBatch): void {
     if (this.#closing === undefined) {
-      this.#buffer.push(encodeBatch(batch, this.#options.encoding));
+      this.#buffer.push(encodeBatch(batch));
       this.#sending ??= this.#sendAll();
     }
   }
 
+  /** Sends what is left and ends. Safe to call again. */
   close(): Promise<void> {
     this.#closing ??= (async () => {
       await this.#sending;
@@ -195,7 +191,7 @@ export class ZmqKvEventPublisher implements KvEventPublisher {
       const sequence = Math.max(this.#sendNext, this.#buffer.oldest);
       this.#sendNext = sequence + 1;
       try {
-        await this.#publisher.send([this.#topic, sequenceBytes(sequence), this.#buffer.get(sequence)!]);
+        await this.#publisher.send([EMPTY, sequenceBytes(sequence), this.#buffer.get(sequence)!]);
       } catch {
         this.#failures++;
       }
@@ -216,7 +212,7 @@ export class ZmqKvEventPublisher implements KvEventPublisher {
   }
 
   async #replay(router: Router, client: Buffer, first: number): Promise<void> {
-    const head = this.#options.encoding === 'tagged' ? [client, EMPTY, this.#topic] : [client, EMPTY];
+    const head = [client, EMPTY, EMPTY];
     const end = this.#buffer.next;
     for (let sequence = Math.max(first, this.#buffer.oldest); sequence < end; sequence++) {
       const payload = this.#buffer.get(sequence);

@@ -29,10 +29,6 @@ describe('the ZeroMQ publisher', () => {
     const publisher = await ZmqKvEventPublisher.open({
       endpoint: ANY,
       replayEndpoint: ANY,
-      topic: 'kv',
-      encoding: 'tagged',
-      bufferSteps: 100_000,
-      highWaterMark: 1000,
       ...options,
     });
     closing.push(publisher);
@@ -52,10 +48,10 @@ describe('the ZeroMQ publisher', () => {
 
   it('sends topic, number and batch, and answers what was missed', async () => {
     const { publisher, replayAt } = await open();
-    const subscriber = listen(KvSubscriber.connect(publisher.stats.endpoint, 'k'));
+    const subscriber = listen(KvSubscriber.connect(publisher.stats.endpoint));
     await publishUntilHeard(publisher, subscriber);
     const [first] = subscriber.batches;
-    expect(first).toMatchObject({ topic: 'kv', timestamp: 1, rank: 0, events: EVENTS });
+    expect(first).toMatchObject({ topic: '', timestamp: 1, rank: 0, events: EVENTS });
     publisher.publish({ timestamp: 2.5, events: [REMOVED] });
     const last = publisher.stats.nextSequence - 1;
     await subscriber.until((batches) => batches.at(-1)!.sequence >= last);
@@ -88,41 +84,13 @@ describe('the ZeroMQ publisher', () => {
       { type: 'BlockRemoved', block_hashes: [0xabn], medium: 'CPU' },
       { type: 'AllBlocksCleared' },
     ]);
-    expect(batch!.topic).toBe('kv');
-  });
-
-  it('writes arrays when asked to, and replays without a topic then', async () => {
-    const { publisher, replayAt } = await open({ encoding: 'positional' });
-    publisher.publish({ timestamp: 7, events: EVENTS });
-    const [batch] = await replay(replayAt, 0);
-    const hashes = [0xabn, 2n ** 64n - 1n];
-    expect(batch!.wire).toEqual([
-      ['BlockStored', hashes, 2n ** 63n + 1n, [1, 2, 3, 4], 2, null, 'GPU'],
-      ['BlockStored', hashes, null, [1, 2, 3, 4], 2, null, 'GPU', null, [['tenant'], null]],
-      ['BlockRemoved', [0xabn], 'CPU'],
-      ['AllBlocksCleared'],
-    ]);
-    expect(batch!.topic).toBe('no topic');
-    expect(batch!.events).toEqual(EVENTS);
-  });
-
-  it('keeps the newest batches and goes on counting', async () => {
-    const { publisher, replayAt } = await open({ bufferSteps: 3 });
-    for (let step = 0; step < 10; step++) {
-      publisher.publish({ timestamp: step, events: [REMOVED] });
-    }
-    expect((await replay(replayAt, 2)).map(({ sequence, timestamp }) => [sequence, timestamp])).toEqual([
-      [7, 7],
-      [8, 8],
-      [9, 9],
-    ]);
-    expect(publisher.stats).toMatchObject({ nextSequence: 10, bufferedSteps: 3, failures: 0 });
+    expect(batch!.topic).toBe('');
   });
 
   it.runIf(isFull)(
     'waits for nobody: one that never reads costs neither the publisher nor the others anything',
     async () => {
-      const { publisher, replayAt } = await open({ highWaterMark: 2, bufferSteps: 700 });
+      const { publisher, replayAt } = await open();
       const deaf = { live: new Subscriber({ linger: 0 }), replay: new Dealer({ linger: 0 }) };
       closing.push(deaf.live, deaf.replay);
       deaf.live.subscribe();
@@ -169,7 +137,7 @@ describe('the ZeroMQ publisher', () => {
     listen(subscriber);
     const { publisher } = await open({ endpoint });
     await publishUntilHeard(publisher, subscriber);
-    expect(subscriber.batches[0]).toMatchObject({ topic: 'kv', events: EVENTS });
+    expect(subscriber.batches[0]).toMatchObject({ topic: '', events: EVENTS });
   });
 
   it('sends what is left when it is closed, and takes nothing more', async () => {
