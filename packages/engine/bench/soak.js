@@ -42,11 +42,10 @@ const ROUNDS = [
     clients: 24,
     options: { model: 'random:1m', contextTokens: 2048, batchTokens: 32, maxRunning: 32, queueLimit: 64 },
   },
-  // Everything comes and goes between two tiers that are both too small, and every invariant is checked after every
-  // step.
+  // Everything comes and goes between two tiers that are both too small.
   {
     clients: 12,
-    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf', verifyCache: true },
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf' },
   },
   {
     clients: 24,
@@ -61,14 +60,13 @@ const ROUNDS = [
       hostTier: 3 * 2 ** 20,
       diskTierBytes: 12 * 2 ** 20,
       policy: 'pgdsf',
-      verifyCache: true,
     },
   },
   // The same with workers that are killed: streams go on, and everything else is computed again.
   {
     clients: 12,
     killEvery: 100,
-    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true, batchInvariant: true },
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, batchInvariant: true },
   },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];

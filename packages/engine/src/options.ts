@@ -119,11 +119,6 @@ export const engineOptionsSchema = z.strictObject({
     .describe(
       'Compute a request in the same way whatever runs beside it, but for the order of sums; slower, where few tokens make up a step',
     ),
-  verifyCache: z
-    .boolean()
-    .default(false)
-    .describe('Check every invariant of the cache after every step; slow, for tests and for hunting a defect')
-    .meta(PROGRAMS_ONLY),
   threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
   gpuLayers: z
     .int()

@@ -5,7 +5,7 @@ import { LAYOUT_NAMES } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
 import { describe, expect, it } from 'vitest';
 import { isFull } from '../../../test/suite.js';
-import { decodeHead } from '../../engine/src/store/stored-state.js';
+import { decodeHead, PREFIX_BYTES, stateOffset } from '../../engine/src/store/stored-state.js';
 import { chat, closing, DOCUMENTS, gatewayAt, send, stand } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
@@ -76,7 +76,13 @@ describe('the embedded engine behind the gateway', () => {
     await engine.stop();
 
     const names = (await readdir(folder)).filter((name) => name.endsWith('.kv'));
-    const heads = await Promise.all(names.map(async (name) => decodeHead(await readFile(join(folder, name)))!));
+    const heads = await Promise.all(
+      names.map(async (name) => {
+        const bytes = await readFile(join(folder, name));
+        const prefix = bytes.subarray(0, PREFIX_BYTES);
+        return decodeHead(prefix, bytes.subarray(PREFIX_BYTES, stateOffset(prefix)))!;
+      }),
+    );
     const reader = await spawnEngine(options);
     const nodes = await Promise.all(
       heads.map(async ({ tokens, from }) => {

@@ -1,8 +1,6 @@
-import type { StateStore } from '../store/state-store.js';
-import type { StoredEntry, StoredState } from '../store/store-folder.js';
+import type { StateStore, StoredEntry, StoredState } from '../store/state-store.js';
 import type { StateRecord } from '../store/stored-state.js';
 import type { DiskCopy, DiskLoad, RadixNode } from './radix-node.js';
-import { RestoreCost } from './restore-cost.js';
 
 /** Most bytes that are on their way from the disk, or have arrived and are not taken yet. One file may always be. */
 const MAX_LOADING_BYTES = 64 * 1024 * 1024;
@@ -11,7 +9,7 @@ export interface DiskTierOptions {
   readonly store: StateStore;
   /** What the store held when it was opened, last used last. */
   readonly entries: readonly StoredEntry[];
-  /** Milliseconds since some moment; measures what a byte costs and how long a request waits. */
+  /** Milliseconds since some moment; measures how long a request waits. */
   readonly clock: () => number;
 }
 
@@ -27,8 +25,6 @@ export interface DiskTierStats {
   readonly savedTokens: number;
   /** Tokens brought back to host memory since the start. */
   readonly loadedTokens: number;
-  /** Tokens that were not written because their like hardly ever came back. */
-  readonly leftOutTokens: number;
   /** Tokens whose file was removed to make room, since the start. */
   readonly evictedTokens: number;
   /** Files that could not be written, or not be read when they were wanted, or were damaged. */
@@ -47,7 +43,6 @@ export interface DiskTierStats {
 export class DiskTier {
   readonly #store: StateStore;
   readonly #clock: () => number;
-  readonly #cost: RestoreCost;
   readonly #copies = new Map<string, DiskCopy>();
   readonly #lost: DiskCopy[] = [];
   #arrived: DiskLoad[] = [];
@@ -57,12 +52,11 @@ export class DiskTier {
   #news: Promise<void> | undefined;
 
   /** What is counted here, and by whoever decides what moves. */
-  readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, leftOutTokens: 0, evictedTokens: 0, failures: 0 };
+  readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, evictedTokens: 0, failures: 0 };
 
   constructor({ store, clock }: DiskTierOptions) {
     this.#store = store;
     this.#clock = clock;
-    this.#cost = new RestoreCost();
     store.onLost = ({ name }) => {
       const copy = this.#copies.get(name);
       if (copy !== undefined) {
@@ -80,7 +74,7 @@ export class DiskTier {
       files: store.files,
       ...this.counts,
       refusedWrites: store.refusedWrites,
-      refusedFiles: store.damagedFiles + store.foreignFiles + store.sweptFiles + this.#orphanedFiles,
+      refusedFiles: store.refusedFiles + this.#orphanedFiles,
     };
   }
 
@@ -102,13 +96,13 @@ export class DiskTier {
 
   /** Writes a node's cells; there must be room. */
   put(node: RadixNode, record: StateRecord): void {
-    this.adopt(node, this.#store.put(record), record.uses);
+    this.adopt(node, this.#store.put(record));
     this.counts.savedTokens += node.tokenCount;
   }
 
-  /** Gives a node a file that is there, with the uses that stand in it. */
-  adopt(node: RadixNode, file: StoredState, uses: number): void {
-    const copy: DiskCopy = { file, nodes: new Set([node]), uses, load: undefined };
+  /** Gives a node a file that is there. */
+  adopt(node: RadixNode, file: StoredState): void {
+    const copy: DiskCopy = { file, nodes: new Set([node]), load: undefined };
     this.#copies.set(file.name, copy);
     this.counts.tokens += node.tokenCount;
     node.file = copy;
@@ -126,28 +120,10 @@ export class DiskTier {
     }
   }
 
-  /** A node of this file was used so often by now. What stands in a file is that of its most used node. */
-  noteUses(copy: DiskCopy, uses: number): void {
-    if (uses > copy.uses) {
-      copy.uses = uses;
-      this.#store.noteUses(copy.file, uses);
-    }
-  }
-
   /** Removes a file that leads nowhere. */
   discard(file: StoredState): void {
     this.#orphanedFiles++;
     this.#store.remove(file);
-  }
-
-  /** Milliseconds that reading a file will take, by what it took so far; 0 before the first time. */
-  readMs({ file }: DiskCopy): number {
-    return this.#cost.expectedMs(file.bytes);
-  }
-
-  /** A file was left where it is for its cost. The estimate falls, so that it is tried again some time. */
-  fadeCost(): void {
-    this.#cost.fade();
   }
 
   /** Milliseconds since some moment. */
@@ -172,12 +148,7 @@ export class DiskTier {
   }
 
   async #read(load: DiskLoad): Promise<void> {
-    const { file } = load.copy;
-    const startedMs = this.#clock();
-    load.state = await this.#store.read(file);
-    if (load.state !== undefined) {
-      this.#cost.observe(file.bytes, this.#clock() - startedMs);
-    }
+    load.state = await this.#store.read(load.copy.file);
     this.#arrived.push(load);
     this.#tellNews();
   }

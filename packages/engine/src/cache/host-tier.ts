@@ -1,5 +1,4 @@
 import { crc32 } from 'node:zlib';
-import { RestoreCost } from './restore-cost.js';
 import type { SavableMemory, SequenceId } from './sequence-memory.js';
 
 /** A node's own cells in host memory. */
@@ -26,8 +25,6 @@ export interface HostTierOptions {
   readonly memory: SavableMemory;
   /** Most bytes of all copies together. */
   readonly capacityBytes: number;
-  /** Milliseconds since some moment; measures what a restored byte costs. */
-  readonly clock: () => number;
 }
 
 /** Figures of the host tier, for metrics and tests. */
@@ -54,15 +51,11 @@ export interface HostTierStats {
 export class HostTier {
   readonly #memory: SavableMemory;
   readonly #capacityBytes: number;
-  readonly #clock: () => number;
-  readonly #cost: RestoreCost;
   readonly #counts = { usedBytes: 0, tokens: 0, savedTokens: 0, restoredTokens: 0, evictedTokens: 0, failures: 0 };
 
-  constructor({ memory, capacityBytes, clock }: HostTierOptions) {
+  constructor({ memory, capacityBytes }: HostTierOptions) {
     this.#memory = memory;
     this.#capacityBytes = capacityBytes;
-    this.#clock = clock;
-    this.#cost = new RestoreCost();
   }
 
   get stats(): HostTierStats {
@@ -72,11 +65,6 @@ export class HostTier {
   /** Bytes that could be added. */
   get freeBytes(): number {
     return this.#capacityBytes - this.#counts.usedBytes;
-  }
-
-  /** Milliseconds that restoring so many bytes will take, by what it took so far; 0 before the first time. */
-  restoreMs(bytes: number): number {
-    return this.#cost.expectedMs(bytes);
   }
 
   /**
@@ -133,12 +121,10 @@ export class HostTier {
    * @returns Whether they are on the device now; when not, nothing has changed there and the copy is worth nothing.
    */
   restore(copy: HostCopy, sequence: SequenceId): boolean {
-    const startedMs = this.#clock();
     if (!this.#isSound(copy) || !this.#memory.restore(sequence, copy.state, copy.from, copy.to)) {
       this.#counts.failures++;
       return false;
     }
-    this.#cost.observe(copy.state.length, this.#clock() - startedMs);
     this.#counts.restoredTokens += copy.to - copy.from;
     return true;
   }

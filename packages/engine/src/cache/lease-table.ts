@@ -175,9 +175,7 @@ export class LeaseTable {
 
   /**
    * Copies back what the host holds beyond a lease's end, node by node and the nearest tier first (RAGCache §5.1), and
-   * asks for what comes next on the disk. A file that would take longer to read than its tokens to compute is left
-   * where it is. A copy in host memory always comes back: that takes a hundredth of computing it, and one slow moment
-   * must not make the cache useless.
+   * asks for what comes next on the disk.
    *
    * @returns What the lease gained; what was read from the disk for this prompt counts as from there.
    */
@@ -215,7 +213,7 @@ export class LeaseTable {
     while (step !== undefined) {
       const { node, length } = step;
       if (!node.onDevice && node.copy === undefined) {
-        if (!this.#tree.lower!.load(node, this.#cost.prefillMs(node.start, length))) {
+        if (!this.#tree.lower!.load(node)) {
           return coming;
         }
         coming += length;

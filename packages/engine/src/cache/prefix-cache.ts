@@ -1,19 +1,15 @@
 import type { CostModel, Tier } from '@warmpath/core/internal';
 import type { DiskTierStats } from './disk-tier.js';
-import { checkHierarchy } from './hierarchy-check.js';
 import type { HostTierStats } from './host-tier.js';
 import { type Extension, type HeldLease, type Lease, LeaseTable } from './lease-table.js';
-import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceMemory } from './sequence-memory.js';
 import { TieredTree, type TieredTreeOptions } from './tiered-tree.js';
-import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
+import type { TokensByTier } from './tokens-by-tier.js';
 
 export interface PrefixCacheOptions extends TieredTreeOptions {
   /** KV cells in all. Every token that is on the device or being computed takes exactly one. */
   readonly cells: number;
-  /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
-  readonly verify?: boolean;
 }
 
 /** Figures of the cache, for metrics and tests. Counts are exact. */
@@ -54,15 +50,11 @@ export class PrefixCache {
   readonly #cost: CostModel;
   readonly #tree: TieredTree;
   readonly #leases: LeaseTable;
-  readonly #verify: boolean;
-  readonly #sequences: number;
 
   constructor(options: PrefixCacheOptions) {
     const { memory, cells, cost } = options;
     this.#memory = memory;
     this.#cost = cost;
-    this.#verify = options.verify ?? false;
-    this.#sequences = options.sequences.length;
     const tree = new TieredTree(options);
     this.#tree = tree;
     this.#leases = new LeaseTable({ tree, memory, cells, cost });
@@ -74,6 +66,11 @@ export class PrefixCache {
    */
   get roots(): readonly RadixNode[] {
     return this.#tree.roots;
+  }
+
+  /** What tests check the invariants of. */
+  get parts(): { readonly tree: TieredTree; readonly leases: LeaseTable } {
+    return { tree: this.#tree, leases: this.#leases };
   }
 
   get stats(): PrefixCacheStats {
@@ -107,26 +104,7 @@ export class PrefixCache {
    * @param salt Look at what prompts of this salt have left, which share nothing with others.
    */
   match(tokens: readonly number[], limit: number = tokens.length, salt?: string): TokensByTier {
-    const { device, host, disk } = this.reuse(this.cursor(tokens, limit, salt));
-    return { device, host, disk };
-  }
-
-  /**
-   * Follows a prompt in the tree, for {@link reuse}.
-   *
-   * @param limit Look at no more than this many tokens.
-   * @param salt Look at what prompts of this salt have left.
-   */
-  cursor(tokens: readonly number[], limit: number, salt?: string): PromptCursor {
-    return new PromptCursor(tokens, limit, () => this.#tree.existingRoot(salt));
-  }
-
-  /**
-   * What a prompt would find now, by tier, and how long bringing it to the device is expected to take. Cost: O(tokens)
-   * the first time that a cursor is used, then O(what has changed on its path).
-   */
-  reuse(cursor: PromptCursor): TreeReuse {
-    return this.#tree.reuse(cursor);
+    return this.#tree.match(tokens, limit, salt);
   }
 
   /**
@@ -169,7 +147,6 @@ export class PrefixCache {
       patientUntilMs: undefined,
     };
     this.#leases.add(lease);
-    this.#check();
     return lease;
   }
 
@@ -188,7 +165,6 @@ export class PrefixCache {
     const device = this.#share(lease, tokens, limit);
     const { host, disk, isAwaitingDisk } = this.#leases.restore(lease, tokens, limit);
     lease.sharedTokens += device + host + disk;
-    this.#check();
     return { device, host, disk, isAwaitingDisk };
   }
 
@@ -206,7 +182,6 @@ export class PrefixCache {
   /** Takes what has come from the disk since the last call. Call it between two decodes. */
   settle(): void {
     this.#tree.lower?.settle();
-    this.#check();
   }
 
   /** Whether anything is on its way from the disk. */
@@ -238,7 +213,6 @@ export class PrefixCache {
     const idle = this.#tree.movesNodes ? this.#leases.usedCells - this.#leases.leasedCells() : 0;
     if (idle > 0) {
       this.#tree.freeCells(idle);
-      this.#check();
     }
   }
 
@@ -251,7 +225,6 @@ export class PrefixCache {
   flush(tiers: readonly Tier[], salt?: string): TokensByTier {
     const root = salt === undefined ? undefined : this.#tree.existingRoot(salt);
     const dropped = this.#tree.drop(tiers, salt === undefined ? this.#tree.roots : root === undefined ? [] : [root]);
-    this.#check();
     return dropped;
   }
 
@@ -261,21 +234,17 @@ export class PrefixCache {
    * @returns The node that is kept, with everything above it; `undefined` when nothing of the prompt is cached.
    */
   keep(tokens: readonly number[], salt?: string): RadixNode | undefined {
-    const cursor = this.cursor(tokens, tokens.length, salt);
-    cursor.follow();
-    const { node } = cursor;
+    const { node } = this.#tree.follow(tokens, tokens.length, salt);
     if (node?.parent === undefined) {
       return undefined;
     }
     this.#tree.retain(node, 1);
-    this.#check();
     return node;
   }
 
   /** Ends what one {@link keep} began. */
   letGo(node: RadixNode): void {
     this.#tree.retain(node, -1);
-    this.#check();
   }
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */
@@ -294,7 +263,6 @@ export class PrefixCache {
       return false;
     }
     this.#leases.addPrivate(lease, count);
-    this.#check();
     return true;
   }
 
@@ -310,7 +278,6 @@ export class PrefixCache {
     }
     this.#leases.addPrivate(lease, -tokens.length);
     this.#leases.addPrivate(lease, tokens.length - this.#leases.handOver(lease, tokens));
-    this.#check();
   }
 
   /**
@@ -332,7 +299,6 @@ export class PrefixCache {
     }
     this.#tree.unpin(lease.node);
     this.#tree.endLease(lease.sequence, lease.node);
-    this.#check();
   }
 
   #countUse(lease: HeldLease): void {
@@ -354,11 +320,5 @@ export class PrefixCache {
       this.#leases.moveTo(lease, node);
     }
     return node.end - from;
-  }
-
-  #check(): void {
-    if (this.#verify) {
-      checkHierarchy(this.#tree, [...this.#leases], this.#sequences);
-    }
   }
 }

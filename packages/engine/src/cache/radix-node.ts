@@ -1,5 +1,5 @@
 import type { Tier } from '@warmpath/core/internal';
-import type { StoredState } from '../store/store-folder.js';
+import type { StoredState } from '../store/state-store.js';
 import type { HostCopy } from './host-tier.js';
 import type { SequenceId } from './sequence-memory.js';
 
@@ -8,8 +8,6 @@ export interface DiskCopy {
   readonly file: StoredState;
   /** The nodes whose cells are in it; it goes with the last of them. */
   readonly nodes: Set<RadixNode>;
-  /** Uses that stand in it. */
-  uses: number;
   /** Its bytes on their way to host memory. */
   load: DiskLoad | undefined;
 }

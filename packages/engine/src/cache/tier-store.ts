@@ -1,4 +1,4 @@
-import type { StoredEntry } from '../store/store-folder.js';
+import type { StoredEntry } from '../store/state-store.js';
 import type { StateRecord } from '../store/stored-state.js';
 import { DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
 import type { EvictionOrder } from './eviction-order.js';
@@ -6,7 +6,6 @@ import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } fro
 import type { TierListener } from './radix-node.js';
 import { type DiskCopy, RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
-import { WriteGate } from './write-gate.js';
 
 export interface TierStoreOptions {
   /** Decides what leaves a tier first. */
@@ -22,8 +21,7 @@ export interface TierStoreOptions {
 
 /**
  * What lies below the device: copies of nodes in host memory, files behind them, and every way between the three. What
- * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file, unless its like
- * hardly ever comes back ({@link WriteGate}). A file comes
+ * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file. A file comes
  * back through host memory. It is written after those of the node's ancestors and removed before them, so that a
  * restart can use every one.
  *
@@ -34,7 +32,6 @@ export class TierStore {
   readonly #order: EvictionOrder;
   readonly #host: HostTier;
   readonly #disk: DiskTier | undefined;
-  readonly #gate = new WriteGate();
   readonly #listener: TierListener | undefined;
   readonly #sequenceOf: (node: RadixNode) => SequenceId;
   readonly #onGone: (node: RadixNode) => void;
@@ -70,14 +67,14 @@ export class TierStore {
     const byDepth = [...entries].sort((a, b) => a.file.from - b.file.from);
     const nodes = new Map<StoredEntry, RadixNode>();
     for (const entry of byDepth) {
-      const { salt, tokens, file, uses } = entry;
+      const { salt, tokens, file } = entry;
       const parent = nodeAt(rootOf(salt === '' ? undefined : salt), tokens, file.from);
       if (parent === undefined || parent.children.has(tokens[file.from]!)) {
         disk.discard(file);
         continue;
       }
       const node = new RadixNode(parent, file.from, tokens.slice(file.from));
-      disk.adopt(node, file, uses);
+      disk.adopt(node, file);
       this.#listener?.stored(node, 'disk', node.start);
       nodes.set(entry, node);
     }
@@ -89,15 +86,6 @@ export class TierStore {
       }
     }
     this.#makeDiskRoom(disk, 0);
-  }
-
-  /** Nodes were used: what is known of their like. */
-  noteUse(nodes: readonly RadixNode[]): void {
-    if (this.#disk !== undefined) {
-      for (const node of nodes) {
-        this.#gate.used(node);
-      }
-    }
   }
 
   /** Copies a leaf of the device to the host, where the least valuable copies give way. */
@@ -147,17 +135,6 @@ export class TierStore {
     });
   }
 
-  /** Milliseconds that bringing a part of a node to the device is expected to take. */
-  transferMs(node: RadixNode, length: number): number {
-    const { copy, file } = node;
-    const share = length / node.tokenCount;
-    if (copy !== undefined) {
-      return this.#host.restoreMs(copy.state.length * share);
-    }
-    // A file is read as a whole, whatever part of it is wanted.
-    return file === undefined ? 0 : this.#disk!.readMs(file) + this.#host.restoreMs(file.file.bytes * share);
-  }
-
   /** @returns Whether the node's cells are on the device now; when not, its copy was no good and is gone. */
   restore(node: RadixNode, sequence: SequenceId): boolean {
     const copy = node.copy!;
@@ -190,21 +167,9 @@ export class TierStore {
     this.#order.hold([upper], () => this.#makeHostRoom(0));
   }
 
-  /**
-   * Begins to read a node's file, unless computing its tokens is expected to be faster, which takes `computeMs`.
-   *
-   * @returns Whether it is on its way.
-   */
-  load({ file }: RadixNode, computeMs: number): boolean {
-    const disk = this.#disk;
-    if (disk === undefined || file === undefined) {
-      return false;
-    }
-    if (file.load === undefined && disk.readMs(file) > computeMs) {
-      disk.fadeCost();
-      return false;
-    }
-    return disk.load(file);
+  /** Begins to read a node's file. @returns Whether it is on its way. */
+  load({ file }: RadixNode): boolean {
+    return file !== undefined && this.#disk!.load(file);
   }
 
   /** Milliseconds since some moment, by the disk tier's clock. */
@@ -235,7 +200,6 @@ export class TierStore {
       for (const node of nodesOf(file)) {
         // What made room for the nodes before may have taken the file from this one.
         if (node.file === file) {
-          this.#disk!.noteUses(file, this.#order.usesOf(node));
           this.#promote(node, state);
         }
       }
@@ -243,7 +207,7 @@ export class TierStore {
   }
 
   /**
-   * Writes what is nowhere in a file yet and is worth it, most used first among siblings, as far as there is room, and
+   * Writes what is nowhere in a file yet, most used first among siblings, as far as there is room, and
    * closes the files. The device must be idle.
    *
    * @param isInTime Asked before each file; when not, nothing more is begun.
@@ -254,7 +218,6 @@ export class TierStore {
       return;
     }
     const queue = [...roots];
-    this.#noteUses(disk, roots);
     for (let node = queue.shift(); node !== undefined && isInTime(); node = queue.shift()) {
       const isStored = node.parent === undefined || node.file !== undefined || (await this.#keepAlone(disk, node));
       if (isStored) {
@@ -304,7 +267,6 @@ export class TierStore {
         return false;
       }
       disk.counts.evictedTokens += victim.tokenCount;
-      this.#gate.evicted(victim);
       this.#dropFile(victim);
     }
     return true;
@@ -346,11 +308,6 @@ export class TierStore {
     if (disk === undefined || victim.onDevice || victim.file !== undefined) {
       return;
     }
-    if (!this.#gate.isWorthWriting(victim, this.#usesOf(victim))) {
-      disk.counts.leftOutTokens += victim.tokenCount;
-      this.#gate.leftOut(victim, disk.stats.files);
-      return;
-    }
     const missing = victim.path().filter(({ file }) => file === undefined);
     const records = missing.flatMap((node) => this.#recordOf(node) ?? []);
     const bytes = records.length === missing.length ? disk.roomFor(records) : undefined;
@@ -367,10 +324,9 @@ export class TierStore {
     });
   }
 
-  /** Writes a node whose parent has a file, if it is worth it and there is room without evicting. */
+  /** Writes a node whose parent has a file, if there is room without evicting. */
   async #keepAlone(disk: DiskTier, node: RadixNode): Promise<boolean> {
-    const isWorthWriting = this.#gate.isWorthWriting(node, this.#usesOf(node));
-    const record = isWorthWriting ? this.#recordOf(node) : undefined;
+    const record = this.#recordOf(node);
     if (record === undefined) {
       return false;
     }
@@ -385,22 +341,10 @@ export class TierStore {
 
   #putFile(disk: DiskTier, node: RadixNode, record: StateRecord): void {
     disk.put(node, record);
-    this.#gate.wrote(node, this.#usesOf(node));
     this.#order.enter(node, 'disk');
     this.#listener?.stored(node, 'disk', node.start);
     this.#order.review(node);
     this.#order.review(node.parent!);
-  }
-
-  /** Has every file say how often it was used. */
-  #noteUses(disk: DiskTier, roots: readonly RadixNode[]): void {
-    const nodes = [...roots];
-    for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
-      if (node.file !== undefined) {
-        disk.noteUses(node.file, this.#order.usesOf(node));
-      }
-      nodes.push(...node.children.values());
-    }
   }
 
   /** A file is no good, or gone, for all nodes that it was cut into, and those behind it are of no use. */
@@ -427,11 +371,6 @@ export class TierStore {
     this.#disk!.drop(node);
     this.#order.leave(node, 'disk');
     this.#afterLeaving(node);
-  }
-
-  /** How often a node was used, as far as anybody remembers. */
-  #usesOf(node: RadixNode): number {
-    return Math.max(node.uses, this.#order.usesOf(node));
   }
 
   #recordOf(node: RadixNode): StateRecord | undefined {

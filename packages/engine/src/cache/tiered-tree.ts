@@ -2,12 +2,11 @@ import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core/internal
 import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
-import type { PromptCursor } from './prompt-cursor.js';
 import type { TierListener } from './radix-node.js';
 import { type PathStep, RadixNode, SaltedRoots } from './radix-node.js';
 import { type SequenceId, type SequenceMemory, SequencePool } from './sequence-memory.js';
 import { TierStore } from './tier-store.js';
-import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
+import type { TokensByTier } from './tokens-by-tier.js';
 
 export interface TieredTreeOptions {
   readonly memory: SequenceMemory;
@@ -127,26 +126,37 @@ export class TieredTree {
     return this.#order.candidates(tier);
   }
 
-  /**
-   * What a prompt would find now. Changes nothing but the cursor. Cost: what following the cursor costs, and O(nodes
-   * below the device).
-   */
-  reuse(cursor: PromptCursor): TreeReuse {
-    cursor.follow();
+  /** What a prompt would find now, by tier. Changes nothing. Cost: O(limit). */
+  match(tokens: readonly number[], limit: number, salt: string | undefined): TokensByTier {
     const below = { host: 0, disk: 0 };
-    let { node, length } = cursor;
-    let transferMs = 0;
+    let { node, length } = this.follow(tokens, limit, salt);
     while (this.checkpoints && node?.parent !== undefined && !(node.end <= length && node.isResumable)) {
       node = node.parent;
       length = node.end;
     }
     for (; node !== undefined && !node.onDevice; node = node.parent) {
-      const count = length - node.start;
-      below[node.copy === undefined ? 'disk' : 'host'] += count;
-      transferMs += this.#lower!.transferMs(node, count);
+      below[node.copy === undefined ? 'disk' : 'host'] += length - node.start;
       length = node.start;
     }
-    return { device: length, ...below, transferMs };
+    return { device: length, ...below };
+  }
+
+  /** The last node that a prompt follows, perhaps in part, and for how many of its tokens it follows the tree. */
+  follow(
+    tokens: readonly number[],
+    limit: number,
+    salt: string | undefined,
+  ): { readonly node: RadixNode | undefined; readonly length: number } {
+    let node = this.existingRoot(salt);
+    let length = 0;
+    for (let step = node?.next(tokens, 0, limit); step !== undefined; step = node?.next(tokens, length, limit)) {
+      node = step.node;
+      length += step.length;
+      if (length < node.end) {
+        break;
+      }
+    }
+    return { node, length };
   }
 
   /** Where prompts of a salt begin, or those without one; `undefined` when nothing is held for the salt. */
@@ -285,7 +295,6 @@ export class TieredTree {
       node.uses++;
     }
     this.#order.use(use);
-    this.#lower?.noteUse(use.nodes);
   }
 
   /** Any device leaf's sequence covers the whole path to it. Cost: O(depth of the subtree). */

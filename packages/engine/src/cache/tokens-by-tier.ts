@@ -6,9 +6,3 @@ export interface TokensByTier {
   /** On the disk. */
   readonly disk: number;
 }
-
-/** What a prompt finds in the tree. */
-export interface TreeReuse extends TokensByTier {
-  /** Milliseconds that bringing what is not on the device there is expected to take. */
-  readonly transferMs: number;
-}

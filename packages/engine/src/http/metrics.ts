@@ -121,11 +121,6 @@ const TOTALS: readonly Reading[] = [
   ['warmpath_engine_host_failures', 'Copies that could not be made or were refused', ({ host }) => host?.failures],
   ['warmpath_engine_disk_saved_tokens', 'Tokens written to the disk tier', ({ disk }) => disk?.savedTokens],
   ['warmpath_engine_disk_loaded_tokens', 'Tokens read back from the disk tier', ({ disk }) => disk?.loadedTokens],
-  [
-    'warmpath_engine_disk_left_out_tokens',
-    'Tokens not written because their like hardly came back',
-    ({ disk }) => disk?.leftOutTokens,
-  ],
   ['warmpath_engine_disk_evicted_tokens', 'Tokens evicted from the disk tier', ({ disk }) => disk?.evictedTokens],
   ['warmpath_engine_disk_failures', 'Files that could not be written or read', ({ disk }) => disk?.failures],
   [

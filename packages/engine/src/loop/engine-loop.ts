@@ -53,7 +53,7 @@ export class EngineLoop {
     this.#memory = memory;
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
     const announcer = new LoopAnnouncer(options.name, options.observer);
-    const waiting = new WaitingTasks(cache, learned);
+    const waiting = new WaitingTasks(cache);
     this.#places = new RequestPlaces({
       cache,
       waiting,

@@ -20,7 +20,7 @@ export interface LoopMemory {
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
   const { bindings, model, cells, batchTokens, maxRunning, threads, kvType, batchInvariant = false } = options;
-  const { policy = 'pgdsf', hostTierBytes = 0, diskTier, kvEvents, verifyCache = false } = options;
+  const { policy = 'pgdsf', hostTierBytes = 0, diskTier, kvEvents } = options;
   const reuse = reuseOf(options);
   if (reuse === 'none' && (hostTierBytes > 0 || diskTier !== undefined)) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
@@ -62,10 +62,9 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
       sequences: context.sequences,
       policy: replacementPolicy(policy),
       cost,
-      host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes, clock } : undefined,
+      host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes } : undefined,
       disk,
       listener: kvEvents?.listener,
-      verify: verifyCache,
       checkpoints: reuse === 'checkpoint',
     });
     return { context, cache };

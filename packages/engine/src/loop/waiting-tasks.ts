@@ -1,23 +1,17 @@
-import { type CostModel, type PromptReuse, RequestScheduler } from '@warmpath/core/internal';
+import { type PromptReuse, RequestScheduler } from '@warmpath/core/internal';
 import type { PrefixCache } from '../cache/prefix-cache.js';
-import type { PromptCursor } from '../cache/prompt-cursor.js';
 import type { GenerationTask } from './task.js';
 
 /**
  * Requests that wait for a place in the loop. The lowest priority number goes first; among equals, the one that finds
- * most cached tokens for those that it must compute (RAGCache §5.2). Bringing tokens back from host memory or disk costs
- * the time that it takes.
+ * most cached tokens for those that it must compute (RAGCache §5.2).
  */
 export class WaitingTasks implements Iterable<GenerationTask> {
   readonly #cache: PrefixCache;
-  readonly #cost: CostModel;
   readonly #scheduler: RequestScheduler<GenerationTask>;
-  /** How far each waiting prompt is known to follow the tree. */
-  readonly #cursors = new WeakMap<GenerationTask, PromptCursor>();
 
-  constructor(cache: PrefixCache, cost: CostModel) {
+  constructor(cache: PrefixCache) {
     this.#cache = cache;
-    this.#cost = cost;
     this.#scheduler = new RequestScheduler({
       // The loop refuses excess requests when they come.
       capacity: Number.MAX_SAFE_INTEGER,
@@ -39,7 +33,7 @@ export class WaitingTasks implements Iterable<GenerationTask> {
     this.#scheduler.putBack(task, urgencyOf(task));
   }
 
-  /** Removes and returns the request that goes next. A lookup costs what changed in the tree. */
+  /** Removes and returns the request that goes next. Cost: O(tokens of all that wait). */
   next(): GenerationTask | undefined {
     return this.#scheduler.next(0);
   }
@@ -55,17 +49,9 @@ export class WaitingTasks implements Iterable<GenerationTask> {
 
   #lookUp(task: GenerationTask): PromptReuse {
     const { prompt, salt } = task.request;
-    let cursor = this.#cursors.get(task);
-    if (cursor === undefined) {
-      cursor = this.#cache.cursor(prompt, task.sharedAtMost, salt);
-      this.#cursors.set(task, cursor);
-    }
-    const { device, host, disk, transferMs } = this.#cache.reuse(cursor);
+    const { device, host, disk } = this.#cache.match(prompt, task.sharedAtMost, salt);
     const cachedTokens = device + host + disk;
-    const computeTokens = Math.max(1, prompt.length - cachedTokens);
-    const computeMs = transferMs > 0 ? this.#cost.prefillMs(cachedTokens, computeTokens) : 0;
-    const transferTokens = computeMs > 0 ? (transferMs * computeTokens) / computeMs : 0;
-    return { cachedTokens, transferTokens, computeTokens };
+    return { cachedTokens, computeTokens: Math.max(1, prompt.length - cachedTokens) };
   }
 }
 

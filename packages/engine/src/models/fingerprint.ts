@@ -27,12 +27,6 @@ export async function modelFingerprint(path: string, folder: string = cacheFolde
   return sums.length === 1 ? sums[0]! : hash('sha256', sums.join());
 }
 
-/** The size of a model's file, or of all its parts. */
-export async function modelBytes(path: string): Promise<number> {
-  const sizes = await Promise.all(modelFiles(path).map(async (file) => (await stat(file)).size));
-  return sizes.reduce((sum, size) => sum + size, 0);
-}
-
 /** The parts of a model that are there: llama.cpp finds the others by the name of the first. */
 function modelFiles(path: string): readonly string[] {
   const parts = splitParts(path).filter((part) => existsSync(part));

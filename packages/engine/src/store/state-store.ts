@@ -1,34 +1,56 @@
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, mkdir, open, rename, rm, utimes } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { WarmpathError } from '@warmpath/core';
 import { acquireFileLock, type FileLock } from '../models/file-lock.js';
-import { readFolder, STATE_SUFFIX, type StoredEntry, type StoredState, TEMPORARY_SUFFIX } from './store-folder.js';
 import {
+  decodeHead,
   encodeHead,
-  type RecordShape,
-  recordBytes,
+  PREFIX_BYTES,
+  type StateHead,
   type StateIdentity,
   type StateRecord,
-  USES_AT,
+  stateOffset,
 } from './stored-state.js';
 
 /** Only the owner may read what was computed from users' texts. */
 const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 const LOCK_NAME = '.lock';
+const STATE_SUFFIX = '.kv';
+/** Added to the name of a file that is still being written. */
+const TEMPORARY_SUFFIX = '.tmp';
 /** Most bytes that wait in memory to be written; beyond them nothing is taken. One record may always wait. */
 const MAX_PENDING_BYTES = 64 * 1024 * 1024;
 /** After a full disk, writing is tried again this much later. */
 const FULL_PAUSE_MS = 60_000;
+
+/** A state in a file. */
+export interface StoredState {
+  readonly name: string;
+  /** Positions `from` … `to - 1`. */
+  readonly from: number;
+  readonly to: number;
+  /** Bytes of the whole file. */
+  readonly bytes: number;
+  /** Where the state begins in it. */
+  readonly stateAt: number;
+  /** CRC-32 of the state. */
+  readonly checksum: number;
+}
+
+/** A file that was there when the folder was opened, with what it says of itself. */
+export interface StoredEntry extends Pick<StateHead, 'salt' | 'tokens' | 'uses'> {
+  readonly file: StoredState;
+}
 
 export interface StateStoreOptions {
   /** The folder; made if it is not there, with rights for its owner alone. It belongs to one store at a time. */
   readonly directory: string;
   /** Most bytes of all files together. */
   readonly capacityBytes: number;
-  /** What the states are of; files of anything else are refused. */
+  /** What the states are of; files of anything else are removed. */
   readonly identity: StateIdentity;
   /** Milliseconds since some moment. */
   readonly clock: () => number;
@@ -44,43 +66,28 @@ export interface StateStoreStats {
   readonly files: number;
   /** Bytes that wait in memory to be written. */
   readonly pendingBytes: number;
-  readonly writtenFiles: number;
-  readonly readFiles: number;
   /** Records that were not taken, because too much waited to be written or the disk was full. */
   readonly refusedWrites: number;
-  /** Files that could not be written. */
-  readonly failedWrites: number;
-  /** Files that could not be read, or were damaged, when they were wanted. */
-  readonly failedReads: number;
-  /** Files of this folder's own kind that were damaged at the start, and removed. */
-  readonly damagedFiles: number;
-  /** Files of another model, library or kind of cells that were there at the start, and removed. */
-  readonly foreignFiles: number;
-  /** Unfinished files that a former process left, and that were removed. */
-  readonly sweptFiles: number;
-}
-
-interface PendingWrite {
-  readonly record: StateRecord;
-  isRemoved: boolean;
+  /** Files that the start found damaged, unfinished, or of something else, and removed. */
+  readonly refusedFiles: number;
 }
 
 /**
  * States in files of one folder, under a budget in bytes. They survive the process.
  *
  * - A file is written beside its name and renamed, so there is never half a one under its name. Nothing is forced to
- *   the disk: a power cut may cost files, which are then found damaged, and a cache can lose files.
- * - Whatever is read must have the checksum with which it left the cells; what has not is refused and removed.
- * - Nothing blocks: what is written waits in memory in a bounded queue, and can be read from there.
- * - When the disk is full or broken, nothing more is taken for a minute, with one warning; what is there can still be
- *   read.
+ *   the disk: a power cut may cost files, which are then found damaged.
+ * - Whatever is read must have the checksum with which it left the cells.
+ * - What is to be written waits in memory in a bounded queue, and can be read from there.
+ * - When the disk is full or broken, nothing more is taken for a minute, with one warning.
  *
  * It knows bytes and not the tree: which file goes, and when, is the caller's decision.
  */
 export class StateStore {
   readonly #options: StateStoreOptions;
   readonly #lock: FileLock;
-  readonly #pending = new Map<string, PendingWrite>();
+  /** States that are still being written, by the names of their files. */
+  readonly #pending = new Map<string, Uint8Array>();
   readonly #counts: { -readonly [Name in keyof StateStoreStats]: number };
   /** Writes and removals, one after the other, so that the folder never holds more than the budget. */
   #work: Promise<void> = Promise.resolve();
@@ -89,30 +96,23 @@ export class StateStore {
   /** Called for a file that could not be written and is not there. */
   onLost: (file: StoredState) => void = () => undefined;
 
-  private constructor(options: StateStoreOptions, lock: FileLock, found: Awaited<ReturnType<typeof readFolder>>) {
+  private constructor(options: StateStoreOptions, lock: FileLock, { entries, refusedFiles }: FolderContent) {
     this.#options = options;
     this.#lock = lock;
-    const { entries, damagedFiles, foreignFiles, sweptFiles } = found;
     this.#counts = {
       capacityBytes: options.capacityBytes,
       usedBytes: entries.reduce((sum, { file }) => sum + file.bytes, 0),
       files: entries.length,
       pendingBytes: 0,
-      writtenFiles: 0,
-      readFiles: 0,
       refusedWrites: 0,
-      failedWrites: 0,
-      failedReads: 0,
-      damagedFiles,
-      foreignFiles,
-      sweptFiles,
+      refusedFiles,
     };
   }
 
   /**
-   * Takes the folder over: removes what a former process left unfinished, what is damaged in its head, and what belongs
-   * to another model, and says what is there, last used last. States are verified when they are read, not now. What is
-   * there may be more than the budget; the caller then has files to remove. Cost: reads every head.
+   * Takes the folder over: removes what cannot be used, and says what is there, last used last. States are verified
+   * when they are read, not now. What is there may be more than the budget; the caller then has files to remove. Cost:
+   * reads every head.
    *
    * @throws WARMPATH_CONFIG_INVALID when the folder cannot be made or read, or another process has it.
    */
@@ -121,20 +121,18 @@ export class StateStore {
     try {
       await mkdir(directory, { recursive: true, mode: FOLDER_MODE });
       const lock = await lockFolder(directory);
-      const found = await readFolder(directory, identity).catch(async (error: unknown) => {
+      const content = await readFolder(directory, identity).catch(async (error: unknown) => {
         await lock.release();
         throw error;
       });
-      return { store: new StateStore(options, lock, found), entries: found.entries };
+      return { store: new StateStore(options, lock, content), entries: content.entries };
     } catch (cause) {
       if (WarmpathError.isInstance(cause)) {
         throw cause;
       }
       const code = (cause as NodeJS.ErrnoException).code ?? 'unknown error';
-      throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-        detail: `Cannot use the folder ${directory} (${code})`,
-        cause,
-      });
+      const detail = `Cannot use the folder ${directory} (${code})`;
+      throw new WarmpathError('WARMPATH_CONFIG_INVALID', { detail, cause });
     }
   }
 
@@ -147,9 +145,9 @@ export class StateStore {
     return this.#options.capacityBytes - this.#counts.usedBytes;
   }
 
-  /** Bytes that a record would take. */
-  sizeOf(record: RecordShape): number {
-    return recordBytes(record, this.#options.identity);
+  /** Bytes that a record would take. Cost: O(tokens). */
+  sizeOf(record: StateRecord): number {
+    return encodeHead(record, this.#options.identity).length + record.state.length;
   }
 
   /** Whether records of so many bytes may wait to be written. Counts a refusal when not. */
@@ -169,22 +167,14 @@ export class StateStore {
    */
   put(record: StateRecord): StoredState {
     const head = encodeHead(record, this.#options.identity);
-    const file: StoredState = {
-      name: `${randomUUID()}${STATE_SUFFIX}`,
-      from: record.from,
-      to: record.tokens.length,
-      bytes: head.length + record.state.length,
-      stateAt: head.length,
-      checksum: record.checksum,
-    };
-    const write: PendingWrite = { record, isRemoved: false };
-    this.#pending.set(file.name, write);
+    const file = storedState(`${randomUUID()}${STATE_SUFFIX}`, record, head.length, record.state.length);
+    this.#pending.set(file.name, record.state);
     this.#counts.usedBytes += file.bytes;
     this.#counts.files++;
     this.#counts.pendingBytes += file.bytes;
     this.#enqueue(async () => {
-      if (!write.isRemoved) {
-        await this.#write(file, head, record.state);
+      if (this.#pending.has(file.name)) {
+        await this.#write(file, [head, record.state]);
       }
       this.#pending.delete(file.name);
       this.#counts.pendingBytes -= file.bytes;
@@ -198,37 +188,15 @@ export class StateStore {
    * @returns `undefined` when it cannot be read or is not what was written; the caller removes it then.
    */
   async read(file: StoredState): Promise<Uint8Array | undefined> {
-    const pending = this.#pending.get(file.name);
-    const state = pending === undefined ? await this.#readFile(file) : pending.record.state;
-    if (state === undefined || crc32(state) !== file.checksum) {
-      this.#counts.failedReads++;
-      return undefined;
-    }
-    this.#counts.readFiles++;
-    return state;
-  }
-
-  /** Notes in a file how often it was used, soon. A file that is gone by then, or cannot be written, stays as it is. */
-  noteUses(file: StoredState, uses: number): void {
-    this.#enqueue(async () => {
-      const handle = await open(this.#pathOf(file.name), 'r+').catch(() => undefined);
-      if (handle === undefined) {
-        return;
-      }
-      const bytes = new Uint8Array(4);
-      new DataView(bytes.buffer).setUint32(0, uses, true);
-      await handle.write(bytes, 0, bytes.length, USES_AT).finally(() => handle.close());
-    });
+    const state = this.#pending.get(file.name) ?? (await this.#readFile(file).catch(() => undefined));
+    return state !== undefined && crc32(state) === file.checksum ? state : undefined;
   }
 
   /** Removes a file. It counts no more from now on. */
   remove(file: StoredState): void {
     this.#counts.usedBytes -= file.bytes;
     this.#counts.files--;
-    const pending = this.#pending.get(file.name);
-    if (pending !== undefined) {
-      pending.isRemoved = true;
-    }
+    this.#pending.delete(file.name);
     this.#enqueue(() => rm(this.#pathOf(file.name), { force: true }));
   }
 
@@ -252,15 +220,19 @@ export class StateStore {
     this.#work = this.#work.then(task).catch((error: NodeJS.ErrnoException) => this.#warn('use', error));
   }
 
-  async #write(file: StoredState, head: Uint8Array, state: Uint8Array): Promise<void> {
+  async #write(file: StoredState, parts: readonly Uint8Array[]): Promise<void> {
     const temporary = this.#pathOf(file.name + TEMPORARY_SUFFIX);
     try {
       const handle = await open(temporary, 'wx', FILE_MODE);
-      await writeAll(handle, [head, state]).finally(() => handle.close());
+      try {
+        for (const part of parts) {
+          await handle.writeFile(part);
+        }
+      } finally {
+        await handle.close();
+      }
       await rename(temporary, this.#pathOf(file.name));
-      this.#counts.writtenFiles++;
     } catch (error) {
-      this.#counts.failedWrites++;
       await rm(temporary, { force: true }).catch(() => undefined);
       this.#pause(error as NodeJS.ErrnoException);
       this.onLost(file);
@@ -280,30 +252,93 @@ export class StateStore {
     this.#options.onWarning(`Cannot ${action} ${this.#options.directory} (${reason}); less is stored there for now.`);
   }
 
-  async #readFile(file: StoredState): Promise<Uint8Array | undefined> {
+  async #readFile({ name, bytes, stateAt }: StoredState): Promise<Uint8Array | undefined> {
+    const path = this.#pathOf(name);
+    const handle = await open(path, 'r');
     try {
-      const path = this.#pathOf(file.name);
-      const handle = await open(path, 'r');
-      try {
-        const state = new Uint8Array(file.bytes - file.stateAt);
-        const { bytesRead } = await handle.read(state, 0, state.length, file.stateAt);
-        // The order of last use outlives the process in the files' times.
-        const now = new Date();
-        await utimes(path, now, now).catch(() => undefined);
-        return bytesRead === state.length ? state : undefined;
-      } finally {
-        await handle.close();
-      }
-    } catch {
-      return undefined;
+      const state = new Uint8Array(bytes - stateAt);
+      const { bytesRead } = await handle.read(state, 0, state.length, stateAt);
+      // The order of last use outlives the process in the files' times.
+      const now = new Date();
+      await utimes(path, now, now).catch(() => undefined);
+      return bytesRead === state.length ? state : undefined;
+    } finally {
+      await handle.close();
     }
   }
 }
 
-async function writeAll(handle: FileHandle, parts: readonly Uint8Array[]): Promise<void> {
-  for (const part of parts) {
-    await handle.writeFile(part);
+/** What a folder held. */
+interface FolderContent {
+  /** Sound files of this identity, last used last. */
+  readonly entries: readonly StoredEntry[];
+  readonly refusedFiles: number;
+}
+
+/**
+ * Reads the heads of all files of a folder, and removes those that are unfinished, damaged, or of another identity.
+ * Files with other names stay. Cost: one read a file, one after the other.
+ */
+async function readFolder(directory: string, identity: StateIdentity): Promise<FolderContent> {
+  const found: { readonly entry: StoredEntry; readonly usedMs: number }[] = [];
+  let refusedFiles = 0;
+  for (const name of await readdir(directory)) {
+    const path = join(directory, name);
+    const isState = name.endsWith(STATE_SUFFIX);
+    if (!isState && !name.endsWith(STATE_SUFFIX + TEMPORARY_SUFFIX)) {
+      continue;
+    }
+    const read = isState ? await readEntry(path, name, identity).catch(() => undefined) : undefined;
+    if (read === undefined) {
+      refusedFiles++;
+      await rm(path, { force: true });
+    } else {
+      found.push(read);
+    }
   }
+  found.sort((a, b) => a.usedMs - b.usedMs);
+  return { entries: found.map(({ entry }) => entry), refusedFiles };
+}
+
+/** @returns `undefined` when the head is damaged or of another identity, or the file is not as long as its head says. */
+async function readEntry(
+  path: string,
+  name: string,
+  identity: StateIdentity,
+): Promise<{ readonly entry: StoredEntry; readonly usedMs: number } | undefined> {
+  const handle = await open(path, 'r');
+  try {
+    const { size, mtimeMs } = await handle.stat();
+    const prefix = Buffer.alloc(Math.min(PREFIX_BYTES, size));
+    await handle.read(prefix, 0, prefix.length, 0);
+    const stateAt = stateOffset(prefix);
+    if (stateAt === undefined || stateAt > size) {
+      return undefined;
+    }
+    const bytes = Buffer.alloc(stateAt - PREFIX_BYTES);
+    await handle.read(bytes, 0, bytes.length, PREFIX_BYTES);
+    const head = decodeHead(prefix, bytes);
+    if (head === undefined || stateAt + head.stateBytes !== size || !isSame(head.identity, identity)) {
+      return undefined;
+    }
+    const { salt, tokens, uses } = head;
+    return { entry: { file: storedState(name, head, stateAt, head.stateBytes), salt, tokens, uses }, usedMs: mtimeMs };
+  } finally {
+    await handle.close();
+  }
+}
+
+function storedState(
+  name: string,
+  { from, tokens, checksum }: Pick<StateHead, 'from' | 'tokens' | 'checksum'>,
+  stateAt: number,
+  stateBytes: number,
+): StoredState {
+  return { name, from, to: tokens.length, bytes: stateAt + stateBytes, stateAt, checksum };
+}
+
+function isSame(a: StateIdentity, b: StateIdentity): boolean {
+  return a.model === b.model && a.library === b.library && a.cells === b.cells;
 }
 
 async function lockFolder(directory: string): Promise<FileLock> {

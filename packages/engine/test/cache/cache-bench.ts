@@ -4,10 +4,12 @@ import { expect } from 'vitest';
 import type { DiskTierOptions } from '../../src/cache/disk-tier.js';
 import type { Extension, Lease } from '../../src/cache/lease-table.js';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
-import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
 import type { TierListener } from '../../src/cache/radix-node.js';
 import type { TokensByTier } from '../../src/cache/tokens-by-tier.js';
 import { FakeMemory } from './fake-memory.js';
+import { verifyCaches } from './hierarchy-check.js';
+
+verifyCaches();
 
 /** A request under way in the model: what it was asked to hold and how much of it is there. */
 export interface Run {
@@ -22,7 +24,6 @@ export interface BenchOptions {
   readonly hostBytes?: number;
   readonly policy?: ReplacementPolicyName;
   readonly cost?: CostModel;
-  readonly clock?: () => number;
   readonly listener?: TierListener;
   readonly disk?: DiskTierOptions;
 }
@@ -37,13 +38,11 @@ export class Bench {
   readonly runs: Run[] = [];
   /** By salt, every token sequence that was ever committed: the naive twin of the tree. */
   readonly committed = new Map<string | undefined, Set<string>>();
-  /** Prompts that were asked for, followed from then on, with their salts. */
-  readonly #followed: { readonly cursor: PromptCursor; readonly salt: string | undefined }[] = [];
 
   constructor(
     readonly cells: number,
     readonly sequences: number,
-    { hostBytes, policy = 'lru', cost = MS_A_TOKEN, clock = () => 0, listener, disk }: BenchOptions = {},
+    { hostBytes, policy = 'lru', cost = MS_A_TOKEN, listener, disk }: BenchOptions = {},
   ) {
     this.memory = new FakeMemory(cells);
     this.cache = new PrefixCache({
@@ -52,10 +51,9 @@ export class Bench {
       sequences: Array.from({ length: sequences }, (_, index) => index),
       policy: replacementPolicy(policy),
       cost,
-      host: hostBytes === undefined ? undefined : { memory: this.memory, capacityBytes: hostBytes, clock },
+      host: hostBytes === undefined ? undefined : { memory: this.memory, capacityBytes: hostBytes },
       listener,
       disk,
-      verify: true,
     });
   }
 
@@ -74,9 +72,6 @@ export class Bench {
   start(tokens: number[], boundaries: number[] = [], salt?: string, canWait = false): Run | undefined {
     const limit = Math.max(tokens.length - 1, 0);
     const expected = this.cache.match(tokens, limit, salt).device;
-    if (this.#followed.length < 12) {
-      this.#followed.push({ cursor: this.cache.cursor(tokens, tokens.length, salt), salt });
-    }
     expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit, salt));
     const lease = this.cache.acquire(tokens, limit, boundaries, salt, canWait);
     if (lease === undefined) {
@@ -150,11 +145,6 @@ export class Bench {
     expect(stats.usedCells).toBe(this.memory.liveCells);
     expect(stats.cachedCells).toBe(stats.usedCells - this.runs.reduce((sum, run) => sum + run.lease.privateCells, 0));
     expect(stats.leases).toBe(this.runs.length);
-    for (const { cursor, salt } of this.#followed) {
-      // What is followed through every change is what a first look sees.
-      const { device, host, disk } = this.cache.reuse(cursor);
-      expect({ device, host, disk }).toEqual(this.cache.match(cursor.tokens, cursor.tokens.length, salt));
-    }
     for (const run of this.runs) {
       // Nothing that a running request holds was evicted or changed.
       expect(this.memory.tokensOf(run.lease.sequence)).toEqual(run.tokens.slice(0, run.computed));

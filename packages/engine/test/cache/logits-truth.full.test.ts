@@ -11,6 +11,9 @@ import { NativeModel } from '../../src/native/model.js';
 import { SEQUENCE_IDS } from '../../src/native/sequence-ids.js';
 import { someTokens } from '../support/engine.js';
 import { MS_A_TOKEN } from './cache-bench.js';
+import { verifyCaches } from './hierarchy-check.js';
+
+verifyCaches();
 
 const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
 
@@ -214,8 +217,7 @@ describe.each(Object.entries(RUNS))(
               sequences: SEQUENCE_IDS.slice(0, 12),
               policy: replacementPolicy(policy),
               cost: MS_A_TOKEN,
-              host: { memory: context, capacityBytes: hostBytes, clock: () => 0 },
-              verify: true,
+              host: { memory: context, capacityBytes: hostBytes },
             });
             const held: Lease[] = [];
             for (const each of steps) {

@@ -253,22 +253,6 @@ describe('the cache with a host tier', () => {
     bench.check();
     expect(bench.memory.liveCells).toBe(13);
   });
-
-  it('copies back what the host holds, however slow a copy was on a busy machine', () => {
-    let nowMs = 0;
-    const bench = new Bench(9, 8, {
-      hostBytes: PLENTY,
-      // Every look at the clock is a second later: a restored token costs a quarter of one, a computed one a
-      // millisecond.
-      clock: () => (nowMs += 1000),
-      cost: { prefillMs: (_cached, tokens) => tokens },
-    });
-    for (let time = 0; time < 3; time++) {
-      const found = bench.serve(asked(1), [4]);
-      expect(found).toEqual({ device: 0, host: time === 0 ? 0 : 4, disk: 0 });
-      bench.serve(asked(2, 3), [4, 8]);
-    }
-  });
 });
 
 describe('the replacement policy', () => {

@@ -1,5 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { someTokens, TestEngine } from '../support/engine.js';
+
+verifyCaches();
 
 describe('cache_salt', () => {
   let engine: TestEngine;
@@ -11,7 +14,7 @@ describe('cache_salt', () => {
   };
 
   it('keeps what a tenant has sent from every other, on the device', async () => {
-    engine = await TestEngine.start({ hostTier: 0, verifyCache: true });
+    engine = await TestEngine.start({ hostTier: 0 });
     const prompt = someTokens(200);
     expect(await cached(prompt)).toEqual({ device: 0, host: 0, disk: 0 });
     expect(await cached(prompt, 'tenant a')).toEqual({ device: 0, host: 0, disk: 0 });
@@ -22,7 +25,7 @@ describe('cache_salt', () => {
   });
 
   it('and in host memory', async () => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 26, verifyCache: true });
+    engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 26 });
     const prompt = someTokens(200);
     await cached(prompt, 'tenant a');
     await cached(someTokens(400, 1));
@@ -44,7 +47,7 @@ describe('cache_salt', () => {
   });
 
   it('keeps identical prompts apart that are computed at the same time', async () => {
-    engine = await TestEngine.start({ verifyCache: true });
+    engine = await TestEngine.start();
     const prompt = someTokens(300);
     const answers = await Promise.all([cached(prompt, 'tenant a'), cached(prompt, 'tenant b'), cached(prompt)]);
     expect(answers.map(({ device }) => device)).toEqual([0, 0, 0]);

@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { reportTree } from '../../src/cache/tree-report.js';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { someTokens, TestEngine, textOf } from '../support/engine.js';
+
+verifyCaches();
 
 interface Report {
   cells: { total: number; used: number; cached: number };
@@ -112,7 +115,6 @@ describe('what operators ask of the cache', () => {
       hostTier,
       diskTier: folder,
       policy: 'lru',
-      verifyCache: true,
     });
   };
   const [NOTHING, one, other] = [{ device: 0, host: 0, disk: 0 }, someTokens(200, 1), someTokens(120, 2)];
@@ -170,7 +172,7 @@ describe('what operators ask of the cache', () => {
   });
 
   it('keeps a pinned prompt, which is computed where it is not there, until it is let go', async () => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier: 600_000, verifyCache: true });
+    engine = await TestEngine.start({ contextTokens: 512, hostTier: 600_000 });
     const asked = Date.now();
     const pin = await post('/kv/pins', { prompt: one, segments: [150], ttl_seconds: 3600 });
     expect(pin).toMatchObject({ tokens: 200 });

@@ -1,6 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { EventLog, someTokens, TestEngine, textOf } from '../support/engine.js';
+
+verifyCaches();
 
 const NAMES = ['Marlo', 'Tibin', 'Sarek', 'Lumen', 'Dovar', 'Pelin', 'Koram', 'Vesta'];
 
@@ -130,7 +133,7 @@ describe('continuous batching', () => {
 
   it('computes a prompt once on a model that goes on at checkpoints, however few tokens a step holds', async () => {
     const model = await modelPath('random:1m-hybrid');
-    engine = await TestEngine.start({ model, contextTokens: 1024, batchTokens: 50, verifyCache: true });
+    engine = await TestEngine.start({ model, contextTokens: 1024, batchTokens: 50 });
     await engine.complete(someTokens(300, 55), { n: 2 });
     expect(prompts()).toEqual([
       [300, 0],

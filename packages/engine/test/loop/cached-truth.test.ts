@@ -9,7 +9,10 @@ import { greedyToken } from '../../src/loop/sampler.js';
 import { GenerationTask } from '../../src/loop/task.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeModel } from '../../src/native/model.js';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { someTokens } from '../support/engine.js';
+
+verifyCaches();
 
 const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
 
@@ -156,7 +159,6 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
       threads: 1,
       hostTierBytes,
       batchInvariant,
-      verifyCache: true,
       observer: {
         onPrompt: ignore,
         onStep: ignore,

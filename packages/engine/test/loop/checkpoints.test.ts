@@ -4,7 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { isFull } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { type Answer, someTokens, TestEngine } from '../support/engine.js';
+
+verifyCaches();
 
 describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
   'a model with recurrent layers, %s',
@@ -31,7 +34,7 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
     const askFresh = (ids: readonly number[]): Promise<Answer> => ask(ids, { cache_salt: `fresh ${ids.join()}` });
 
     it('goes on at the ends of documents and at the end of a prompt, with the answers of a cold run', async () => {
-      engine = await TestEngine.start({ model, contextTokens: 1024, verifyCache: true });
+      engine = await TestEngine.start({ model, contextTokens: 1024 });
       for (const [ids, expected] of [
         [[1, 2, 3, 4, 5], 0],
         [[1, 2, 3, 4, 5], 319],
@@ -48,7 +51,7 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
     });
 
     it('saves its state where two prompts part, for the next one that begins like them', async () => {
-      engine = await TestEngine.start({ model, contextTokens: 1024, verifyCache: true });
+      engine = await TestEngine.start({ model, contextTokens: 1024 });
       const begin = someTokens(203, 40);
       const counts: number[] = [];
       for (const id of [1, 2, 3, 4]) {
@@ -58,7 +61,7 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
     });
 
     it('goes on where the prompt before ended, or its answer, in the next turn of a conversation', async () => {
-      engine = await TestEngine.start({ model, contextTokens: 1024, verifyCache: true });
+      engine = await TestEngine.start({ model, contextTokens: 1024 });
       const prompt = [...document(1), ...question];
       let before = 0;
       for (const _ of [0, 1, 2]) {
@@ -71,7 +74,7 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
     });
 
     it('counts in /kv/lookup what a prompt would get, which ends at a checkpoint', async () => {
-      engine = await TestEngine.start({ model, contextTokens: 1024, verifyCache: true });
+      engine = await TestEngine.start({ model, contextTokens: 1024 });
       await ask([1, 2]);
       const lookup = async (prompt: number[]): Promise<unknown> => (await engine!.call('/kv/lookup', { prompt })).body;
       expect(await lookup([...document(1), ...document(2)])).toMatchObject({ cached_tokens: 120 });
@@ -82,7 +85,7 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
     it('keeps its answers while checkpoints give way to others, go to files and come back in the next process', async () => {
       const directory = await mkdtemp(join(tmpdir(), 'warmpath-checkpoints-'));
       const expected = new Map<string, string>();
-      engine = await TestEngine.start({ model, contextTokens: 1024, verifyCache: true });
+      engine = await TestEngine.start({ model, contextTokens: 1024 });
       const orders = [1, 2, 3, 4, 5, 6, 1, 3, 5, 1, 2].map((id) => [id, (id % 4) + 1]);
       for (const ids of orders) {
         expected.set(ids.join(), expected.get(ids.join()) ?? textOf(await ask(ids)));
@@ -94,7 +97,6 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
         engine = await TestEngine.start({
           model,
           contextTokens: 1024,
-          verifyCache: true,
           hostTier: Math.ceil(bytes / 3),
           diskTier: directory,
         });
@@ -113,14 +115,14 @@ describe.each(['random:1m-hybrid', ...(isFull ? ['random:1m-recurrent'] : [])])(
 
     it('gives the same answers side by side, in any order, also when requests are aborted and give way', async () => {
       const prompts = Array.from({ length: 8 }, (_, index) => someTokens(30 + 25 * index, 40 + index));
-      engine = await TestEngine.start({ model, contextTokens: 1024, verifyCache: true, maxRunning: 1 });
+      engine = await TestEngine.start({ model, contextTokens: 1024, maxRunning: 1 });
       const alone: string[] = [];
       for (const prompt of prompts) {
         alone.push(textOf(await engine.complete(prompt, fields)));
       }
       await engine.close();
       // All at once they need more cells than there are.
-      engine = await TestEngine.start({ model, contextTokens: 768, verifyCache: true, maxRunning: 4 });
+      engine = await TestEngine.start({ model, contextTokens: 768, maxRunning: 4 });
       const left = engine.stream('/v1/completions', { prompt: prompts[7]!, max_tokens: 200, ignore_eos: true });
       await left.next();
       left.destroy();

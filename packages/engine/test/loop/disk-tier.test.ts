@@ -4,8 +4,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isFull } from '../../../../test/suite.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { someTokens, TestEngine } from '../support/engine.js';
 import { writePart } from '../support/split-model.js';
+
+verifyCaches();
 
 describe('the disk tier of a real engine', () => {
   let engine: TestEngine;
@@ -25,7 +28,6 @@ describe('the disk tier of a real engine', () => {
       // About two of the documents below.
       hostTier: 600_000,
       diskTier: directory,
-      verifyCache: true,
       ...options,
     });
   };

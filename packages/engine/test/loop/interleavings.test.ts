@@ -7,7 +7,10 @@ import type { GenerationHandle, GenerationRequest, GenerationResult } from '../.
 import type { EngineLoopOptions } from '../../src/loop/loop-options.js';
 import { GenerationTask } from '../../src/loop/task.js';
 import { NativeContext } from '../../src/native/context.js';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { ExactContext, exactGrammars, exactLogits, exactModel, noBindings } from '../support/exact-engine.js';
+
+verifyCaches();
 
 // So few that leaves must give theirs back while requests run.
 vi.mock('../../src/native/sequence-ids.js', async (original) => ({
@@ -162,7 +165,6 @@ class Player {
       name: 'test',
       queueLimit: 1_000,
       threads: 1,
-      verifyCache: true,
       observer: { onPrompt: ignore, onStep: ignore, onToken: ignore, onPreemption, onEnd: ignore },
       ...options,
     });

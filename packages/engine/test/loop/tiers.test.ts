@@ -1,5 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { verifyCaches } from '../cache/hierarchy-check.js';
 import { someTokens, TestEngine } from '../support/engine.js';
+
+verifyCaches();
 
 const NAMES = ['Marlo', 'Tibin', 'Sarek', 'Lumen', 'Dovar', 'Pelin', 'Koram', 'Vesta'];
 
@@ -18,7 +21,7 @@ describe('the host tier of a real engine', () => {
   afterEach(() => engine.close());
 
   const start = async (options: object): Promise<void> => {
-    engine = await TestEngine.start({ contextTokens: 1024, verifyCache: true, ...options });
+    engine = await TestEngine.start({ contextTokens: 1024, ...options });
   };
   const ask = async (names: readonly string[], asked: string) => {
     const messages = [
@@ -136,7 +139,7 @@ describe('documents that a request names', () => {
     { cachedDocuments: 3, kept: 300 },
     { cachedDocuments: 4, kept: 329 },
   ])('are cached up to a limit: $cachedDocuments of three and a question', async ({ cachedDocuments, kept }) => {
-    engine = await TestEngine.start({ cachedDocuments, hostTier: 2 ** 24, verifyCache: true });
+    engine = await TestEngine.start({ cachedDocuments, hostTier: 2 ** 24 });
     // Each of the twelve tokens leads clearly, so that the sizes of batches do not decide which comes.
     const prompt = someTokens(330, 37);
     const fields = { segments: [100, 200, 300, 330], max_tokens: 12, ignore_eos: true };
@@ -156,7 +159,7 @@ describe('documents that a request names', () => {
   });
 
   it('leave the cells when no request needs them, and come back for one that does', async () => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 24, verifyCache: true });
+    engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 24 });
     const prompt = someTokens(400, 1);
     const first = await engine.complete(prompt, { segments: [300, 370] });
     expect(await engine.metric('warmpath_engine_used_cells')).toBe(0);
@@ -168,7 +171,7 @@ describe('documents that a request names', () => {
   });
 
   it('are cut from their end by what is missing, where there is no host tier', async () => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier: 0, verifyCache: true });
+    engine = await TestEngine.start({ contextTokens: 512, hostTier: 0 });
     await engine.complete(someTokens(500, 1), { segments: [300, 470] });
     const before = await engine.metric('warmpath_engine_evicted_tokens');
     await engine.complete(someTokens(60, 2));

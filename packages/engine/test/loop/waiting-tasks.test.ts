@@ -13,19 +13,15 @@ class Bench {
   readonly memory = new FakeMemory(64);
   readonly waiting: WaitingTasks;
 
-  /** `times` is what the clock of the host tier says: when each restore begins and ends. */
-  constructor({ times = [] as number[], hostBytes = 0 } = {}) {
+  constructor() {
     this.cache = new PrefixCache({
       memory: this.memory,
       cells: 64,
       sequences: Array.from({ length: 16 }, (_, index) => index),
       policy: replacementPolicy('lru'),
       cost: COST,
-      ...(hostBytes > 0 && {
-        host: { memory: this.memory, capacityBytes: hostBytes, clock: () => times.shift() ?? 0 },
-      }),
     });
-    this.waiting = new WaitingTasks(this.cache, COST);
+    this.waiting = new WaitingTasks(this.cache);
   }
 
   /** Computes a prompt, so that it is cached. */
@@ -109,26 +105,6 @@ describe('waiting requests', () => {
     // Sixty-four cells of this push the other out.
     bench.serve([...run(200, 10), ...run(1_000, 54)]);
     expect(bench.drain(tasks.filter((_, index) => index !== 2))).toEqual([0, 1, 2]);
-  });
-
-  it('are charged with the time that bringing tokens back from host memory takes', () => {
-    const prompts = [
-      [...run(500, 5), ...run(0, 5)],
-      [...run(100, 30), 1],
-    ];
-    // What a restore took is known from the first one: nothing, or 1,000 ms, where a token is computed in 1 ms.
-    for (const [restoreMs, order] of [
-      [0, [1, 0]],
-      [1_000, [0, 1]],
-    ] as const) {
-      const bench = new Bench({ hostBytes: 100_000, times: [0, restoreMs] });
-      for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(2_000, 55)]) {
-        bench.serve(tokens);
-      }
-      bench.serve(run(500, 5));
-      expect(bench.cache.match(run(100, 30))).toEqual({ device: 0, host: 30, disk: 0 });
-      expect(bench.drain(bench.push(...prompts))).toEqual(order);
-    }
   });
 
   it('are overtaken 32 times at most', () => {

@@ -234,7 +234,7 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
       await engine.stop();
       crashAt(place, { after: 1 });
       vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
-      await start({ hostTier: 2 ** 24, verifyCache: true });
+      await start({ hostTier: 2 ** 24 });
       const texts = [];
       for (const prompt of [...asked, ...asked]) {
         texts.push(textIn(await complete(prompt, fields)));
@@ -261,7 +261,7 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     vi.stubEnv('CRASH_MARKS', crashMarks);
     vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
     // Room for two documents on the host, so that the third pushes the first onto the disk.
-    await start({ hostTier: 600_000, diskTier: disk, verifyCache: true });
+    await start({ hostTier: 600_000, diskTier: disk });
     for (let round = 0; engine.restarts === 0; round++) {
       expect(round).toBeLessThan(10);
       const texts = [];

@@ -1,7 +1,44 @@
 import type { Tier } from '@warmpath/core/internal';
-import type { HeldLease } from './lease-table.js';
-import type { RadixNode } from './radix-node.js';
-import type { TieredTree } from './tiered-tree.js';
+import type { HeldLease } from '../../src/cache/lease-table.js';
+import { PrefixCache } from '../../src/cache/prefix-cache.js';
+import type { RadixNode } from '../../src/cache/radix-node.js';
+import type { TieredTree } from '../../src/cache/tiered-tree.js';
+
+const OPERATIONS = [
+  'acquire',
+  'extend',
+  'prefetch',
+  'settle',
+  'clearIdle',
+  'flush',
+  'keep',
+  'letGo',
+  'grow',
+  'commit',
+  'release',
+] as const;
+
+/** Sequence ids of each cache, all of which are free before its first operation. */
+const sequences = new WeakMap<PrefixCache, number>();
+
+/** From now on, every operation of every cache of this process checks all invariants when it has ended. */
+export function verifyCaches(): void {
+  const prototype = PrefixCache.prototype as unknown as Record<string, (...values: unknown[]) => unknown>;
+  for (const name of OPERATIONS) {
+    const original = prototype[name]!;
+    if (original.name === 'checked') {
+      return;
+    }
+    prototype[name] = function checked(this: PrefixCache, ...values: unknown[]): unknown {
+      const { tree, leases } = this.parts;
+      const total = sequences.get(this) ?? tree.freeSequences.length;
+      sequences.set(this, total);
+      const result = original.apply(this, values);
+      checkHierarchy(tree, [...leases], total);
+      return result;
+    };
+  }
+}
 
 /**
  * Whether a tree is what it says of itself: the shape, the hierarchy of the tiers, who owns which sequence, every
@@ -10,7 +47,7 @@ import type { TieredTree } from './tiered-tree.js';
  * @param sequences Sequence ids in all.
  * @throws Error that names the first thing that is wrong.
  */
-export function checkHierarchy(tree: TieredTree, leases: readonly HeldLease[], sequences: number): void {
+function checkHierarchy(tree: TieredTree, leases: readonly HeldLease[], sequences: number): void {
   const nodes = tree.roots.flatMap((root) => [...nodesBelow(root)]);
   for (const node of nodes) {
     checkNode(node);
