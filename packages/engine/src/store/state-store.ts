@@ -300,7 +300,7 @@ async function readFolder(directory: string, identity: StateIdentity): Promise<F
   return { entries: found.map(({ entry }) => entry), refusedFiles };
 }
 
-/** @returns `undefined` when the head is damaged or of another identity, or the file is not as long as its head says. */
+/** @returns `undefined` when the head is damaged or of another identity, or the file has another length than it says. */
 async function readEntry(
   path: string,
   name: string,
