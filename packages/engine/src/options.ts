@@ -7,18 +7,14 @@ import { SEQUENCE_IDS } from './native/sequence-ids.js';
 import { KV_TYPES, type KvType, TILE_ROWS } from './native/structs.js';
 
 /**
- * Threads for the computation by default: all cores, and past sixteen a CPU's memory bandwidth is used up. All threads
- * meet after every operation of the graph, so one that is pushed off its core stalls all: on two cores that are busy
- * with other work, two threads generated 10 tokens a second where one made 270. Give fewer on a machine that is.
+ * All cores, at most 16: more share the same memory bandwidth. All threads wait for each other after every operation,
+ * so a machine with other work needs fewer.
  */
 function defaultThreads(): number {
   return Math.min(availableParallelism(), 16);
 }
 
-/**
- * Bytes of the host tier by default: enough for the documents that matter, and little enough that nobody has to think
- * of it before the first start. Memory is taken as documents leave the cells.
- */
+/** Bytes of the host tier by default. Memory is taken as documents leave the cells. */
 export function defaultHostTierBytes(): number {
   const memory = process.constrainedMemory();
   // A process without a limit reads 0, or more than the machine has.
@@ -162,43 +158,26 @@ export type ResolvedEngineOptions = z.output<typeof engineOptionsSchema>;
  * @throws WARMPATH_CONFIG_INVALID that names the first option that is wrong.
  */
 export function parseEngineOptions(options: EngineOptions): ResolvedEngineOptions {
-  const result = engineOptionsSchema.safeParse(options);
-  if (!result.success) {
-    const issue = result.error.issues[0]!;
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: issue.path.join('.') || 'options',
-      detail: issue.message,
-    });
+  const refuse = (path: string, detail: string) => new WarmpathError('WARMPATH_CONFIG_INVALID', { path, detail });
+  const { data, error } = engineOptionsSchema.safeParse(options);
+  if (error !== undefined) {
+    const issue = error.issues[0]!;
+    throw refuse(issue.path.join('.') || 'options', issue.message);
   }
-  if (result.data.chatTemplate !== undefined && result.data.chatTemplateFile !== undefined) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'chatTemplateFile',
-      detail: 'Only one of chatTemplate and chatTemplateFile can be used.',
-    });
+  if (data.chatTemplate !== undefined && data.chatTemplateFile !== undefined) {
+    throw refuse('chatTemplateFile', 'Only one of chatTemplate and chatTemplateFile can be used.');
   }
-  if (result.data.kvEventsReplay !== undefined && result.data.kvEvents === undefined) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'kvEventsReplay',
-      detail: 'There is nothing to replay without kvEvents.',
-    });
+  if (data.kvEventsReplay !== undefined && data.kvEvents === undefined) {
+    throw refuse('kvEventsReplay', 'There is nothing to replay without kvEvents.');
   }
-  if (result.data.batchTokens < result.data.maxRunning) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'batchTokens',
-      detail: `One decode must hold a token for each of the ${result.data.maxRunning} running requests.`,
-    });
+  if (data.batchTokens < data.maxRunning) {
+    throw refuse('batchTokens', `One decode must hold a token for each of the ${data.maxRunning} running requests.`);
   }
-  if (result.data.batchInvariant && result.data.batchTokens < TILE_ROWS) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'batchTokens',
-      detail: `With batchInvariant, every batch has at least ${TILE_ROWS} tokens.`,
-    });
+  if (data.batchInvariant && data.batchTokens < TILE_ROWS) {
+    throw refuse('batchTokens', `With batchInvariant, every batch has at least ${TILE_ROWS} tokens.`);
   }
-  if (result.data.diskTier !== undefined && result.data.hostTier === 0) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'diskTier',
-      detail: 'What is on the disk comes back through host memory: set hostTier too.',
-    });
+  if (data.diskTier !== undefined && data.hostTier === 0) {
+    throw refuse('diskTier', 'What is on the disk comes back through host memory: set hostTier too.');
   }
-  return result.data;
+  return data;
 }

@@ -81,7 +81,6 @@ const HISTOGRAMS = {
   ],
   answerTokens: ['vllm:request_generation_tokens', 'Tokens of an answer', TOKEN_BUCKETS],
   stepTokens: ['vllm:iteration_tokens_total', 'Tokens of one decode', STEP_BUCKETS],
-  stepSeconds: ['warmpath_engine_step_seconds', 'Duration of one decode', SECONDS_BUCKETS],
 } as const;
 
 /** What is read from the loop whenever it is scraped; nothing where there is no such tier. */
@@ -105,8 +104,6 @@ const GAUGES: readonly Reading[] = [
   ['warmpath_engine_host_tokens', 'Tokens with a copy in the host tier', ({ host }) => host?.tokens],
   ['warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', ({ disk }) => disk?.capacityBytes],
   ['warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', ({ disk }) => disk?.usedBytes],
-  ['warmpath_engine_disk_files', 'Files of the disk tier', ({ disk }) => disk?.files],
-  ['warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', ({ disk }) => disk?.tokens],
 ];
 
 /** The same of what only grows, without its `_total`. */
@@ -119,15 +116,9 @@ const TOTALS: readonly Reading[] = [
   ['warmpath_engine_host_restored_tokens', 'Tokens copied back from the host tier', ({ host }) => host?.restoredTokens],
   ['warmpath_engine_host_evicted_tokens', 'Tokens evicted from the host tier', ({ host }) => host?.evictedTokens],
   ['warmpath_engine_host_failures', 'Copies that could not be made or were refused', ({ host }) => host?.failures],
-  ['warmpath_engine_disk_saved_tokens', 'Tokens written to the disk tier', ({ disk }) => disk?.savedTokens],
   ['warmpath_engine_disk_loaded_tokens', 'Tokens read back from the disk tier', ({ disk }) => disk?.loadedTokens],
   ['warmpath_engine_disk_evicted_tokens', 'Tokens evicted from the disk tier', ({ disk }) => disk?.evictedTokens],
   ['warmpath_engine_disk_failures', 'Files that could not be written or read', ({ disk }) => disk?.failures],
-  [
-    'warmpath_engine_disk_refused_writes',
-    'Files not written because the disk was full or slow',
-    ({ disk }) => disk?.refusedWrites,
-  ],
   [
     'warmpath_engine_disk_refused_files',
     'Files found at the start that were of no use',
@@ -234,7 +225,6 @@ export class EngineMetrics implements LoopObserver {
     this.#count.steps.inc();
     this.#count.stepPromptTokens.inc(figures.promptTokens);
     this.#observe.stepTokens.observe(figures.promptTokens + figures.generating);
-    this.#observe.stepSeconds.observe(figures.durationMs / 1000);
   }
 
   onPreemption(): void {
