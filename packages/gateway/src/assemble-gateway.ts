@@ -32,6 +32,7 @@ import { OpenArrangements } from './memory/open-arrangements.js';
 import { type ConsentStore, PromptConsents } from './memory/prompt-consents.js';
 import { SentPrefixes } from './memory/sent-prefixes.js';
 import { ServedHistories, WarmPrefixes } from './memory/served-histories.js';
+import { StoredResponses } from './memory/stored-responses.js';
 import { CapturedBodies } from './observe/captured-bodies.js';
 import { failOpenTo, logChange, logDestination, logSessionBreak, openLog } from './observe/log.js';
 import { Metrics } from './observe/metrics.js';
@@ -140,7 +141,12 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     readsMarks: ({ name }) => engines.all.some(({ dialect }) => dialect.breakpoints?.apis.includes(name)),
   });
   const renderer = new PromptRenderer(config, documents.cache);
-  const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 4));
+  const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 8));
+  const responses = new StoredResponses({
+    maxBytes: Math.floor(bytesOf('conversations') / 8),
+    maxAgeMs: config.session.maxAgeMs,
+    now,
+  });
   const sentMessages = new SentMessages(Math.floor(bytesOf('conversations') / 8));
   const resultRewriter = new ResultRewriter(
     config,
@@ -168,7 +174,8 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => memory.bytes + sentMessages.bytes + prefixKeeper.bytes + resultRewriter.bytes,
+      conversations: () =>
+        memory.bytes + sentMessages.bytes + prefixKeeper.bytes + resultRewriter.bytes + responses.bytes,
       documents: () => documents.cache.bytes,
       prompts: () => kinds.bytes + consents.bytes + knownPrompts.bytes,
       arrangements: () => arrangements.bytes,
@@ -292,6 +299,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     engines,
     eventLoopBudget,
     prefixKeeper,
+    responses,
     parser: new PromptParser({
       config,
       documents,
@@ -350,7 +358,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   healthRoutes(app, { engines, store: sessions, lifecycle });
   metricsRoute(app, metrics);
   dashboardRoutes(app, { feed, requests });
-  passthroughRoute(app, { ...forwarding, config, engines });
+  passthroughRoute(app, { ...forwarding, config, engines, responses });
   return {
     access,
     app,

@@ -107,7 +107,7 @@ describe("OpenAI's client, the real engine behind it", () => {
     const { openai } = await clients();
     const body = { ...ask, documents } as OpenAI.Responses.ResponseCreateParamsNonStreaming;
     const first = await openai.responses.create(body);
-    expect(first).toMatchObject({ object: 'response', status: 'completed', model: MODEL, store: false });
+    expect(first).toMatchObject({ object: 'response', status: 'completed', model: MODEL, store: true });
     expect(first.output_text).toContain('42');
     const again = await openai.responses.create(body);
     expect(again.output_text).toBe(first.output_text);

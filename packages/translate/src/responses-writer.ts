@@ -22,25 +22,35 @@ const REPEATED: Readonly<Record<string, unknown>> = {
   user: null,
 };
 
+/** How a response can be asked for, and what it continues. */
+export interface StoredAs {
+  /** Its id, without `resp_`; `undefined` if it is not stored. */
+  readonly id: string | undefined;
+  /** The id of the response that it continues. */
+  readonly previousId: string | undefined;
+}
+
 /** Writes an answer as OpenAI's Responses. */
 export class ResponsesWriter implements AnswerWriter {
   readonly #repeated: JsonObject;
   readonly #callForms: ReadonlyMap<string, CallForm>;
+  readonly #stored: StoredAs | undefined;
   #responseId = '';
   #sequence = 0;
 
   /**
    * @param request The body that the answer is to.
    * @param callForms How calls are written that are no plain functions.
+   * @param stored How the response is stored, where it is.
    */
-  constructor(request: JsonObject, callForms: ReadonlyMap<string, CallForm>) {
+  constructor(request: JsonObject, callForms: ReadonlyMap<string, CallForm>, stored?: StoredAs) {
     this.#callForms = callForms;
+    this.#stored = stored;
     const given = Object.keys(REPEATED).map((key) => [key, request[key] ?? REPEATED[key]]);
     this.#repeated = Object.fromEntries(given) as JsonObject;
   }
 
   start(head: AnswerHead): string {
-    this.#responseId = head.id;
     const response = this.#response('in_progress', head, []);
     return this.#event('response.created', { response }) + this.#event('response.in_progress', { response });
   }
@@ -107,7 +117,6 @@ export class ResponsesWriter implements AnswerWriter {
   }
 
   whole(answer: Answer): string {
-    this.#responseId = answer.head.id;
     return JSON.stringify(this.#complete(answer));
   }
 
@@ -134,8 +143,9 @@ export class ResponsesWriter implements AnswerWriter {
   }
 
   #response(status: string, { id, created, model }: AnswerHead, blocks: readonly AnswerBlock[]): object {
+    this.#responseId = this.#stored?.id ?? id;
     return {
-      id: `resp_${id}`,
+      id: `resp_${this.#responseId}`,
       object: 'response',
       created_at: created,
       status,
@@ -144,9 +154,8 @@ export class ResponsesWriter implements AnswerWriter {
       incomplete_details: null,
       model,
       output: blocks.map((block) => this.#item(block, 'completed')),
-      previous_response_id: null,
-      // Nothing is stored that could be asked for.
-      store: false,
+      previous_response_id: this.#stored?.previousId ?? null,
+      store: this.#stored?.id !== undefined,
       ...this.#repeated,
       usage: null,
     };

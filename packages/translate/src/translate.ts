@@ -13,7 +13,7 @@ import { messagesToChat } from './messages-request.js';
 import { messagesWriter } from './messages-writer.js';
 import { RequestValue } from './request-value.js';
 import { responsesToChat } from './responses-request.js';
-import { ResponsesWriter } from './responses-writer.js';
+import { ResponsesWriter, type StoredAs } from './responses-writer.js';
 
 /** The APIs that are translated: Anthropic's Messages and OpenAI's Responses. */
 export type TranslatedApi = 'messages' | 'responses';
@@ -27,6 +27,8 @@ export interface TranslateRequest {
   readonly requestId?: string;
   /** The longest answer that is translated, in bytes; all of an answer is kept until its end. 32 MiB by default. */
   readonly limitBytes?: number;
+  /** How the response is stored, where it is. */
+  readonly stored?: StoredAs | undefined;
   /** Whether system messages behind the first message keep their role; by default, they become the user's. */
   readonly keepSystem?: boolean;
 }
@@ -77,6 +79,8 @@ export interface TranslatedAnswer {
   write(chunk: Buffer): string;
   /** The engine's answer is complete: the rest of the text, or all of it. */
   end(): string;
+  /** The whole answer as JSON, behind `end`, whether it was streamed or not. */
+  whole(): string;
   /** In place of `end`: the last events of a stream, or a body with the error. An error of the engine goes before. */
   fail(failure: Pick<AnswerFailure, 'code' | 'message'>): string;
 }
@@ -90,13 +94,21 @@ const DEFAULT_LIMIT_BYTES = 33_554_432;
  * @throws TranslateError with a path into the body: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, and
  *   `WARMPATH_NOT_TRANSLATABLE` for what changes the answer and has no equivalent.
  */
-export function translate({ api, body, requestId, limitBytes, keepSystem = false }: TranslateRequest): Translation {
+export function translate({
+  api,
+  body,
+  requestId,
+  limitBytes,
+  stored,
+  keepSystem = false,
+}: TranslateRequest): Translation {
   const request = RequestValue.parse(body.toString('utf8'));
   const toChat = api === 'messages' ? messagesToChat : responsesToChat;
   const { body: chat, leftOut, movedSystem, callForms } = toChat(request, { keepSystem });
   const wantsStream = request.get('stream').value === true;
   const promptTokens = wantsStream && api === 'messages' ? estimateTokens(chat) : undefined;
-  const writer = api === 'messages' ? messagesWriter(promptTokens) : new ResponsesWriter(request.object(), callForms);
+  const writer =
+    api === 'messages' ? messagesWriter(promptTokens) : new ResponsesWriter(request.object(), callForms, stored);
   const model = request.get('model').value;
   const answer = new ChatAnswer(writer, {
     wantsStream,
@@ -206,7 +218,11 @@ class ChatAnswer implements TranslatedAnswer {
       throw new TranslateError('WARMPATH_UPSTREAM_CUT', 'The stream ended before the answer did.');
     }
     this.#written.push(this.#assembly.end());
-    return this.#options.wantsStream ? this.#takeWritten() : this.#writer.whole(this.#assembly.answer());
+    return this.#options.wantsStream ? this.#takeWritten() : this.whole();
+  }
+
+  whole(): string {
+    return this.#writer.whole(this.#assembly.answer());
   }
 
   fail(failure: Pick<AnswerFailure, 'code' | 'message'>): string {

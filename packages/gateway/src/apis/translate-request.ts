@@ -26,23 +26,29 @@ export interface Translation {
 /**
  * Translates a request in steps. Copies `documents` and `warmpath`. O(body).
  *
+ * @param answered Gets a complete answer, as JSON.
  * @throws WarmpathError those of `checkBounds`; `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path
  */
-export function* translateRequest(request: TranslateRequest): WorkSteps<Translation> {
+export function* translateRequest(
+  request: TranslateRequest,
+  answered: (whole: string) => void = () => {},
+): WorkSteps<Translation> {
   checkBounds(request.body);
   const { body, warnings, movedSystem, answer } = withTableErrors(() => translate(request));
   yield request.body.length;
-  return { body: Buffer.from(body), warnings, movedSystem, answer: new TranslatedBody(answer) };
+  return { body: Buffer.from(body), warnings, movedSystem, answer: new TranslatedBody(answer, answered) };
 }
 
 /** Translates the engine's response into the client's API. */
 class TranslatedBody implements ResponseBody {
   readonly #answer: TranslatedAnswer;
+  readonly #answered: (whole: string) => void;
   #head: ResponseHead = { status: 0, headers: {} };
   #isStreamed = false;
 
-  constructor(answer: TranslatedAnswer) {
+  constructor(answer: TranslatedAnswer, answered: (whole: string) => void) {
     this.#answer = answer;
+    this.#answered = answered;
   }
 
   head({ status, headers }: ResponseHead): ResponseHead | undefined {
@@ -60,10 +66,10 @@ class TranslatedBody implements ResponseBody {
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
-    if (this.#isStreamed) return { rest: withTableErrors(() => this.#answer.end()) };
     const { status, headers } = this.#head;
+    if (this.#isStreamed) return { rest: withTableErrors(() => this.#ended()) };
     try {
-      return bodyOf(status, headers, this.#answer.end());
+      return bodyOf(status, headers, this.#ended());
     } catch (error) {
       // An error of the engine reaches the client whole, and not with the status of an answer.
       const failure = TranslateError.isInstance(error) ? error.failure : undefined;
@@ -71,6 +77,12 @@ class TranslatedBody implements ResponseBody {
       const told = this.#answer.fail(failure);
       return bodyOf(failure.status ?? 502, { ...headers, 'content-type': 'application/json; charset=utf-8' }, told);
     }
+  }
+
+  #ended(): string {
+    const rest = this.#answer.end();
+    if (this.#head.status < 300) this.#answered(this.#answer.whole());
+    return rest;
   }
 
   broken({ message, code }: WarmpathError): string {

@@ -115,7 +115,9 @@ const store = z.strictObject({
 const session = z.strictObject({
   maxAgeMs: milliseconds()
     .default(3_600_000)
-    .describe('Milliseconds after the last use until a turn of a conversation is forgotten.'),
+    .describe(
+      'Milliseconds after the last use until a turn of a conversation is forgotten, and until a stored response is.',
+    ),
   store: store.prefault({}).describe('Server of the memory of conversations.'),
 });
 

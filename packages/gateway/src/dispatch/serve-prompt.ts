@@ -6,12 +6,16 @@ import { translateRequest } from '../apis/translate-request.js';
 import { answerInStages, type ServeCall, type StagedAnswerParts } from '../collections/answer-in-stages.js';
 import { readRetrievalCall } from '../collections/retrieve-documents.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { isLoopback } from '../config/schema-server.js';
+import type { Engine } from '../engines/engine.js';
 import type { ApiRoute } from '../engines/engine-apis.js';
 import type { Engines } from '../engines/engines.js';
 import { checkStoredState } from '../intake/admit.js';
+import { endUserIn } from '../intake/parse-request.js';
 import { bodyOf } from '../intake/request-body.js';
 import { BodyView } from '../json/json-body.js';
 import { type EventLoopBudget, whenReady } from '../limits/load.js';
+import type { ContinuedRequest, StoredResponses } from '../memory/stored-responses.js';
 import type { CapturedBodies } from '../observe/captured-bodies.js';
 import type { PrefixKeeper } from '../prompt/keep-prefix.js';
 import type { PromptParser } from '../prompt/parse-prompt.js';
@@ -23,6 +27,7 @@ export interface PromptServerParts {
   readonly engines: Engines;
   readonly eventLoopBudget: EventLoopBudget;
   readonly prefixKeeper: PrefixKeeper;
+  readonly responses: StoredResponses;
   readonly parser: PromptParser;
   readonly dispatcher: PromptDispatcher;
   readonly captures: CapturedBodies;
@@ -52,7 +57,7 @@ export class PromptServer {
   handler(api: PromptApi): Handler {
     return (request, reply) => {
       this.#received(request);
-      this.#answer(this.#callOf(request, reply, api), false, (call) => this.#serve(call));
+      this.#answer(this.#callOf(request, reply, api, false), false, (call) => this.#serve(call));
     };
   }
 
@@ -66,7 +71,7 @@ export class PromptServer {
         if (reply.raw.destroyed) return;
         this.#received(request);
         const isTranslated = route !== 'native';
-        this.#answer(this.#callOf(request, reply, api), isTranslated, (call) =>
+        this.#answer(this.#callOf(request, reply, api, isTranslated), isTranslated, (call) =>
           isTranslated ? whenReady(this.#translated(call, api.name), (chat) => this.#serve(chat)) : this.#serve(call),
         );
       };
@@ -81,11 +86,12 @@ export class PromptServer {
   }
 
   /** @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`: no body goes out without its salt. */
-  #callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
+  #callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi, isTranslated: boolean): Call {
     const { tenant } = request.report.caller;
     request.report.tenant = tenant;
     const given = bodyOf(request);
-    checkStoredState(this.#parts.config, given);
+    // A translation refers to nothing on the engine.
+    if (!isTranslated) checkStoredState(this.#parts.config, given);
     const { captures } = this.#parts;
     if (captures.remaining > 0) captures.add({ id: request.report.requestId, path: api.path, body: given });
     const read = this.#parts.hasCacheSalts ? new BodyView(given).bytes : given;
@@ -108,13 +114,16 @@ export class PromptServer {
   #translated(call: Call, api: TranslatedApi): Call | Promise<Call> {
     const { eventLoopBudget, config } = this.#parts;
     const { report } = call.request;
-    const steps = translateRequest({
+    const continued = api === 'responses' ? this.#continued(call) : undefined;
+    const options = {
       api,
-      body: call.body,
+      body: continued?.body ?? call.body,
       requestId: report.requestId,
       limitBytes: config.server.bodyLimitBytes,
+      stored: continued?.stored,
       keepSystem: config.unchanged.includes('system-messages'),
-    });
+    };
+    const steps = translateRequest(options, continued?.store);
     return whenReady(
       eventLoopBudget.runSteps(steps, () => call.reply.raw.destroyed),
       (translation) => {
@@ -125,12 +134,27 @@ export class PromptServer {
     );
   }
 
+  /** The items of a stored response are part of the request. Responses are stored where all engines are local. */
+  #continued({ body, tenant, request: { report } }: Call): ContinuedRequest | undefined {
+    const { engines, responses } = this.#parts;
+    if (!engines.all.every(isLocal)) return undefined;
+    const { caller } = report;
+    const user = endUserIn(new BodyView(body), caller);
+    if (user === undefined && !caller.bodyNamesEndUser) return undefined;
+    return responses.continued(body, { tenant, user });
+  }
+
   #serve(call: Call): void {
     const { parser, dispatcher } = this.#parts;
     const prompt = parser.parse(call);
     if (!(prompt instanceof Promise)) dispatcher.dispatch(call, prompt);
     else prompt.then((ready) => dispatcher.dispatch(call, ready)).catch((error: unknown) => call.reply.send(error));
   }
+}
+
+/** Whether an engine is of the operator: hosted APIs store responses themselves. */
+function isLocal({ dialect, url }: Engine): boolean {
+  return dialect.owners.length > 0 || (dialect.hosts.length === 0 && isLoopback(new URL(url).hostname));
 }
 
 function refuseLate(reply: Call['reply'], error: unknown): void {

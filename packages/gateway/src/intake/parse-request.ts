@@ -156,7 +156,7 @@ function conversationOf(
   { headers, caller, agent }: AgentContext,
   { session: given, forgotten, bypass }: Switches,
 ): NamedConversation | undefined {
-  const user = caller.bodyNamesEndUser ? (caller.endUser ?? endUserOf(body)) : caller.endUser;
+  const user = endUserIn(body, caller);
   const header = headers[SESSION_HEADER];
   const own = given ?? (typeof header === 'string' ? readSessionName(header, SESSION_HEADER) : undefined);
   const session = own ?? agent?.name;
@@ -191,6 +191,11 @@ export function recordedSession(tenant: string, conversation: NamedConversation)
   const idOf = (name: string) =>
     hash('sha256', JSON.stringify([tenant, user ?? null, client, name])).slice(0, SESSION_ID_DIGITS);
   return { id: idOf(session), client, parent: parent === undefined ? undefined : idOf(parent) };
+}
+
+/** Who sends a body, as far as the configuration lets the body say that. */
+export function endUserIn(body: BodyView, { endUser, bodyNamesEndUser }: RequestContext['caller']): string | undefined {
+  return bodyNamesEndUser ? (endUser ?? endUserOf(body)) : endUser;
 }
 
 /**

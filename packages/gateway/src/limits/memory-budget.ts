@@ -8,7 +8,7 @@ const SHARES = {
   bodies: 24,
   /** What engines should have cached, per tenant and model. */
   histories: 12,
-  /** Turns of conversations; messages and lists of tools as they were sent; orders of documents in messages. */
+  /** Turns of conversations; messages and lists of tools as they were sent; orders of documents; stored responses. */
   conversations: 12,
   /** Prompts of programs, learned from traffic, and the consents to them. */
   prompts: 2,

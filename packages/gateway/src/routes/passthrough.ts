@@ -7,6 +7,7 @@ import { type Engine, engineHeaders } from '../engines/engine.js';
 import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Engines } from '../engines/engines.js';
 import { checkEnginePath } from '../intake/admit.js';
+import type { StoredResponses } from '../memory/stored-responses.js';
 import { modelIn } from '../prompt/parse-prompt.js';
 
 /** A segment that leads out of `/v1/`, plain or escaped. */
@@ -51,11 +52,12 @@ const ESCAPE_DEPTH = 3;
 export interface PassthroughParts extends ForwardParts {
   readonly config: GatewayConfig;
   readonly engines: Engines;
+  readonly responses: StoredResponses;
 }
 
 /** All other paths under `/v1/` (models, embeddings, …), and `CLIENT_PATHS`: relayed untouched in both directions. */
 export function passthroughRoute(app: FastifyInstance, parts: PassthroughParts): void {
-  const { config, engines, now } = parts;
+  const { config, engines, responses, now } = parts;
   const pass = (request: FastifyRequest, reply: FastifyReply): void => {
     const path = request.raw.url!.split('?', 1)[0]!;
     if (DOT_SEGMENT.test(path)) throw new WarmpathError('WARMPATH_NOT_FOUND');
@@ -69,8 +71,13 @@ export function passthroughRoute(app: FastifyInstance, parts: PassthroughParts):
     if (request.method === 'POST' && PROMPT_PATHS.has(plain.replace(/\/$/, ''))) {
       throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: `This path is written ${plain.replace(/\/$/, '')}.` });
     }
-    checkEnginePath(config, request.method, plain);
     request.report.bodyAt = now();
+    const stored = storedResponse(responses, request, path);
+    if (stored !== undefined) {
+      reply.send(stored);
+      return;
+    }
+    checkEnginePath(config, request.method, plain);
     const body = (request.body as Buffer | undefined) ?? null;
     forward(parts, engineFor(engines, request, body), { request, reply }, body);
   };
@@ -85,6 +92,21 @@ export function passthroughRoute(app: FastifyInstance, parts: PassthroughParts):
   const options = { config: { mediaTypes: 'engine' } } as const;
   app.all('/v1/*', options, pass);
   for (const path of CLIENT_PATHS) app.post(path, options, pass);
+}
+
+/** What the gateway says of a response that it stored; `undefined` for any other request. */
+function storedResponse(
+  responses: StoredResponses,
+  { method, report }: FastifyRequest,
+  path: string,
+): object | undefined {
+  const id = /^\/v1\/responses\/(resp_\w+)$/.exec(path)?.[1];
+  if (id === undefined) return undefined;
+  const { tenant, endUser: user, bodyNamesEndUser: isAnyUser } = report.caller;
+  const owner = { tenant, user };
+  if (method === 'GET') return responses.find(id, owner, isAnyUser);
+  const isDeleted = method === 'DELETE' && responses.delete(id, owner, isAnyUser);
+  return isDeleted ? { id, object: 'response', deleted: true } : undefined;
 }
 
 /**
