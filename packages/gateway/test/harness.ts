@@ -56,6 +56,8 @@ export interface RequestOptions {
   readonly agent?: Agent;
   /** In the request line, in place of the URL's. */
   readonly path?: string;
+  /** Bytes of the headers of the answer. */
+  readonly maxHeaderSize?: number;
 }
 
 /** Sends a request and collects what comes back, also when the connection breaks. */
@@ -88,6 +90,7 @@ export function openRequest(url: string, body?: string | Buffer | object, option
     agent: options.agent ?? false,
     method: options.method ?? (payload === undefined ? 'GET' : 'POST'),
     ...(options.path !== undefined && { path: options.path }),
+    ...(options.maxHeaderSize !== undefined && { maxHeaderSize: options.maxHeaderSize }),
     headers: { ...(payload !== undefined && { 'content-type': 'application/json' }), ...options.headers },
   });
   request.end(payload);

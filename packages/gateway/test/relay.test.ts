@@ -186,7 +186,7 @@ describe('relay', () => {
     const { engine, gateway } = await stand(
       (response) => {
         startStream(response);
-        response.write(CHAT_STREAM.slice(0, 100));
+        response.write(CHAT_STREAM.slice(0, CHAT_STREAM.indexOf('42')));
         const writing = setInterval(() => response.write(': \n\n'), pauseMs);
         response.on('close', () => clearInterval(writing));
       },

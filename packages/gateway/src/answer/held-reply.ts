@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { OutgoingHttpHeaders } from 'node:http';
+import { withVary } from '../intake/headers.js';
 import type { CallReply, ClientResponse } from '../shapes/shapes.js';
 
 /** Bytes of an answer that are held; then reading from the engine pauses. */
@@ -80,12 +81,20 @@ class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements Cli
     return this.#client?.destroyed ?? this.#isClosed;
   }
 
+  get isHeld(): boolean {
+    return this.#client === undefined;
+  }
+
   get headersSent(): boolean {
     return this.#client?.headersSent ?? this.#head !== undefined;
   }
 
   get writableFinished(): boolean {
     return this.#client?.writableFinished ?? false;
+  }
+
+  getHeader(name: string): ReturnType<ClientResponse['getHeader']> {
+    return this.#client?.getHeader(name);
   }
 
   writeHead(status: number, headers: OutgoingHttpHeaders): void {
@@ -131,7 +140,7 @@ class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements Cli
     client.prependListener('close', () => this.emit('close'));
     client.on('drain', () => this.emit('drain'));
     if (this.#head === undefined) return;
-    client.writeHead(this.#head.status, { ...this.#head.headers, ...headers() });
+    client.writeHead(this.#head.status, withVary(client, { ...this.#head.headers, ...headers() }));
     if (this.#isFlushed) client.flushHeaders();
     let isReady = true;
     for (const { data, callback } of this.#parts.splice(0)) isReady = client.write(data, callback);

@@ -6,6 +6,7 @@ import {
   type ErrorShape,
   errorShapeOf,
   isStreamHead,
+  keepAliveOf,
   type ResponseBody,
   type ResponseHead,
   UntouchedBody,
@@ -13,7 +14,7 @@ import {
 import { type Engine, engineHeaders, IDENTITY } from '../engines/engine.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../engines/upstream.js';
 import type { ClientKey } from '../intake/authenticate.js';
-import { type HeaderOverrides, RESPONSE_HEADERS, responseHeaders, retryAfter } from '../intake/headers.js';
+import { type HeaderOverrides, RESPONSE_HEADERS, responseHeaders, retryAfter, withVary } from '../intake/headers.js';
 import type { RateLimits } from '../intake/rate-limits.js';
 import { type ReportBuilder, summaryHeader } from '../observe/report.js';
 import type { CallReply, ClientResponse } from '../shapes/shapes.js';
@@ -21,6 +22,13 @@ import { ResponseSniffer, type SniffedAnswer } from './read-answer.js';
 
 /** Milliseconds in which a client may read the error event of a broken stream before its connection is closed. */
 const CUT_GRACE_MS = 1_000;
+
+/** Milliseconds without a byte of a stream after which its client gets some: proxies and clients give up on silence. */
+const KEEP_ALIVE_MS = 10_000;
+/** A blank line behind an event, in any of the line ends. */
+const EVENT_END = /(?:\n|\r)(?:\r?\n|\r)$/;
+/** Bytes in which the end of an event is seen. */
+const EVENT_END_BYTES = 4;
 
 /** Errors of the gateway or the client; all others are the engine's. */
 const OWN_ERRORS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['WARMPATH_INVALID_REQUEST', 'WARMPATH_INTERNAL']);
@@ -67,6 +75,10 @@ export interface RelayOptions {
   /** Turns the engine's response into the client's. */
   readonly body: ResponseBody;
   readonly errors: ErrorShape;
+  /** Whether the engine is at the prompt until the first token, whatever it sends before. */
+  readonly waitsForToken: boolean;
+  /** Whole events, written into a stream that is silent. */
+  readonly keepAlive: string;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
   /** What is read on the way: the engine's counts, or the model's words, too (`ResponseSniffer.answers`). */
@@ -127,6 +139,10 @@ class Relay implements UpstreamListener {
   #wasSentAgain = false;
   /** Whether the engine is paused until the client has read. */
   #isWaiting = false;
+  /** Runs while the client gets a stream. */
+  #silence: NodeJS.Timeout | undefined;
+  /** The last bytes that the client got. */
+  #tail = '\n\n';
 
   constructor(client: ClientResponse, report: RelayedReport, options: RelayOptions) {
     this.#client = client;
@@ -143,7 +159,10 @@ class Relay implements UpstreamListener {
     });
     // Another engine, if there is one, is tried before this one is tried again.
     const send = (sent: UpstreamRequest): void => {
-      this.#call = upstream.start(sent, this, { retries: this.#options.canRetryElsewhere === undefined });
+      this.#call = upstream.start(sent, this, {
+        retries: this.#options.canRetryElsewhere === undefined,
+        waitsForContent: this.#options.waitsForToken,
+      });
     };
     const { withoutOwnField } = this.#options;
     if (withoutOwnField !== undefined) this.#sendAgain = () => send({ ...request, body: withoutOwnField.body });
@@ -180,18 +199,35 @@ class Relay implements UpstreamListener {
     }
     try {
       const data = this.#options.body.data(chunk);
-      if (data.length > 0) ready = this.#client.write(data);
+      if (data.length > 0) ready = this.#write(data);
     } catch (error) {
       // A response that cannot be converted ends the exchange.
       this.#call!.abort(asTableError(error));
     }
     if (!ready) this.#resumeWhenTaken();
     this.#sniffer?.data(chunk);
-    if (!this.#hasContent && this.#isEventStream && this.#hasBegun) {
+    if (!this.#hasContent && this.#hasBegun) {
       this.#hasContent = true;
-      this.#options.onFirstContent?.();
+      this.#call!.began();
+      if (this.#isEventStream) this.#options.onFirstContent?.();
     }
     return ready;
+  }
+
+  #write(data: Buffer | string): boolean {
+    const last =
+      typeof data === 'string' ? data.slice(-EVENT_END_BYTES) : data.subarray(-EVENT_END_BYTES).toString('latin1');
+    this.#tail = (this.#tail + last).slice(-EVENT_END_BYTES);
+    this.#silence?.refresh();
+    return this.#client.write(data);
+  }
+
+  /** Never in the middle of an event. */
+  #keepAlive(): void {
+    const { destroyed, isHeld } = this.#client;
+    if (!destroyed && isHeld !== true && !this.#isWaiting && EVENT_END.test(this.#tail))
+      this.#client.write(this.#options.keepAlive);
+    this.#silence!.refresh();
   }
 
   onEnd(): void {
@@ -234,7 +270,7 @@ class Relay implements UpstreamListener {
   }
 
   get #hasBegun(): boolean {
-    return this.#sniffer?.isReading !== true || this.#sniffer.firstContentAt !== undefined;
+    return this.#sniffer?.isReading !== true || this.#sniffer.prefilled;
   }
 
   /** Whether the engine has refused the request as it has the gateway's own field. */
@@ -250,9 +286,11 @@ class Relay implements UpstreamListener {
     this.#isEventStream = isStreamHead({ status, headers });
     if (status >= 400) this.#report.errorSource = 'upstream';
     const written = responseHeaders(headers, this.#options.headers());
-    this.#client.writeHead(status, written);
+    this.#client.writeHead(status, withVary(this.#client, written));
+    if (!this.#isEventStream) return;
     // A stream's client sees the status before the first token; other headers are sent with their body.
-    if (this.#isEventStream) this.#client.flushHeaders();
+    this.#client.flushHeaders();
+    this.#silence = setTimeout(() => this.#keepAlive(), KEEP_ALIVE_MS);
   }
 
   #resumeWhenTaken(): void {
@@ -278,6 +316,7 @@ class Relay implements UpstreamListener {
   }
 
   #settle(complete: boolean): void {
+    clearTimeout(this.#silence);
     const sniffer = this.#sniffer ?? NOTHING_READ;
     this.#options.onSettled({ status: this.#status, complete, sniffer, retriedAfter: this.#retriedAfter });
   }
@@ -305,7 +344,8 @@ function sendError(
 }
 
 /** How a request goes to the engine when it is not simply passed through. */
-export interface ForwardOptions extends Partial<Omit<RelayOptions, 'headers' | 'errors' | 'now'>> {
+export interface ForwardOptions
+  extends Partial<Omit<RelayOptions, 'headers' | 'errors' | 'waitsForToken' | 'keepAlive' | 'now'>> {
   /** Path and query, in place of the client's. */
   readonly path?: string | undefined;
   readonly requestHeaders?: readonly (HeaderOverrides | undefined)[];
@@ -358,6 +398,9 @@ export function forward(
       headers: ownHeaders(parts.lifecycle, report),
       body: options.body ?? new UntouchedBody(errors),
       errors,
+      // Only prompts are read in any case.
+      waitsForToken: reads !== 'nothing',
+      keepAlive: keepAliveOf(request.url),
       now: parts.now,
       reads: reads === 'nothing' && charged !== undefined ? 'usage' : reads,
       onSettled: charge,

@@ -328,6 +328,11 @@ export function errorShapeOf(url: string): ErrorShape {
   return url.startsWith(responsesApi.path) ? responsesErrors : openAIErrors;
 }
 
+/** What keeps the connection of a stream alive: an event that clients of Messages know, or a comment. */
+export function keepAliveOf(url: string): string {
+  return url.startsWith(messagesApi.path) ? 'event: ping\ndata: {"type":"ping"}\n\n' : ': keep-alive\n\n';
+}
+
 function messagesError(error: WarmpathError): object {
   const { message, code, param, remedy } = error.toOpenAI().error;
   return { type: 'error', error: { type: messagesErrorType(error.status), message, code, param, remedy } };

@@ -215,7 +215,7 @@ export function isLoopback(host: string): boolean {
 
 /** Bounds of one exchange with an engine, in milliseconds. */
 export interface Timeouts {
-  /** Until the response headers. */
+  /** Until the first token, or the first data of what has none. */
   readonly headersMs: number;
   /** Between two chunks of a response body, and until a client takes something of an answer that waits for it. */
   readonly idleMs: number;

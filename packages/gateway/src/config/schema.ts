@@ -80,7 +80,7 @@ const upstream = z.strictObject({
     .max(14_400_000)
     .default(300_000)
     .describe(
-      "Milliseconds until the engine's response headers: its queue and its prefill. Between two chunks of the body, the gateway waits two fifths of this time. A whole exchange may take six times as long.",
+      "Milliseconds until the first token: the engine's queue and its prefill. Between two later chunks, the gateway waits two fifths of this time. A whole exchange may take six times as long.",
     ),
 });
 

@@ -38,6 +38,8 @@ export interface StartOptions {
   readonly isBackground?: boolean;
   /** Whether a failed connection is retried once. Default true. */
   readonly retries?: boolean;
+  /** Whether the answer begins with `UpstreamCall.began`. Default: with its first data. */
+  readonly waitsForContent?: boolean;
   /** Called with the end of the exchange, before its listener. */
   readonly ended?: (end: ExchangeEnd) => void;
 }
@@ -80,6 +82,9 @@ const MIN_CONNECTIONS = 1_024;
 /** Milliseconds to open a connection, at most. */
 const CONNECT_MS = 5_000;
 
+/** Bytes of the headers of one response. */
+const MAX_HEADER_BYTES = 65_536;
+
 /** The engine's HTTP side: a pool of keep-alive connections to one base URL. */
 export class Upstream {
   /** The engine's address without credentials; part of the identity of cached data. */
@@ -103,6 +108,7 @@ export class Upstream {
     this.url = `${url.origin}${this.#basePath}`;
     this.#pool = new Pool(url.origin, {
       connections: Math.max(MIN_CONNECTIONS, config.maxConcurrent),
+      maxHeaderSize: MAX_HEADER_BYTES,
       connect: (options, done) => this.#connector()(options, done),
     });
   }
@@ -129,17 +135,18 @@ export class Upstream {
 
   /** Starts an exchange. All results go to the listener, a refused connection included. */
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
-    const { headersMs: headersTimeout, idleMs: bodyTimeout, totalMs } = this.#timeouts;
+    const timeouts = { ...this.#timeouts, ...(options.totalMs !== undefined && { totalMs: options.totalMs }) };
     const sent = {
       method: request.method as Dispatcher.HttpMethod,
       path: this.#basePath + request.path,
       headers: request.headers,
       body: request.body,
-      headersTimeout,
-      bodyTimeout,
+      // The call knows better what it waits for.
+      headersTimeout: 0,
+      bodyTimeout: 0,
     };
     const transport = { pool: this.#pool, sent, activity: this.#activity, options };
-    return new UpstreamCall(listener, options.totalMs ?? totalMs, transport);
+    return new UpstreamCall(listener, timeouts, transport);
   }
 
   /** Opens connections within the configured time. */
@@ -180,7 +187,12 @@ interface Transport {
 export class UpstreamCall implements Dispatcher.DispatchHandler {
   readonly #listener: UpstreamListener;
   readonly #transport: Transport;
+  readonly #timeouts: Timeouts;
   readonly #total: NodeJS.Timeout;
+  /** Until the answer begins, then from chunk to chunk. */
+  #silence: NodeJS.Timeout;
+  #hasBegun = false;
+  #isPaused = false;
   #controller: Dispatcher.DispatchController | undefined;
   #retry: NodeJS.Timeout | undefined;
   #attempt = 0;
@@ -188,11 +200,17 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #status = 0;
   #settled = false;
 
-  constructor(listener: UpstreamListener, totalMs: number, transport: Transport) {
+  constructor(listener: UpstreamListener, timeouts: Timeouts, transport: Transport) {
     this.#listener = listener;
     this.#transport = transport;
+    this.#timeouts = timeouts;
     transport.activity.exchanges++;
-    this.#total = setTimeout(() => this.abort(timeout(totalMs)), totalMs);
+    const { totalMs, headersMs } = timeouts;
+    this.#total = setTimeout(
+      () => this.abort(timeout(`the exchange took longer than ${totalMs} ms (\`upstream.timeoutMs\`)`)),
+      totalMs,
+    );
+    this.#silence = setTimeout(() => this.abort(timeout(this.#missing)), headersMs);
     this.#dispatch();
   }
 
@@ -207,7 +225,27 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   /** Continues after `onData` returned false. */
   resume(): void {
+    this.#isPaused = false;
+    if (this.#hasBegun) this.#silence.refresh();
     this.#controller?.resume();
+  }
+
+  /** The first token has come: whatever came before, the engine was still at the prompt. */
+  began(): void {
+    if (this.#hasBegun || this.#settled) return;
+    this.#hasBegun = true;
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => this.#stalled(), this.#timeouts.idleMs);
+  }
+
+  /** A client that does not read is no silence of the engine. */
+  #stalled(): void {
+    if (this.#isPaused) this.#silence.refresh();
+    else this.abort(timeout('the response stalled (`upstream.timeoutMs`)'));
+  }
+
+  get #missing(): string {
+    return `no ${this.#headSeen ? 'token' : 'response headers'} in time (\`upstream.timeoutMs\`)`;
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -225,7 +263,11 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#settled) return;
-    if (!this.#listener.onData(chunk)) controller.pause();
+    if (this.#hasBegun) this.#silence.refresh();
+    else if (this.#transport.options.waitsForContent !== true) this.began();
+    if (this.#listener.onData(chunk)) return;
+    this.#isPaused = true;
+    controller.pause();
   }
 
   onResponseEnd(): void {
@@ -289,6 +331,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #settle(): void {
     this.#settled = true;
     clearTimeout(this.#total);
+    clearTimeout(this.#silence);
     clearTimeout(this.#retry);
     const { activity } = this.#transport;
     if (--activity.exchanges === 0) activity.observer.isQuiet();
@@ -297,13 +340,11 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #translate(error: Error): WarmpathError {
     if (WarmpathError.isInstance(error)) return error;
     const code = codeOf(error);
-    if (code === 'UND_ERR_HEADERS_TIMEOUT')
-      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no response headers in time (`upstream.timeoutMs`)', error);
-    if (code === 'UND_ERR_BODY_TIMEOUT')
-      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled (`upstream.timeoutMs`)', error);
     if (code === 'UND_ERR_CONNECT_TIMEOUT')
       return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection in time', error);
     if (code === 'UND_ERR_INVALID_ARG') return withCause('WARMPATH_INVALID_REQUEST', error.message, error);
+    if (code === 'UND_ERR_HEADERS_OVERFLOW')
+      return withCause('WARMPATH_UPSTREAM_ERROR', `The response headers exceed ${MAX_HEADER_BYTES} bytes.`, error);
     const table = this.#controller === undefined ? 'WARMPATH_UPSTREAM_UNREACHABLE' : 'WARMPATH_UPSTREAM_CUT';
     const when = this.#headSeen ? 'in the middle of the response' : 'before the response';
     return withCause(table, this.#controller === undefined ? connectionFailure(code) : `${code} ${when}`, error);
@@ -315,6 +356,7 @@ function withCause(
     | 'WARMPATH_UPSTREAM_TIMEOUT'
     | 'WARMPATH_UPSTREAM_UNREACHABLE'
     | 'WARMPATH_UPSTREAM_CUT'
+    | 'WARMPATH_UPSTREAM_ERROR'
     | 'WARMPATH_INVALID_REQUEST',
   detail: string,
   cause: Error,
@@ -322,8 +364,7 @@ function withCause(
   return new WarmpathError(code, { detail, cause });
 }
 
-function timeout(ms: number): WarmpathError {
-  const detail = `the exchange took longer than ${ms} ms (\`upstream.timeoutMs\`)`;
+function timeout(detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { detail });
 }
 

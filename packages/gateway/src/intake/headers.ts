@@ -116,6 +116,17 @@ export function responseHeaders(incoming: IncomingHttpHeaders, own: Readonly<Rec
   return outgoing;
 }
 
+/** Headers of the engine that keep what the gateway's own `Vary` says: caches mind both. */
+export function withVary(
+  client: { getHeader(name: string): unknown },
+  headers: OutgoingHttpHeaders,
+): OutgoingHttpHeaders {
+  const [own, { vary }] = [client.getHeader('vary'), headers];
+  if (own === undefined || vary === undefined) return headers;
+  const isSaid = String(vary).toLowerCase().split(/, */).includes(String(own));
+  return isSaid ? headers : { ...headers, vary: `${String(own)}, ${String(vary)}` };
+}
+
 /** Names that `Connection` declares to be hop-by-hop, too; `undefined` in the usual case. */
 function connectionTokens(headers: IncomingHttpHeaders): ReadonlySet<string> | undefined {
   const { connection } = headers;

@@ -334,9 +334,10 @@ class BodyReader implements ReceivedBody {
   }
 }
 
-/** The bytes of a request's body; none without a body. */
+/** The bytes of a request's body, without a byte order mark: JSON has none (RFC 8259, section 8.1). */
 export function bodyOf({ body }: { readonly body: unknown }): Buffer {
-  return (body as Buffer | undefined) ?? NOTHING;
+  const bytes = (body as Buffer | undefined) ?? NOTHING;
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 }
 
 const NOTHING = Buffer.alloc(0);

@@ -26,10 +26,13 @@ export interface ClientResponse {
   readonly destroyed: boolean;
   readonly headersSent: boolean;
   readonly writableFinished: boolean;
+  /** Whether nothing reaches the client yet. */
+  readonly isHeld?: boolean;
   on(event: 'drain', listener: () => void): unknown;
   once(event: 'close' | 'drain', listener: () => void): unknown;
   prependListener(event: 'close', listener: () => void): unknown;
   removeListener(event: 'close', listener: () => void): unknown;
+  getHeader(name: string): number | string | string[] | undefined;
   writeHead(status: number, headers: OutgoingHttpHeaders): unknown;
   flushHeaders(): void;
   write(data: Buffer | string, callback?: (error?: Error | null) => void): boolean;
