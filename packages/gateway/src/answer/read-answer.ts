@@ -62,6 +62,8 @@ export class ResponseSniffer {
   #estimatedTokens = 0;
   /** How a stream ended. */
   #ending: 'none' | 'cut' | 'finished' | 'failed' = 'none';
+  /** Whether an event came that could not be read. */
+  #hasUnknown = false;
 
   /**
    * @param now The monotonic clock, in milliseconds.
@@ -103,6 +105,11 @@ export class ResponseSniffer {
   /** Whether data is read: not before `head`, nor after `end`. */
   get isReading(): boolean {
     return this.#mode !== 'blind';
+  }
+
+  /** Whether the answer has begun, as far as is known: what is not read may be a part of it. */
+  get hasBegun(): boolean {
+    return this.prefilled || this.#hasUnknown || !this.isReading;
   }
 
   head(status: number, headers: IncomingHttpHeaders): void {
@@ -149,6 +156,7 @@ export class ResponseSniffer {
           onTooLong: () => {
             // It may be what ends the answer.
             if (this.#ending === 'none') this.#ending = 'finished';
+            this.#hasUnknown = true;
           },
         },
         MAX_READ_BYTES,
@@ -184,6 +192,7 @@ export class ResponseSniffer {
     if (object === undefined) {
       // Without a finish reason it is an end all the same, which the client gets as it is.
       if (this.#ending === 'none' && data.includes(DONE)) this.#ending = 'finished';
+      this.#hasUnknown = true;
       return;
     }
     this.#counts = { ...this.#counts, ...readTokenCounts(object) };

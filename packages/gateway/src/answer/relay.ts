@@ -206,7 +206,7 @@ class Relay implements UpstreamListener {
     }
     if (!ready) this.#resumeWhenTaken();
     this.#sniffer?.data(chunk);
-    if (!this.#hasContent && this.#hasBegun) {
+    if (!this.#hasContent && this.#sniffer?.hasBegun !== false) {
       this.#hasContent = true;
       this.#call!.began();
       if (this.#isEventStream) this.#options.onFirstContent?.();
@@ -267,10 +267,6 @@ class Relay implements UpstreamListener {
       else sendError(this.#client, error, this.#options);
     }
     this.#settle(false);
-  }
-
-  get #hasBegun(): boolean {
-    return this.#sniffer?.isReading !== true || this.#sniffer.prefilled;
   }
 
   /** Whether the engine has refused the request as it has the gateway's own field. */

@@ -193,6 +193,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #silence: NodeJS.Timeout;
   #hasBegun = false;
   #isPaused = false;
+  #chunks = 0;
   #controller: Dispatcher.DispatchController | undefined;
   #retry: NodeJS.Timeout | undefined;
   #attempt = 0;
@@ -210,7 +211,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
       () => this.abort(timeout(`the exchange took longer than ${totalMs} ms (\`upstream.timeoutMs\`)`)),
       totalMs,
     );
-    this.#silence = setTimeout(() => this.abort(timeout(this.#missing)), headersMs);
+    this.#silence = setTimeout(() => this.#endIfSilent(), headersMs);
     this.#dispatch();
   }
 
@@ -235,17 +236,23 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     if (this.#hasBegun || this.#settled) return;
     this.#hasBegun = true;
     clearTimeout(this.#silence);
-    this.#silence = setTimeout(() => this.#stalled(), this.#timeouts.idleMs);
+    this.#silence = setTimeout(() => this.#endIfSilent(), this.#timeouts.idleMs);
   }
 
-  /** A client that does not read is no silence of the engine. */
-  #stalled(): void {
-    if (this.#isPaused) this.#silence.refresh();
-    else this.abort(timeout('the response stalled (`upstream.timeoutMs`)'));
+  /** Where this process was busy, what the engine sent meanwhile is read first. */
+  #endIfSilent(): void {
+    const [hasBegun, chunks] = [this.#hasBegun, this.#chunks];
+    setImmediate(() => {
+      if (this.#settled || this.#hasBegun !== hasBegun) return;
+      // A client that does not read is no silence of the engine.
+      if (hasBegun && (this.#isPaused || this.#chunks > chunks)) this.#silence.refresh();
+      else this.abort(timeout(`${this.#missing} (\`upstream.timeoutMs\`)`));
+    });
   }
 
   get #missing(): string {
-    return `no ${this.#headSeen ? 'token' : 'response headers'} in time (\`upstream.timeoutMs\`)`;
+    if (this.#hasBegun) return 'the response stalled';
+    return this.#headSeen ? 'no token in time' : 'no response headers in time';
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -263,6 +270,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#settled) return;
+    this.#chunks++;
     if (this.#hasBegun) this.#silence.refresh();
     else if (this.#transport.options.waitsForContent !== true) this.began();
     if (this.#listener.onData(chunk)) return;
