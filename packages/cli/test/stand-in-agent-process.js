@@ -23,13 +23,15 @@ function settings() {
   return { base: baseURL, key: apiKey, model: model.join('/'), config };
 }
 
+const SESSIONS = { claude: 'x-claude-code-session-id', codex: 'session-id', opencode: 'x-session-id' };
 const APIS = { claude: 'messages', codex: 'responses', opencode: 'chat/completions' };
 
 async function ask({ base, key, model }, turns) {
   const messages = turns.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content }));
-  const named = { model: model || 'its-own-model' };
-  const body = agent === 'codex' ? { ...named, input: messages } : { ...named, messages, max_tokens: 8 };
-  const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };
+  const asked = { model: model || 'its-own-model' };
+  const body = agent === 'codex' ? { ...asked, input: messages } : { ...asked, messages, max_tokens: 8 };
+  const named = { [SESSIONS[agent]]: `session-${process.pid}` };
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}`, ...named };
   const response = await fetch(`${base}/${APIS[agent]}`, { method: 'POST', headers, body: JSON.stringify(body) });
   await response.text();
   return response.status;

@@ -1,11 +1,14 @@
 import { chmod, copyFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { startGateway } from '@warmpath/gateway';
+import { PassThrough } from 'node:stream';
+import { type ListedSession, startGateway } from '@warmpath/gateway';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
 import { asksForJson } from '../src/command-context.js';
+import { Terminal } from '../src/terminal.js';
 import { AGENT_NAMES, launchOf } from '../src/wrap/coding-agents.js';
+import { accountSince, printAccount } from '../src/wrap/session-account.js';
 import { type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
 import { runCli, startCli } from './run-cli.js';
 
@@ -78,7 +81,7 @@ describe('warmpath wrap', () => {
       .split('\n')
       .map((line) => JSON.parse(line));
     expect([code, stderr, started.args]).toEqual([7, '', ['--json', 'wait']]);
-    expect(account).toMatchObject({ prompts: 2, promptTokens: 12, cachedTokens: 4, writtenTokens: 0 });
+    expect(account).toMatchObject({ prompts: 2, promptTokens: 12, cachedTokens: 4, cacheWriteTokens: 0, breaks: 0 });
     expect((await wrap(['--engine', engine.url, 'claude', 'kill'])).code).toBe(137);
   });
 
@@ -113,6 +116,39 @@ describe('warmpath wrap', () => {
     const environment = { PATH: join(tmpdir(), 'nowhere') };
     const { code, stderr } = await runCli(['wrap', '--engine', engine.url, 'codex'], { environment });
     expect([code, stderr]).toEqual([2, expect.stringContaining('npm install -g @openai/codex')]);
+  });
+});
+
+describe('the account of an agent', () => {
+  const sums = {
+    ...{ prompts: 2, promptTokens: 1_000, cachedTokens: 600, cacheWriteTokens: 100, computedTokens: 300, cost: 0.5 },
+    ...{ breaks: 1, lostTokens: 50, lostCost: 0.25 },
+  };
+  const session = (id: string, more: Partial<typeof sums> = {}, causes: readonly string[] = ['evicted']) =>
+    ({ id, sums: { ...sums, ...more }, breaks: causes.map((cause) => ({ cause })) }) as unknown as ListedSession;
+
+  it('is what all its sessions used since it began', () => {
+    const before = [session('a'), session('b')];
+    const twice = Object.fromEntries(Object.entries(sums).map(([name, value]) => [name, 2 * value]));
+    const after = [session('c'), session('a', twice, ['expired', 'evicted']), session('b')];
+    expect(accountSince(before, after)).toEqual({ ...twice, causes: { evicted: 1, expired: 1 } });
+    expect(accountSince(before, before)).toBeUndefined();
+  });
+
+  it('names costs and breaks where there are any', () => {
+    const streams = { stdout: new PassThrough(), stderr: new PassThrough() };
+    const terminal = new Terminal(streams as never, { json: false, environment: {} });
+    printAccount(terminal, accountSince([], [session('a')])!);
+    const none = { cost: null, breaks: 0, lostTokens: 0, lostCost: null, cacheWriteTokens: 0, prompts: 1 };
+    printAccount(terminal, accountSince([], [session('a', none as never, [])])!);
+    expect(String(streams.stderr.read()).split('\n')).toEqual([
+      'Warmpath: 2 prompts, 1,000 prompt tokens: 600 cached (60.0 %), 100 written, 300 computed.',
+      '  cost    0.5000',
+      '  breaks  1 (evicted 1): 50 cached tokens lost, cost 0.2500',
+      'Warmpath: 1 prompt, 1,000 prompt tokens: 600 cached (60.0 %), 300 computed.',
+      '',
+    ]);
+    expect(streams.stdout.read()).toBeNull();
   });
 });
 
@@ -175,6 +211,7 @@ describe('the launch of an agent', () => {
     const broken = { OPENCODE_CONFIG_CONTENT: '{' };
     expect(() => launchOf('opencode', target, [], broken)).toThrow('OPENCODE_CONFIG_CONTENT');
     expect(() => launchOf('opencode', { ...target, model: undefined }, [], {})).toThrow('--model');
+    expect(() => launchOf('opencode', { ...target, key: undefined }, [], {})).toThrow('--key-env');
   });
 
   it('takes --json behind the name of an agent for the agent', () => {

@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import { startGateway } from '@warmpath/gateway';
+import { type ListedSession, startGateway } from '@warmpath/gateway';
 import { Argument, type Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EngineClient } from '../engine-client.js';
@@ -7,7 +7,7 @@ import { gatewayParts, gatewaySettings } from '../gateway-settings.js';
 import { addKeyOption, httpUrl, keyFrom } from '../options.js';
 import { AGENT_NAMES, type AgentTarget, CODING_AGENTS, type CodingAgent, launchOf } from '../wrap/coding-agents.js';
 import { runAgent } from '../wrap/run-agent.js';
-import { accountSince, printAccount, readAccount, type SessionAccount } from '../wrap/session-account.js';
+import { accountSince, printAccount } from '../wrap/session-account.js';
 
 interface WrapOptions {
   readonly engine?: string;
@@ -57,12 +57,13 @@ async function wrap(
   try {
     const target = await findTarget(gateway, client, options.model);
     const launch = launchOf(agent, target, args, context.environment);
-    const before = await readCounters(client);
+    const before = await readSessions(target);
     const { install } = CODING_AGENTS[agent];
     const isTerminal = context.stdin.isTTY === true;
     context.exitCode = await runAgent(agent, launch, { install, isTerminal });
-    const after = await readCounters(client);
-    if (before !== undefined && after !== undefined) printAccount(context.terminal, accountSince(before, after));
+    const after = await readSessions(target);
+    const account = before && after && accountSince(before, after);
+    if (account !== undefined) printAccount(context.terminal, account);
   } finally {
     await client.close();
     await gateway.close();
@@ -138,11 +139,17 @@ async function findTarget(
   }
 }
 
-/** `undefined` for a gateway whose metrics are the operator's alone. */
-async function readCounters(client: EngineClient): Promise<SessionAccount | undefined> {
+/** The sessions that the agent may see; `undefined` where its key is its own. */
+async function readSessions({ url, key }: AgentTarget): Promise<readonly ListedSession[] | undefined> {
+  const client = new EngineClient({ url, apiKey: key });
   try {
-    return readAccount(await client.getText('/metrics', new AbortController().signal));
+    const { data } = (await client.get('/v1/sessions', new AbortController().signal)) as {
+      readonly data: readonly ListedSession[];
+    };
+    return data;
   } catch {
     return undefined;
+  } finally {
+    await client.close();
   }
 }

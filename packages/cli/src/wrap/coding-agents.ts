@@ -92,6 +92,10 @@ function launchOpenCode(
   args: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): AgentLaunch {
+  if (key === undefined) {
+    const detail = 'the engine wants a key, and OpenCode has none for this gateway; name its variable with --key-env';
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--key-env', detail });
+  }
   if (model === undefined) {
     throw new WarmpathError('WARMPATH_USAGE', {
       path: '--model',
@@ -102,7 +106,7 @@ function launchOpenCode(
   const provider = {
     npm: '@ai-sdk/openai-compatible',
     name: 'Warmpath',
-    options: { baseURL: `${url}/v1`, ...(key !== undefined && { apiKey: key }) },
+    options: { baseURL: `${url}/v1`, apiKey: key },
     models: { [model]: { name: model } },
   };
   const named = `warmpath/${model}`;
