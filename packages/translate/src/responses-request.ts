@@ -158,7 +158,7 @@ class ItemReader {
     const role = item.get('role');
     if (isResult(item)) {
       const content = contentOf(this.#resultParts(item));
-      return { role: 'tool', tool_call_id: item.get('call_id').string(), content };
+      return { role: 'tool', tool_call_id: resultId(item).string(), content };
     }
     if (role.value !== 'user' && role.value !== 'system' && role.value !== 'developer') {
       throw role.wrongType('`user`, `assistant`, `system` or `developer`');
@@ -175,6 +175,8 @@ class ItemReader {
     const isContent =
       Array.isArray(output.value) && output.elements().every((part) => typeof part.get('type').value === 'string');
     if (isContent) return this.#contentParts(output);
+    // A picture of a screen.
+    if (output.get('image_url').isGiven) return [imagePart(output)];
     const result = output.isGiven ? output : item.get('tools');
     return [textPart(result.raw()?.text ?? '')];
   }
@@ -231,7 +233,13 @@ function isCall(item: RequestValue): boolean {
 
 function isResult(item: RequestValue): boolean {
   const type = item.get('type').value;
-  return typeof type === 'string' && type.endsWith('_output') && item.get('call_id').isGiven;
+  return typeof type === 'string' && type.endsWith('_output') && resultId(item).isGiven;
+}
+
+/** Results of a local shell may name their call by `id`. */
+function resultId(item: RequestValue): RequestValue {
+  const id = item.get('call_id');
+  return !id.isGiven && item.get('type').value === 'local_shell_call_output' ? item.get('id') : id;
 }
 
 function isAssistants(item: RequestValue): boolean {

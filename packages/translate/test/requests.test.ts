@@ -478,6 +478,25 @@ describe('a Responses request', () => {
     expect(piecesOf(toChat('responses', { input }))).toEqual([`assistant call c ${expected}`, 'tool text R of c']);
   });
 
+  it('has the picture of a screen as an image, and the result of a local shell by its id', () => {
+    const picture = { type: 'computer_screenshot', image_url: 'https://x' };
+    const input = [
+      { type: 'computer_call', call_id: 'c', action: { type: 'screenshot' } },
+      { type: 'local_shell_call', call_id: 'l', action: {} },
+      { type: 'local_shell_call_output', id: 'l', output: 'R' },
+      { type: 'computer_call_output', call_id: 'c', output: picture },
+      { type: 'shell_call_output', call_id: 's', output: [{ stdout: 'S' }] },
+    ];
+    expect(piecesOf(toChat('responses', { input }))).toEqual([
+      'assistant call c computer {"action":{"type":"screenshot"}}',
+      'assistant call l local_shell {"action":{}}',
+      'tool text R of l',
+      'tool text [image in the next message] of c',
+      'tool text [{"stdout":"S"}] of s',
+      'user image https://x',
+    ]);
+  });
+
   it('has tools of namespaces, tools with a free text and tools that come as items as functions, each once', () => {
     const f = { type: 'function', name: 'f', parameters: {} };
     const exec = {
