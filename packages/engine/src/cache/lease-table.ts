@@ -254,7 +254,9 @@ export class LeaseTable {
       const step = lease.node.next(tokens, done, tokens.length);
       const { node: parent, sequence, canWait } = lease;
       const node =
-        step === undefined ? this.#tree.addSaved(parent, tokens.slice(done), sequence, canWait) : this.#tree.cut(step);
+        step === undefined
+          ? this.#tree.lower!.addSaved(parent, tokens.slice(done), sequence, canWait)
+          : this.#tree.cut(step);
       if (node === undefined && step === undefined) {
         return done;
       }

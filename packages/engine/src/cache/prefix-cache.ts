@@ -74,7 +74,7 @@ export class PrefixCache {
   }
 
   get stats(): PrefixCacheStats {
-    const { deviceTokens, evictedTokens, freeSequences, hostStats, diskStats } = this.#tree;
+    const { deviceTokens, evictedTokens, freeSequences, lower } = this.#tree;
     return {
       cells: this.#leases.cells,
       usedCells: this.#leases.usedCells,
@@ -82,8 +82,8 @@ export class PrefixCache {
       freeSequences: freeSequences.length,
       leases: this.#leases.size,
       evictedTokens,
-      ...(hostStats !== undefined && { host: hostStats }),
-      ...(diskStats !== undefined && { disk: diskStats }),
+      ...(lower !== undefined && { host: lower.hostStats }),
+      ...(lower?.diskStats !== undefined && { disk: lower.diskStats }),
     };
   }
 

@@ -1,7 +1,7 @@
 import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core/internal';
-import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
+import type { DiskTierOptions } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
-import type { HostTierOptions, HostTierStats } from './host-tier.js';
+import type { HostTierOptions } from './host-tier.js';
 import type { TierListener } from './radix-node.js';
 import { type PathStep, RadixNode, SaltedRoots } from './radix-node.js';
 import { type SequenceId, type SequenceMemory, SequencePool } from './sequence-memory.js';
@@ -101,14 +101,6 @@ export class TieredTree {
 
   get freeSequences(): readonly SequenceId[] {
     return this.#sequences.free;
-  }
-
-  get hostStats(): HostTierStats | undefined {
-    return this.#lower?.hostStats;
-  }
-
-  get diskStats(): DiskTierStats | undefined {
-    return this.#lower?.diskStats;
   }
 
   /** What lies below the device, when there is anything. */
@@ -260,20 +252,6 @@ export class TieredTree {
       this.comeToDevice(node, sequence);
     }
     return isBack;
-  }
-
-  /**
-   * Adds a node that lies in host memory: the state of a sequence that ends with its tokens.
-   *
-   * @returns `undefined` when there is no room for it.
-   */
-  addSaved(
-    parent: RadixNode,
-    tokens: readonly number[],
-    sequence: SequenceId,
-    canWait: boolean,
-  ): RadixNode | undefined {
-    return this.#lower!.addSaved(parent, tokens, sequence, canWait);
   }
 
   /** A lease ends at this node from now on. */

@@ -16,17 +16,13 @@ const TIERS: readonly Tier[] = ['device', 'host', 'disk'];
 
 /**
  * What a tree holds, in counts and sizes: no text, no token and no salt. Walks the tree, which must not change
- * meanwhile. Cost: O(nodes × log paths).
+ * meanwhile. Cost: O(nodes × log nodes).
  */
 export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: TreeReportOptions) {
   const tiers = { device: { nodes: 0, tokens: 0 }, host: { nodes: 0, tokens: 0 }, disk: { nodes: 0, tokens: 0 } };
   const byDepth: number[] = [];
-  const best: RadixNode[] = [];
-  const isBetter = (a: RadixNode, b: RadixNode): boolean => {
-    const [byUses, byTokens] = [a.uses - b.uses, a.end - b.end];
-    return (sort === 'uses' ? byUses || byTokens : byTokens || byUses) > 0;
-  };
-  let [nodes, leaves, pinned, deepest] = [0, 0, 0, 0];
+  const leaves: RadixNode[] = [];
+  let [nodes, pinned, deepest] = [0, 0, 0];
   for (const [node, level] of nodesOf(roots)) {
     nodes++;
     pinned += Number(node.pins > 0);
@@ -38,14 +34,14 @@ export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: 
       tiers[tier].tokens += node.tokenCount;
     }
     if (node.children.size === 0) {
-      leaves++;
-      keepBest(best, node, { limit: paths, isBetter });
+      leaves.push(node);
     }
   }
   const salts = roots.filter(({ salt }) => salt !== undefined).length;
-  const reported = best.map((leaf) => reportPath(leaf, depth));
+  leaves.sort((a, b) => (sort === 'uses' ? b.uses - a.uses || b.end - a.end : b.end - a.end || b.uses - a.uses));
+  const reported = leaves.slice(0, paths).map((leaf) => reportPath(leaf, depth));
   // By depth from 1 on; nodes that are deeper stand in the last place.
-  return { salts, nodes, leaves, pinned, deepest, nodes_by_depth: byDepth, tiers, paths: reported };
+  return { salts, nodes, leaves: leaves.length, pinned, deepest, nodes_by_depth: byDepth, tiers, paths: reported };
 }
 
 function* nodesOf(roots: readonly RadixNode[]): Iterable<readonly [node: RadixNode, level: number]> {
@@ -56,25 +52,6 @@ function* nodesOf(roots: readonly RadixNode[]): Iterable<readonly [node: RadixNo
       open.push([child, next[1] + 1]);
     }
   }
-}
-
-/** Puts a node in its place among the best, the best first, and the worst out when there are too many. */
-function keepBest(
-  best: RadixNode[],
-  node: RadixNode,
-  { limit, isBetter }: { readonly limit: number; isBetter(a: RadixNode, b: RadixNode): boolean },
-): void {
-  let [low, high] = [0, best.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (isBetter(node, best[middle]!)) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  best.splice(low, 0, node);
-  best.length = Math.min(best.length, limit);
 }
 
 /** From where prompts begin to a leaf: the first nodes, parents before children, and how many follow. */

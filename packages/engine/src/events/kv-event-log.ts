@@ -1,22 +1,16 @@
 import type { Tier } from '@warmpath/core/internal';
 import type { RadixNode, TierListener } from '../cache/radix-node.js';
 import { type Block, BlockChain } from './block-chain.js';
-import type { BlockHash, KvEvent, KvEventBatch, KvMedium } from './kv-event.js';
+import type { BlockHash, BlocksRemoved, BlocksStored, KvEvent, KvEventBatch, KvMedium } from './kv-event.js';
 
 /** Hexadecimal digits of a {@link BlockHash}, the last ones of the digest. */
 const HASH_DIGITS = 16;
 
 const MEDIA: Readonly<Record<Tier, KvMedium>> = { device: 'GPU', host: 'CPU', disk: 'DISK' };
 
-/** An event as long as others may still be merged into it. */
-interface OpenEvent {
-  readonly type: 'stored' | 'removed';
-  readonly medium: KvMedium;
-  readonly blockHashes: BlockHash[];
-  readonly parentBlockHash: BlockHash | null;
-  readonly tokenIds: number[];
-  readonly salt: string | undefined;
-}
+/** Events that later blocks may still join. */
+type OpenStored = BlocksStored & { readonly blockHashes: BlockHash[]; readonly tokenIds: number[] };
+type OpenRemoved = BlocksRemoved & { readonly blockHashes: BlockHash[] };
 
 /**
  * What the cache does, as KV events. The tree shares single tokens, the events speak of full blocks: a block lies on a
@@ -30,7 +24,7 @@ interface OpenEvent {
  */
 export class KvEventLog implements TierListener {
   readonly #chain: BlockChain;
-  #open: OpenEvent[] = [];
+  #open: (OpenStored | OpenRemoved)[] = [];
 
   /** @param blockTokens Tokens of one block. */
   constructor(blockTokens: number) {
@@ -38,66 +32,43 @@ export class KvEventLog implements TierListener {
   }
 
   stored(node: RadixNode, tier: Tier, from: number): void {
+    const medium = MEDIA[tier];
     for (const block of this.#affected(node, tier, from)) {
-      this.#store(block, MEDIA[tier]);
+      const parent = this.#chain.parentDigest(block);
+      const parentBlockHash = parent === undefined ? null : shortHash(parent);
+      const last = this.#open.at(-1);
+      const isNext = last?.type === 'stored' && last.medium === medium && last.blockHashes.at(-1) === parentBlockHash;
+      const event = isNext ? last : this.#begin(block, medium, parentBlockHash);
+      event.blockHashes.push(shortHash(this.#chain.digest(block)));
+      event.tokenIds.push(...this.#chain.tokensOf(block));
     }
   }
 
   leaving(node: RadixNode, tier: Tier, from: number): void {
     const medium = MEDIA[tier];
     for (const block of this.#affected(node, tier, from)) {
+      const hash = shortHash(this.#chain.digest(block));
       const last = this.#open.at(-1);
-      const open =
-        last?.type === 'removed' && last.medium === medium
-          ? last
-          : this.#begin('removed', medium, undefined, undefined);
-      open.blockHashes.push(shortHash(this.#chain.digest(block)));
+      if (last?.type === 'removed' && last.medium === medium) {
+        last.blockHashes.push(hash);
+      } else {
+        this.#open.push({ type: 'removed', medium, blockHashes: [hash] });
+      }
     }
   }
 
   /** What has happened since the last time, in order. */
   drain(): KvEvent[] {
-    const events = this.#open.map(({ type, medium, blockHashes, parentBlockHash, tokenIds, salt }): KvEvent => {
-      if (type === 'removed') {
-        return { type, medium, blockHashes };
-      }
-      const blockSize = this.#chain.size;
-      return { type, medium, blockHashes, parentBlockHash, tokenIds, blockSize, ...(salt !== undefined && { salt }) };
-    });
+    const events = this.#open;
     this.#open = [];
     return events;
   }
 
-  #store(block: Block, medium: KvMedium): void {
-    const parent = this.#chain.parentDigest(block);
-    const last = this.#open.at(-1);
-    const continues =
-      last?.type === 'stored' &&
-      last.medium === medium &&
-      parent !== undefined &&
-      last.blockHashes.at(-1) === shortHash(parent);
-    const open = continues
-      ? last
-      : this.#begin('stored', medium, parent, parent === undefined ? block.node : undefined);
-    open.blockHashes.push(shortHash(this.#chain.digest(block)));
-    open.tokenIds.push(...this.#chain.tokensOf(block));
-  }
-
-  #begin(
-    type: OpenEvent['type'],
-    medium: KvMedium,
-    parent: string | undefined,
-    beginning: RadixNode | undefined,
-  ): OpenEvent {
-    const event: OpenEvent = {
-      type,
-      medium,
-      blockHashes: [],
-      parentBlockHash: parent === undefined ? null : shortHash(parent),
-      tokenIds: [],
-      salt: beginning === undefined ? undefined : rootOf(beginning).salt,
-    };
-    this.#open.push(event);
+  #begin({ node }: Block, medium: KvMedium, parentBlockHash: BlockHash | null): OpenStored {
+    const salt = parentBlockHash === null ? rootOf(node).salt : undefined;
+    const blockSize = this.#chain.size;
+    const event: OpenStored = { type: 'stored', medium, blockHashes: [], parentBlockHash, tokenIds: [], blockSize };
+    this.#open.push(salt === undefined ? event : Object.assign(event, { salt }));
     return event;
   }
 

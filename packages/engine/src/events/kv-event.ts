@@ -23,7 +23,7 @@ export interface BlocksStored {
 }
 
 /** Blocks lie on a medium no more. */
-interface BlocksRemoved {
+export interface BlocksRemoved {
   readonly type: 'removed';
   readonly medium: KvMedium;
   readonly blockHashes: readonly BlockHash[];

@@ -74,14 +74,14 @@ function checkHierarchy(tree: TieredTree, leases: readonly HeldLease[], sequence
   );
   const candidates = (tier: Tier): boolean => tree.candidates(tier) === count((node) => node.mayLeave(tier));
   claim(candidates('device'), 'other nodes may leave the device');
-  const host = tree.hostStats;
+  const host = tree.lower?.hostStats;
   if (host !== undefined) {
     const bytes = nodes.reduce((sum, { copy }) => sum + (copy?.state.length ?? 0), 0);
     claim(bytes === host.usedBytes && bytes <= host.capacityBytes, `the host holds ${bytes} bytes`);
     claim(tokens(({ copy }) => copy !== undefined) === host.tokens, `the host is said to hold ${host.tokens} tokens`);
     claim(candidates('host'), 'other nodes may leave the host');
   }
-  const disk = tree.diskStats;
+  const disk = tree.lower?.diskStats;
   if (disk !== undefined) {
     const copies = [...new Set(nodes.flatMap(({ file }) => (file === undefined ? [] : [file])))];
     const bytes = copies.reduce((sum, { file }) => sum + file.bytes, 0);
