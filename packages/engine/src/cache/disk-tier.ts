@@ -36,15 +36,14 @@ export interface DiskTierStats {
 }
 
 /**
- * Files of nodes, under a budget in bytes, and what is on its way from them. Like the host tier it knows bytes and not
- * the tree. Files are written and read while the engine computes; what has arrived waits here until the tree takes it
- * between two decodes.
+ * Files of nodes, within a budget in bytes, and what is being read from them. The tree decides which file leaves. Files
+ * are written and read while the engine computes; what was read waits until the tree takes it between two decodes.
  */
 export class DiskTier {
   readonly #store: StateStore;
-  readonly #clock: () => number;
+  /** Milliseconds since some moment. */
+  readonly now: () => number;
   readonly #copies = new Map<string, DiskCopy>();
-  readonly #lost: DiskCopy[] = [];
   #arrived: DiskLoad[] = [];
   #loadingBytes = 0;
   #orphanedFiles = 0;
@@ -56,12 +55,11 @@ export class DiskTier {
 
   constructor({ store, clock }: DiskTierOptions) {
     this.#store = store;
-    this.#clock = clock;
+    this.now = clock;
     store.onLost = ({ name }) => {
       const copy = this.#copies.get(name);
       if (copy !== undefined) {
-        this.#lost.push(copy);
-        this.#tellNews();
+        this.#arrive({ copy, state: undefined });
       }
     };
   }
@@ -126,11 +124,6 @@ export class DiskTier {
     this.#store.remove(file);
   }
 
-  /** Milliseconds since some moment. */
-  now(): number {
-    return this.#clock();
-  }
-
   /**
    * Reads a file, unless that is under way.
    *
@@ -149,33 +142,30 @@ export class DiskTier {
 
   async #read(load: DiskLoad): Promise<void> {
     load.state = await this.#store.read(load.copy.file);
+    this.#arrive(load);
+  }
+
+  #arrive(load: DiskLoad): void {
     this.#arrived.push(load);
     this.#tellNews();
   }
 
-  /** What has arrived since the last call and is still wanted. Parents come before their children. */
+  /** Files that were read or lost since the last call and are still wanted, parents before their children. */
   takeArrived(): readonly DiskLoad[] {
     const arrived = this.#arrived;
     this.#arrived = [];
-    for (const { copy } of arrived) {
-      copy.load = undefined;
-      this.#loadingBytes -= copy.file.bytes;
+    for (const load of arrived.filter((each) => each.copy.load === each)) {
+      load.copy.load = undefined;
+      this.#loadingBytes -= load.copy.file.bytes;
     }
     const wanted = arrived.filter(({ copy }) => copy.nodes.size > 0);
     this.counts.failures += wanted.filter(({ state }) => state === undefined).length;
     return wanted.sort((a, b) => a.copy.file.from - b.copy.file.from);
   }
 
-  /** Files that could not be written, since the last call. */
-  takeLost(): readonly DiskCopy[] {
-    const lost = this.#lost.splice(0).filter(({ nodes }) => nodes.size > 0);
-    this.counts.failures += lost.length;
-    return lost;
-  }
-
-  /** Settles when something has arrived or was lost that was not taken yet. */
+  /** Settles when a file was read or lost that was not taken yet. */
   async waitForNews(): Promise<void> {
-    if (this.#arrived.length === 0 && this.#lost.length === 0) {
+    if (this.#arrived.length === 0) {
       this.#news ??= new Promise((resolve) => {
         this.#tellNews = () => {
           this.#news = undefined;

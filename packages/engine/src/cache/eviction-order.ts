@@ -20,18 +20,10 @@ export interface LeaseUse {
 }
 
 /**
- * Which node leaves which tier first: the replacement policy, which learns what the tree does. A node is known to it
- * from the first time that it is used or may be evicted. Of a node that lies in no tier any more, the policy may
- * remember its uses: when the same tokens come back to the same place, they count on. The memory is bounded by the
- * policy's window.
- *
- * From host memory, copies of what lies on the device too go before the policy is asked: losing one costs at most
- * another copy, about a hundredth of what computing costs. RAGCache (§5.1) keeps them, for host memory many times
- * larger than the device's; letting them go leaves 4 to 8 % less to compute where it is as large as the device or four
- * times as large (`bench/tiers.js`).
- *
- * The prompts of a salt share every tier fairly with those of others; what only work that can wait has used goes before
- * what other work uses ({@link Replacement} says how).
+ * Decides by a replacement policy which node leaves which tier first. A policy may remember the uses of a node that
+ * left every tier: they count on when the same tokens come back to the same place. In host memory, copies of what lies
+ * on the device too leave first: losing one costs a copy, not a computation. Prompts of each salt share every tier
+ * fairly; tokens that only work that can wait has used leave first ({@link Replacement}).
  */
 export class EvictionOrder {
   readonly #replacement: Replacement;

@@ -45,8 +45,8 @@ export interface HostTierStats {
 }
 
 /**
- * Copies of nodes in host memory, under a budget in bytes. It knows bytes and not the tree: which copy leaves is the
- * tree's decision. Nothing is given back whose length, checksum or positions are not what they were when it was saved.
+ * Copies of nodes in host memory, within a budget in bytes. The tree decides which copy leaves. A copy is restored only
+ * with the length, checksum and positions with which it was saved.
  */
 export class HostTier {
   readonly #memory: SavableMemory;

@@ -5,10 +5,7 @@ import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import type { TieredTree } from './tiered-tree.js';
 import type { TokensByTier } from './tokens-by-tier.js';
 
-/**
- * Where nobody says where documents end, nodes that move between tiers are cut at multiples of this many tokens: large
- * enough that a copy's fixed cost does not count, small enough that prompts that part late share most of their nodes.
- */
+/** Tokens of a node that moves between tiers, where the request names no ends of documents. */
 const BLOCK_TOKENS = 128;
 
 /**
@@ -59,10 +56,7 @@ export interface LeaseTableOptions {
   readonly cost: CostModel;
 }
 
-/**
- * All leases, and the cells of the device that they and the tree take together: what leases bring back from the lower
- * tiers, and what they compute and put into the tree.
- */
+/** All leases and their cells: what they bring back from lower tiers, and what they compute and put into the tree. */
 export class LeaseTable {
   readonly #tree: TieredTree;
   readonly #memory: SequenceMemory;
@@ -93,18 +87,12 @@ export class LeaseTable {
     return this.#tree.checkpoints ? this.leasedCells() : this.#tree.deviceTokens + this.#privateCells;
   }
 
-  /**
-   * Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link
-   * leasedCells}.
-   */
+  /** Cells that a lease could get now: free ones, and cached ones that no lease needs. Cost: {@link leasedCells}. */
   availableCells(): number {
     return this.cells - this.leasedCells();
   }
 
-  /**
-   * Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all
-   * leases).
-   */
+  /** Cells that leases hold: those of their paths, counted once, and private ones. Cost: O(nodes on all paths). */
   leasedCells(): number {
     if (this.#tree.checkpoints) {
       return [...this.#leases].reduce((sum, { length }) => sum + length, this.#privateCells);
@@ -332,8 +320,7 @@ export class LeaseTable {
   }
 
   /**
-   * Whether what comes next is on its way from the disk and the lease still has patience: in all as long as computing
-   * what it waits for would take, so that it loses at most that.
+   * Whether what comes next is on its way from the disk, and the lease has waited less than computing it would take.
    */
   #awaitsDisk(lease: HeldLease, tokens: readonly number[], limit: number): boolean {
     const coming = this.fetch(lease.node, tokens, { from: lease.length, to: limit });

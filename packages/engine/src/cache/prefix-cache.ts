@@ -30,20 +30,11 @@ export interface PrefixCacheStats {
 }
 
 /**
- * The prefix cache: a radix tree over tokens (SGLang's RadixAttention, arXiv:2312.07104 §3) on top of an engine whose
- * memory labels cells with sequence ids, and over the tiers of RAGCache's knowledge tree.
- *
- * - A node is a run of tokens; the cells of a node carry the sequence ids of all leaves below it. So a prefix is shared
- *   by labelling, never by copying, and only leaves need an id, of which there are few.
- * - A request takes a {@link Lease}: it shares the longest prefix on the device, takes over with {@link extend} what
- *   others have computed since and what the host and the disk hold, asks for cells with {@link grow} before it
- *   computes, and hands over what it computed with {@link commit}, at once or when it ends. Where the same tokens are
- *   in the tree by then, the duplicates are freed and the tree's cells shared instead.
- * - When cells run short, the policy's victim among the leaves goes: to host memory as a whole where there is a host
- *   tier, or else from its end, by just as much as is needed.
- *
- * It is synchronous and holds no native state itself: everything it does to the engine goes through
- * {@link SequenceMemory}.
+ * The prefix cache: a radix tree over tokens (SGLang's RadixAttention, arXiv:2312.07104 §3) over the tiers of RAGCache's
+ * knowledge tree. A request takes a {@link Lease}, which shares the longest prefix on the device. It gains with
+ * {@link extend} what others have computed since and what lower tiers hold, takes cells with {@link grow} before it
+ * computes, and puts what it computed into the tree with {@link commit}. When cells run short, leaves are evicted.
+ * Synchronous; it reaches the engine through {@link SequenceMemory} alone.
  */
 export class PrefixCache {
   readonly #memory: SequenceMemory;
@@ -152,8 +143,8 @@ export class PrefixCache {
 
   /**
    * Takes over what others have committed since and what lies in host memory, beyond the lease's own tokens. Only for a
-   * lease without private cells. What comes next on the disk is read, unless computing it would be faster, and the
-   * lease waits for it no longer than computing it would take.
+   * lease without private cells. What comes next on the disk is read, and the lease waits no longer than computing it
+   * would take.
    *
    * @returns What the lease gained, by where it was; what was read from the disk for this prompt counts as from there.
    */
@@ -169,8 +160,7 @@ export class PrefixCache {
   }
 
   /**
-   * Begins to read what the disk holds of a prompt whose turn comes soon, so that it is in host memory by then: this
-   * goes on beside a decode. Cost: O(limit).
+   * Begins to read what the disk holds of a prompt whose turn comes soon. Cost: O(limit).
    */
   prefetch(tokens: readonly number[], limit: number, salt?: string): void {
     const root = this.#tree.existingRoot(salt);
@@ -204,10 +194,8 @@ export class PrefixCache {
   }
 
   /**
-   * Moves cells to host memory that no lease needs. On a CPU every step passes over all cells up to the last that is
-   * in use, whoever they belong to: 1,000 tokens beside 32,000 idle ones took four times as long on `random:24m`, and
-   * bringing 1,000 back takes a hundredth of computing them. Does nothing without a host tier, where they would be
-   * lost. Cost: that of {@link LeaseTable.leasedCells}, and a copy of the cells that leave.
+   * Moves cells to host memory that no lease needs: on a CPU, every step passes over all cells in use. Does nothing
+   * without a host tier, where they would be lost. Cost: O(nodes on the paths of leases), and a copy of the cells.
    */
   clearIdle(): void {
     const idle = this.#tree.movesNodes ? this.#leases.usedCells - this.#leases.leasedCells() : 0;
@@ -217,7 +205,7 @@ export class PrefixCache {
   }
 
   /**
-   * Drops what is cached, as far as no lease needs it and nobody keeps it. Cost: O(nodes).
+   * Drops what is cached and neither leased nor kept. Cost: O(nodes).
    *
    * @param salt Drop what prompts of this salt have left; everything when left out.
    * @returns How many tokens were dropped from each tier.

@@ -12,10 +12,10 @@ export interface DiskCopy {
   load: DiskLoad | undefined;
 }
 
-/** A file that is being read. */
+/** A file that is being read, or was lost. */
 export interface DiskLoad {
   readonly copy: DiskCopy;
-  /** What was read; `undefined` when the file was no good. */
+  /** What was read; `undefined` before that, and when the file cannot be used. */
   state: Uint8Array | undefined;
 }
 

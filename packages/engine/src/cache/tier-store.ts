@@ -20,13 +20,10 @@ export interface TierStoreOptions {
 }
 
 /**
- * What lies below the device: copies of nodes in host memory, files behind them, and every way between the three. What
- * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file. A file comes
- * back through host memory. It is written after those of the node's ancestors and removed before them, so that a
- * restart can use every one.
- *
- * Files are read and written while the engine computes, but the tree changes between two decodes alone: in {@link
- * settle}.
+ * The tiers below the device: copies in host memory, and files behind them. What leaves the device is copied to the
+ * host; what leaves the host is written to a file. A file comes back through host memory. It is written after the files
+ * of the node's ancestors and removed before them, so that a restart can use every one. Files are read and written
+ * while the engine computes; the tree changes in {@link settle}, between two decodes.
  */
 export class TierStore {
   readonly #order: EvictionOrder;
@@ -172,7 +169,7 @@ export class TierStore {
     return file !== undefined && this.#disk!.load(file);
   }
 
-  /** Milliseconds since some moment, by the disk tier's clock. */
+  /** Milliseconds, by the disk tier's clock. */
   nowMs(): number {
     return this.#disk?.now() ?? 0;
   }
@@ -189,9 +186,6 @@ export class TierStore {
 
   /** Takes what the disk has brought, or could not keep, since the last call. Call it between two decodes. */
   settle(): void {
-    for (const file of this.#disk?.takeLost() ?? []) {
-      this.#loseFile(file);
-    }
     for (const { copy: file, state } of this.#disk?.takeArrived() ?? []) {
       if (state === undefined) {
         this.#loseFile(file);

@@ -30,19 +30,10 @@ export interface TieredTreeOptions {
 }
 
 /**
- * A radix tree over tokens and where the KV of each of its nodes lies (RAGCache §5.1):
- *
- * - **device**: its cells are in the engine's memory, labelled with the ids of all device leaves below it. Its parent
- *   is on the device too.
- * - **host**: its own cells are copied to host memory. Its ancestors lie somewhere.
- * - **disk**: its own cells are in a file. So are those of its ancestors, and a restart can use it.
- *
- * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf
- * goes before its parents, a host copy before those that it stands behind, a file before those of its parents, so
- * nothing ever lies anywhere without what it depends on. It knows leases only as pins. What lies below the device is
- * {@link TierStore}'.
- *
- * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
+ * A radix tree over tokens, and in which tiers the KV of each node lies (RAGCache §5.1). On the device, cells carry the
+ * sequence ids of all device leaves below them, so a prefix is shared without a copy. A node leaves a tier only when
+ * nothing below it depends on it there: its parent is on the device, its ancestors lie somewhere, their files stay.
+ * A copy in host memory stays when its node comes back. Prompts of different salts have different roots.
  */
 export class TieredTree {
   readonly #roots = new SaltedRoots();

@@ -13,14 +13,9 @@ type OpenStored = BlocksStored & { readonly blockHashes: BlockHash[]; readonly t
 type OpenRemoved = BlocksRemoved & { readonly blockHashes: BlockHash[] };
 
 /**
- * What the cache does, as KV events. The tree shares single tokens, the events speak of full blocks: a block lies on a
+ * Turns changes of the tree into KV events. The tree shares single tokens, events name full blocks: a block lies on a
  * medium while all its tokens do. It may begin in one node and end in another, so a node that comes to a tier can
- * complete blocks that end below it, and one that leaves takes them along.
- *
- * Whoever applies all events holds exactly the full blocks that the tree holds on each tier. No block is stored twice
- * on a medium without having been removed in between.
- *
- * It collects until it is {@link drain}ed, so drain it after every step.
+ * complete blocks below it, and one that leaves takes them along. Applying all events gives exactly the tree's blocks.
  */
 export class KvEventLog implements TierListener {
   readonly #chain: BlockChain;

@@ -94,13 +94,9 @@ export class ReplayBuffer {
 }
 
 /**
- * Publishes batches as vLLM does (`vllm/distributed/kv_events.py`): a PUB socket with three frames a batch, topic,
- * sequence number (8 bytes, big end first) and MessagePack; and a ROUTER socket that answers `["", first sequence
- * number]` with `["", topic, sequence number, payload]` for every batch that is kept, and -1 at the end. The topic is
- * empty.
- *
- * What is to be sent and what can be replayed is one bounded buffer: whatever is slow, the engine is not, and a
- * subscriber that finds a gap in the numbers can ask for what it missed.
+ * Publishes batches as vLLM does (`vllm/distributed/kv_events.py`): a PUB socket sends an empty topic, the sequence
+ * number (8 bytes, big endian) and MessagePack. A ROUTER socket answers `["", first number]` with `["", "", number,
+ * payload]` for every kept batch, and -1 at the end. One bounded buffer holds what is to be sent and can be replayed.
  */
 export class ZmqKvEventPublisher {
   readonly #options: ZmqPublisherOptions;

@@ -73,15 +73,9 @@ export interface StateStoreStats {
 }
 
 /**
- * States in files of one folder, under a budget in bytes. They survive the process.
- *
- * - A file is written beside its name and renamed, so there is never half a one under its name. Nothing is forced to
- *   the disk: a power cut may cost files, which are then found damaged.
- * - Whatever is read must have the checksum with which it left the cells.
- * - What is to be written waits in memory in a bounded queue, and can be read from there.
- * - When the disk is full or broken, nothing more is taken for a minute, with one warning.
- *
- * It knows bytes and not the tree: which file goes, and when, is the caller's decision.
+ * States in files of one folder, within a budget in bytes. A file is written beside its name and renamed. What is read
+ * must have the checksum with which it left the cells. What is to be written waits in a bounded queue, and can be read
+ * from there. When the disk fails, nothing is taken for a minute, with one warning. The caller decides which file goes.
  */
 export class StateStore {
   readonly #options: StateStoreOptions;
