@@ -81,8 +81,8 @@ export async function embeddedTokens(
 ): Promise<readonly number[]> {
   const { path, value } = prompt;
   const { tokens } = await plainPrompt(source, prompt, {}, options);
-  const { trailingEos } = source.vocabulary;
-  const all = typeof value === 'string' && trailingEos !== undefined ? [...tokens, trailingEos] : tokens;
+  const { trailingEnd } = source.vocabulary;
+  const all = typeof value === 'string' && trailingEnd !== undefined ? [...tokens, trailingEnd] : tokens;
   if (all.length === 0) {
     throw new WarmpathError('WARMPATH_EMPTY_PROMPT', { path });
   }

@@ -218,6 +218,10 @@ export class EngineLoop {
   }
 
   #check({ prompt, maxTokens }: GenerationRequest): void {
+    if (!this.#options.model.generatesText) {
+      const detail = 'This model makes embeddings alone: ask /v1/embeddings';
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'model', detail });
+    }
     if (prompt.length === 0) {
       throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
     }

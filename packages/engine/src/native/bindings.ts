@@ -166,7 +166,6 @@ function bindFunctions(llama: LibraryHandle) {
     isEndOfGeneration: bind('llama_vocab_is_eog', 'bool', [pointer, 'int32']),
     bosToken: bind('llama_vocab_bos', 'int32', [pointer]),
     eosToken: bind('llama_vocab_eos', 'int32', [pointer]),
-    addsEos: bind('llama_vocab_get_add_eos', 'bool', [pointer]),
     addsBos: bind('llama_vocab_get_add_bos', 'bool', [pointer]),
     tokenize: bindAsync('llama_tokenize', 'int32', [pointer, pointer, 'int32', pointer, 'int32', 'bool', 'bool']),
     tokenToPiece: bind('llama_token_to_piece', 'int32', [pointer, 'int32', pointer, 'int32', 'int32', 'bool']),

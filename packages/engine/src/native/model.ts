@@ -20,6 +20,8 @@ export class NativeModel {
   /** Numbers of a token's vector, and how llama.cpp calls the way to one vector a text; 0 without one. */
   readonly width: number;
   readonly poolingType: number;
+  /** Whether it generates text; encoders (BERT) make embeddings alone. */
+  readonly generatesText: boolean;
   /** Whether its memory keeps a state for each sequence, which cannot be cut, in place of some or all cells. */
   readonly isRecurrent: boolean;
   /** Buffers of cells that its layers of attention have: two where some attend to a sliding window. */
@@ -56,8 +58,9 @@ export class NativeModel {
     const architecture = metadata(bindings, model, 'general.architecture');
     this.poolingType = Number(metadata(bindings, model, `${architecture}.pooling_type`));
     this.architecture = architecture;
+    this.generatesText = metadata(bindings, model, `${architecture}.attention.causal`) !== 'false';
     const hasOwnMemory = this.slidingWindow > 0 && COMPRESSED_WINDOWS.has(architecture);
-    this.canSharePrefixes = !this.isRecurrent && !hasOwnMemory;
+    this.canSharePrefixes = this.generatesText && !this.isRecurrent && !hasOwnMemory;
     const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
     const original = Number(metadata(bindings, model, `${architecture}.rope.scaling.original_context_length`));
     this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;
@@ -87,11 +90,11 @@ export class NativeModel {
     }
     const obstacle = [
       bindings.isDiffusion(pointer) && 'is a diffusion model',
-      bindings.hasEncoder(pointer) && 'has an encoder',
+      bindings.hasEncoder(pointer) && 'has an encoder and a decoder',
     ].find((reason) => reason !== false);
     if (obstacle !== undefined) {
       bindings.modelFree(pointer);
-      throw unsupported(`This model ${obstacle}; the embedded engine runs decoder models alone`);
+      throw unsupported(`This model ${obstacle}; the embedded engine runs models with one of both`);
     }
     return new NativeModel(bindings, pointer, gpuLayers > 0);
   }

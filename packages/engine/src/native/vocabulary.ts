@@ -61,8 +61,8 @@ export class Vocabulary {
   readonly size: number;
   /** The token that opens a prompt, when the model wants one there. */
   readonly leadingBos: number | undefined;
-  /** The token at the end of a text to embed, if the model wants one. */
-  readonly trailingEos: number | undefined;
+  /** The token at the end of a text to embed, if the model wants one: EOS, or the separator of an encoder. */
+  readonly trailingEnd: number | undefined;
   /** Text of the beginning-of-sequence and end-of-sequence tokens, for chat templates; empty when there is none. */
   readonly bosText: string;
   readonly eosText: string;
@@ -83,11 +83,14 @@ export class Vocabulary {
     [this.#pieces, this.#pieceAt] = this.#readPieces();
     this.longestPiece = this.#isSpecial.reduce((longest, _, token) => Math.max(longest, this.pieceBytes(token)), 1);
     const bos = bindings.bosToken(vocab);
-    const eos = bindings.eosToken(vocab);
-    this.trailingEos = bindings.addsEos(vocab) && eos >= 0 ? eos : undefined;
-    this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
+    // What llama.cpp puts around an empty text.
+    const around = new Int32Array(2);
+    const added = bindings.tokenize(vocab, Buffer.alloc(0), 0, around, around.length, true, false);
+    const opens = added === 2 || (added === 1 && bindings.addsBos(vocab));
+    this.leadingBos = opens ? around[0] : undefined;
+    this.trailingEnd = added === 2 ? around[1] : added === 1 && !opens ? around[0] : undefined;
     this.bosText = this.#textOf(bos);
-    this.eosText = this.#textOf(eos);
+    this.eosText = this.#textOf(bindings.eosToken(vocab));
     this.specialTexts = specialTextPattern(this.#collectSpecialTexts());
     this.grammars = new GrammarSampler(bindings, vocab, this);
   }

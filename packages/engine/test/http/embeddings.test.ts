@@ -82,6 +82,35 @@ describe('POST /v1/embeddings', () => {
   });
 });
 
+describe('an encoder', () => {
+  let engine: TestEngine;
+  beforeAll(async () => {
+    engine = await TestEngine.start({ model: await modelPath('random:1m-encoder'), contextTokens: 512 });
+  });
+  afterAll(() => engine.close());
+
+  it('embeds a text between its opening token and its separator', async () => {
+    const tokens = await engine.tokenize({ prompt: TEXTS[0]! });
+    const vectorOf = async (input: unknown): Promise<readonly number[]> => {
+      const { data } = (await engine.call(PATH, { input })).body as { data: { embedding: number[] }[] };
+      return data[0]!.embedding;
+    };
+    const vector = await vectorOf(TEXTS[0]);
+    const [opening, end] = await engine.tokenize({ prompt: '<|im_end|>' });
+    expect(tokens[0]).toBe(opening);
+    expect(await vectorOf([...tokens, end])).toEqual(vector);
+    expect(await vectorOf(tokens)).not.toEqual(vector);
+  });
+
+  it.each([
+    ['/v1/completions', { prompt: 'a' }],
+    ['/v1/chat/completions', { messages: [{ role: 'user', content: 'a' }] }],
+  ])('refuses what generates: %s', async (path, body) => {
+    expect(await engine.error(path, body)).toMatchObject({ status: 400, param: 'model' });
+    expect((await engine.call(PATH, { input: 'a' })).status).toBe(200);
+  });
+});
+
 describe('requests for embeddings', () => {
   let engine: TestEngine;
   beforeAll(async () => {

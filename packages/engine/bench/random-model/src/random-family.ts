@@ -20,6 +20,8 @@ export interface RandomFamily {
   readonly suffix: string;
   /** Keys without the prefix. */
   metadata(architecture: Architecture): Record<string, GgufValue>;
+  /** Keys of its tokenizer that Llama's does not have, or has otherwise; without a prefix too. */
+  readonly tokenizer?: Record<string, GgufValue>;
   /** Tensors of the whole model beside the embedding, which is the output's too. */
   tensors(architecture: Architecture, maker: TensorMaker): GgufTensorSource[];
   /** The tensors of a layer, whose names begin with `block`. */
@@ -80,6 +82,35 @@ const embedding: RandomFamily = {
   suffix: 'embedding',
   metadata: (architecture) => ({ ...llama.metadata(architecture), pooling_type: count(1) }),
 };
+
+const TOKEN_TYPES = 2;
+
+/** Nomic BERT: every token attends to all, and nothing is generated. */
+const encoder: RandomFamily = {
+  name: 'nomic-bert',
+  suffix: 'encoder',
+  metadata: ({ headWidth }) => ({
+    'attention.causal': { type: 'bool', value: false },
+    'attention.layer_norm_epsilon': real(NORM_EPSILON),
+    'rope.dimension_count': count(headWidth),
+    pooling_type: count(1),
+  }),
+  tokenizer: { token_type_count: count(TOKEN_TYPES), add_eos_token: { type: 'bool', value: true } },
+  tensors: ({ width }, { values, matrix }) => [
+    matrix('token_types.weight', [width, TOKEN_TYPES], 1, 'f32'),
+    ...layerNorm('token_embd_norm', width, values),
+  ],
+  layer: (architecture, block, maker) => [
+    ...attention({ ...architecture, kvHeads: architecture.heads }, block, maker),
+    ...layerNorm(`${block}.attn_output_norm`, architecture.width, maker.values),
+    ...feedForward(architecture, block, maker),
+    ...layerNorm(`${block}.layer_output_norm`, architecture.width, maker.values),
+  ],
+};
+
+function layerNorm(name: string, width: number, values: TensorMaker['values']): GgufTensorSource[] {
+  return [values(`${name}.weight`, ones(width)), values(`${name}.bias`, Array<number>(width).fill(0))];
+}
 
 /** Cohere 2: three of four layers attend to a sliding window of so many tokens. */
 function cohere2(window: number): RandomFamily {
@@ -244,7 +275,7 @@ const lfm2: RandomFamily = {
 
 /**
  * Reads what a model's name says of its family: nothing for Llama's, `window<tokens>`, `longrope<tokens>`, `mrope`,
- * `mla`, `recurrent`, `hybrid`, `embedding`.
+ * `mla`, `recurrent`, `hybrid`, `embedding`, `encoder`.
  *
  * @returns `undefined` for a family that there is not.
  */
@@ -255,7 +286,7 @@ export function readFamily(text: string | undefined): RandomFamily | undefined {
   const [, name = '', digits] = /^([a-z]+)(\d*)$/.exec(text.toLowerCase()) ?? [];
   const tokens = Number(digits);
   if (digits === '') {
-    return [qwen2vl, deepSeek2, mamba, lfm2, embedding].find(({ suffix }) => suffix === name);
+    return [qwen2vl, deepSeek2, mamba, lfm2, embedding, encoder].find(({ suffix }) => suffix === name);
   }
   const ofTokens = new Map([
     ['window', cohere2],

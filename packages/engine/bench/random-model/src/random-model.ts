@@ -157,6 +157,7 @@ function describeModel(
     ['tokenizer.ggml.add_bos_token', { type: 'bool', value: true }],
     ['tokenizer.ggml.add_eos_token', { type: 'bool', value: false }],
     ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
+    ...Object.entries(family.tokenizer ?? {}).map(([key, value]) => [`tokenizer.ggml.${key}`, value] as const),
   ]);
 }
 
