@@ -22,6 +22,10 @@ const REFUSED_BODIES: Partial<Record<ErrorCode, string>> = {
 /** How vLLM calls the reasons of requests that did not end by themselves. */
 const OTHER_REASONS = { finished: 'stop', aborted: 'abort', failed: 'error' } as const;
 
+const REFUSALS = Object.values(REFUSED_BODIES);
+const TIERS = ['device', 'host', 'disk'];
+const OUTCOMES = ['finished', 'aborted', 'failed'];
+
 const COUNTERS = {
   queries: ['vllm:prefix_cache_queries_total', 'Prompt tokens looked up on the device'],
   hits: ['vllm:prefix_cache_hits_total', 'Prompt tokens found on the device'],
@@ -40,45 +44,22 @@ const COUNTERS = {
 const LABELLED = {
   bySource: ['vllm:prompt_tokens_by_source_total', 'Prompt tokens by where they came from', 'source', []],
   endings: ['vllm:request_success_total', 'Requests that ended, by reason', 'finished_reason', []],
-  tierHits: [
-    'warmpath_engine_tier_hits_total',
-    'Prompt tokens found in the prefix cache, by tier',
-    'tier',
-    ['device', 'host', 'disk'],
-  ],
-  ended: [
-    'warmpath_engine_requests_total',
-    'Requests that left the engine, by outcome',
-    'outcome',
-    ['finished', 'aborted', 'failed'],
-  ],
-  refusedBodies: [
-    'warmpath_engine_refused_bodies_total',
-    'Bodies that were refused for their size or what they are, by reason',
-    'reason',
-    Object.values(REFUSED_BODIES),
-  ],
+  tierHits: ['warmpath_engine_tier_hits_total', 'Prompt tokens found cached', 'tier', TIERS],
+  ended: ['warmpath_engine_requests_total', 'Requests that ended', 'outcome', OUTCOMES],
+  refusedBodies: ['warmpath_engine_refused_bodies_total', 'Bodies refused, by reason', 'reason', REFUSALS],
 } as const;
 
 const HISTOGRAMS = {
   firstToken: ['vllm:time_to_first_token_seconds', 'From arrival to the first token', SECONDS_BUCKETS],
   nextToken: ['vllm:inter_token_latency_seconds', 'Between two tokens of an answer', SECONDS_BUCKETS],
-  perToken: [
-    'vllm:request_time_per_output_token_seconds',
-    'Between two tokens, the mean of each request',
-    SECONDS_BUCKETS,
-  ],
+  perToken: ['vllm:request_time_per_output_token_seconds', 'Between tokens, request mean', SECONDS_BUCKETS],
   latency: ['vllm:e2e_request_latency_seconds', 'From arrival to the end', SECONDS_BUCKETS],
   queue: ['vllm:request_queue_time_seconds', 'From arrival to the start', SECONDS_BUCKETS],
   inference: ['vllm:request_inference_time_seconds', 'From the start to the end', SECONDS_BUCKETS],
   prefill: ['vllm:request_prefill_time_seconds', 'From the start to the first token', SECONDS_BUCKETS],
   decode: ['vllm:request_decode_time_seconds', 'From the first token to the last', SECONDS_BUCKETS],
   promptTokens: ['vllm:request_prompt_tokens', 'Prompt tokens of a request', TOKEN_BUCKETS],
-  computedTokens: [
-    'vllm:request_prefill_kv_computed_tokens',
-    'Prompt tokens of a request that were computed',
-    TOKEN_BUCKETS,
-  ],
+  computedTokens: ['vllm:request_prefill_kv_computed_tokens', 'Computed prompt tokens', TOKEN_BUCKETS],
   answerTokens: ['vllm:request_generation_tokens', 'Tokens of an answer', TOKEN_BUCKETS],
   stepTokens: ['vllm:iteration_tokens_total', 'Tokens of one decode', STEP_BUCKETS],
 } as const;
@@ -89,11 +70,7 @@ type Reading = readonly [name: string, help: string, read: (stats: LoopStats) =>
 const GAUGES: readonly Reading[] = [
   ['vllm:num_requests_running', 'Requests being computed', ({ running }) => running],
   ['vllm:num_requests_waiting', 'Requests waiting for a place', ({ waiting }) => waiting],
-  [
-    'vllm:kv_cache_usage_perc',
-    'Share of the KV cells that hold a token, 0 to 1',
-    ({ usedCells, cells }) => usedCells / cells,
-  ],
+  ['vllm:kv_cache_usage_perc', 'Used share of the KV cells', ({ usedCells, cells }) => usedCells / cells],
   ['warmpath_engine_cells', 'KV cells in all', ({ cells }) => cells],
   ['warmpath_engine_used_cells', 'KV cells that hold a token', ({ usedCells }) => usedCells],
   ['warmpath_engine_cached_cells', 'KV cells in the prefix cache', ({ cachedCells }) => cachedCells],
@@ -101,29 +78,21 @@ const GAUGES: readonly Reading[] = [
   ['warmpath_engine_evicted_tokens', 'Tokens evicted since the start', ({ evictedTokens }) => evictedTokens],
   ['warmpath_engine_host_bytes', 'Host tier in all, in bytes', ({ host }) => host?.capacityBytes],
   ['warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', ({ host }) => host?.usedBytes],
-  ['warmpath_engine_host_tokens', 'Tokens with a copy in the host tier', ({ host }) => host?.tokens],
+  ['warmpath_engine_host_tokens', 'Tokens in host memory', ({ host }) => host?.tokens],
   ['warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', ({ disk }) => disk?.capacityBytes],
   ['warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', ({ disk }) => disk?.usedBytes],
 ];
 
 /** The same of what only grows, without its `_total`. */
 const TOTALS: readonly Reading[] = [
-  [
-    'warmpath_engine_host_saved_tokens',
-    'Tokens copied from the cells to the host tier',
-    ({ host }) => host?.savedTokens,
-  ],
-  ['warmpath_engine_host_restored_tokens', 'Tokens copied back from the host tier', ({ host }) => host?.restoredTokens],
-  ['warmpath_engine_host_evicted_tokens', 'Tokens evicted from the host tier', ({ host }) => host?.evictedTokens],
-  ['warmpath_engine_host_failures', 'Copies that could not be made or were refused', ({ host }) => host?.failures],
-  ['warmpath_engine_disk_loaded_tokens', 'Tokens read back from the disk tier', ({ disk }) => disk?.loadedTokens],
+  ['warmpath_engine_host_saved_tokens', 'Tokens copied to host memory', ({ host }) => host?.savedTokens],
+  ['warmpath_engine_host_restored_tokens', 'Tokens copied back', ({ host }) => host?.restoredTokens],
+  ['warmpath_engine_host_evicted_tokens', 'Tokens evicted from host memory', ({ host }) => host?.evictedTokens],
+  ['warmpath_engine_host_failures', 'Copies that failed', ({ host }) => host?.failures],
+  ['warmpath_engine_disk_loaded_tokens', 'Tokens read back', ({ disk }) => disk?.loadedTokens],
   ['warmpath_engine_disk_evicted_tokens', 'Tokens evicted from the disk tier', ({ disk }) => disk?.evictedTokens],
-  ['warmpath_engine_disk_failures', 'Files that could not be written or read', ({ disk }) => disk?.failures],
-  [
-    'warmpath_engine_disk_refused_files',
-    'Files found at the start that were of no use',
-    ({ disk }) => disk?.refusedFiles,
-  ],
+  ['warmpath_engine_disk_failures', 'Writes and reads that failed', ({ disk }) => disk?.failures],
+  ['warmpath_engine_disk_refused_files', 'Unusable files at the start', ({ disk }) => disk?.refusedFiles],
 ];
 
 /** Prompt tokens of all requests whose prompt is done, and where they were found. */
