@@ -21,15 +21,10 @@ export function defaultHostTierBytes(): number {
   return Math.min(Math.floor((memory > 0 ? Math.min(memory, totalmem()) : totalmem()) / 8), 1_073_741_824);
 }
 
-/**
- * As llama-server computes at once. Beside streams a step holds fewer (`STREAMING_TOKENS`).
- */
+/** As llama-server computes at once. Beside streams a step holds fewer (`STREAMING_TOKENS`). */
 const DEFAULT_BATCH_TOKENS = 512;
 
 const KV_TYPE_NAMES = Object.keys(KV_TYPES) as [KvType, ...KvType[]];
-
-/** Set by programs that start an engine; no flag of a command line. */
-const PROGRAMS_ONLY = { hasFlag: false } as const;
 
 /** A number that a command line takes with a unit, too. */
 const IN_BYTES = { unit: 'bytes' } as const;
@@ -42,47 +37,24 @@ const zmqEndpoint = () =>
 
 /** The engine's configuration: validation, defaults and descriptions in one place. */
 export const engineOptionsSchema = z.strictObject({
-  model: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'Path or URL of a .gguf file, hf:org/repo:Q4_K_M, hf:org/repo/file.gguf, or demo; the demo model when left out',
-    ),
+  model: z.string().min(1).optional().describe('Path, URL, hf:org/repo[:Q4_K_M], hf:org/repo/file.gguf, or demo'),
   cacheDir: z.string().min(1).optional().describe('Folder for downloaded models'),
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on'),
   port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one'),
-  contextTokens: z
-    .int()
-    .min(256)
-    .max(4_194_304)
-    .default(16_384)
-    .describe('KV cells in all, shared by running requests and the prefix cache'),
-  kvType: z
-    .enum(KV_TYPE_NAMES)
-    .default('f16')
-    .describe('How keys and values stand in the cells: f16, or q8_0 in half the memory with slightly other answers'),
+  contextTokens: z.int().min(256).max(4_194_304).default(16_384).describe('KV cells of requests and prefix cache'),
+  kvType: z.enum(KV_TYPE_NAMES).default('f16').describe('Type of keys and values: q8_0 takes half the memory of f16'),
   hostTier: z
     .int()
     .min(0)
     .optional()
-    .describe(
-      'Host memory for what leaves the KV cells, from where it comes back by copy; 0 drops it; an eighth of the memory and at most 1GiB when left out',
-    )
+    .describe('Host memory for evicted KV; 0 for none; by default an eighth of the memory, at most 1GiB')
     .meta(IN_BYTES),
   diskTier: z
     .string()
     .min(1)
     .optional()
-    .describe(
-      'Folder for what leaves the host tier, of this engine alone; it survives a restart and holds what users sent',
-    ),
-  diskTierBytes: z
-    .int()
-    .min(1)
-    .default(8_589_934_592)
-    .describe('Most that all files of the disk tier take')
-    .meta(IN_BYTES),
+    .describe('Folder for KV of users, evicted from the host tier; survives restarts'),
+  diskTierBytes: z.int().min(1).default(8_589_934_592).describe('Largest size of the disk tier').meta(IN_BYTES),
   policy: z
     .enum(REPLACEMENT_POLICY_NAMES)
     .default('pgdsf')
@@ -92,44 +64,26 @@ export const engineOptionsSchema = z.strictObject({
     .regex(/^chatml$|[{]/, { error: 'Expected chatml, or a template in Jinja; --chat-template-file reads one' })
     .optional()
     .describe("Chat template in place of the model's: chatml, or a text in Jinja"),
-  chatTemplateFile: z.string().min(1).optional().describe('File of such a template'),
-  templateDate: z.iso
-    .date()
-    .default(TEMPLATE_DATE)
-    .describe('The day that chat templates take for today; constant, so that prompts stay cached'),
-  kvEvents: zmqEndpoint().describe(
-    'Publish what the cache holds, in the format of vLLM: tcp://*:5557 listens, an address without * is connected to',
-  ),
-  kvEventsReplay: zmqEndpoint().describe(
-    'Where subscribers ask again for events they missed, for instance tcp://*:5558',
-  ),
-  kvEventsBlock: z.int().min(1).max(4096).default(16).describe('Tokens of a block in events'),
-  cachedDocuments: z
-    .int()
-    .min(0)
-    .optional()
-    .describe('Most leading parts of a prompt to cache: the system prompt, then documents; all when left out'),
-  batchInvariant: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Compute a request in the same way whatever runs beside it, but for the order of sums; slower, where few tokens make up a step',
-    ),
+  chatTemplateFile: z.string().min(1).optional().describe('File with a chat template in Jinja'),
+  templateDate: z.iso.date().default(TEMPLATE_DATE).describe('Constant date for chat templates: prompts stay cached'),
+  kvEvents: zmqEndpoint().describe('Publish KV events in the format of vLLM: tcp://*:5557 listens, others connect'),
+  kvEventsReplay: zmqEndpoint().describe('Address for replays of missed KV events, for instance tcp://*:5558'),
+  kvEventsBlock: z.int().min(1).max(4096).default(16).describe('Tokens of a block in KV events'),
+  cachedDocuments: z.int().min(0).optional().describe('Most leading parts of a prompt to cache; all by default'),
+  batchInvariant: z.boolean().default(false).describe('Compute a request alike whatever runs beside it; slower'),
   threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
   gpuLayers: z
     .int()
     .min(0)
     .max(10_000)
     .default(0)
-    .describe(
-      'Layers of the model that a GPU computes, from the last on; more than it has for all. Needs a native package for CUDA, Vulkan or Metal',
-    ),
+    .describe('Layers on the GPU, the last ones first; needs a native package for CUDA, Vulkan or Metal'),
   batchTokens: z
     .int()
     .min(32)
     .max(8192)
     .default(DEFAULT_BATCH_TOKENS)
-    .describe(`Most tokens in one decode; ${TILE_ROWS} while clients read streams, which smaller keeps smoother`),
+    .describe(`Most tokens in one decode; at most ${TILE_ROWS} while clients read streams`),
   maxRunning: z
     .int()
     .min(1)
@@ -139,12 +93,13 @@ export const engineOptionsSchema = z.strictObject({
   queueLimit: z.int().min(0).max(100_000).default(256).describe('Most requests that wait for a place'),
   defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
   bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body').meta(IN_BYTES),
+  /** Programs alone set it. */
   shutdownGraceMs: z
     .int()
     .min(0)
     .default(10_000)
-    .describe('How long running requests may take to finish at shutdown, in milliseconds')
-    .meta(PROGRAMS_ONLY),
+    .describe('Milliseconds for running requests to finish at shutdown')
+    .meta({ hasFlag: false }),
   nativeLog: z.boolean().default(false).describe("Leave llama.cpp's own log on stderr"),
 });
 
