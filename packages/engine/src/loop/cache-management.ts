@@ -53,11 +53,9 @@ export class CacheManagement {
   }
 
   /**
-   * Drops what is cached and no running request needs, pinned prompts included.
+   * Drops what is cached and no running request needs, pinned prompts included; with a salt, only its prompts.
    *
-   * @param salt Only what prompts of this salt have left; everything when left out.
-   * @returns Tokens that were dropped from each tier.
-   * @throws WARMPATH_SHUTTING_DOWN
+   * @returns Tokens that were dropped from each tier. @throws WARMPATH_SHUTTING_DOWN
    */
   flush(tiers: readonly Tier[], salt?: string): Promise<TokensByTier> {
     return this.#between(() => {

@@ -19,9 +19,9 @@ import { WaitingTasks } from './waiting-tasks.js';
 
 /**
  * The engine's one loop: continuous batching over all running requests. Every turn ends aborted requests, admits those
- * that fit, plans one decode (a token for every stream, then chunks of prompts), computes it on a native thread and hands
- * out the tokens. It alone holds the native context and the prefix cache, and touches neither while a decode is in
- * flight; everything outside only adds requests to the queue and raises flags.
+ * that fit, plans one decode (a token for every stream, then chunks of prompts), computes it on a native thread and
+ * hands out the tokens. It alone holds the native context and the prefix cache, and touches neither while a decode is
+ * in flight; everything outside only adds requests to the queue and raises flags.
  */
 export class EngineLoop {
   readonly #options: EngineLoopOptions;
@@ -118,7 +118,6 @@ export class EngineLoop {
    *   WARMPATH_ENGINE_FAILED.
    */
   submit(request: GenerationRequest, listener: GenerationListener): GenerationHandle {
-    this.#checkOpen();
     this.#check(request);
     const abort = (): void => {
       this.#places.abort(task);
@@ -135,9 +134,8 @@ export class EngineLoop {
   }
 
   /**
-   * Ends the loop: nothing new is accepted, what has not begun is refused, what has may finish, and is ended when it
-   * takes longer than `graceMs`. What is cached goes to the disk tier, as far as there is room and time. Frees the
-   * context. Safe to call again.
+   * Ends the loop: refuses waiting requests, lets running ones finish within `graceMs`, writes the cache to the disk
+   * tier as far as there is room and time, and frees the context. Safe to call again.
    */
   async close(graceMs: number): Promise<void> {
     if (this.#state === 'open') {
@@ -206,18 +204,14 @@ export class EngineLoop {
     this.#tellFailure(new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause }));
   }
 
-  #checkOpen(): void {
+  #check({ prompt, maxTokens }: GenerationRequest): void {
     if (this.#state === 'draining') {
       throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
     }
     if (this.#state === 'failed') {
-      throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
-        detail: 'The engine has stopped after an error; start it again.',
-      });
+      const detail = 'The engine has stopped after an error; start it again.';
+      throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail });
     }
-  }
-
-  #check({ prompt, maxTokens }: GenerationRequest): void {
     if (!this.#options.model.generatesText) {
       const detail = 'This model makes embeddings alone: ask /v1/embeddings';
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'model', detail });
@@ -234,9 +228,8 @@ export class EngineLoop {
     // What came since the last step waits for the next one, though there is a place for it.
     const places = Math.max(0, this.#options.maxRunning - running);
     if (waiting - places >= this.#options.queueLimit) {
-      throw new WarmpathError('WARMPATH_OVERLOADED', {
-        detail: `${waiting} requests are waiting already (\`--queue-limit\`).`,
-      });
+      const detail = `${waiting} requests are waiting already (\`--queue-limit\`).`;
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
     }
   }
 

@@ -91,9 +91,8 @@ export interface ChosenToken extends TokenChance {
  */
 export interface GenerationListener {
   /**
-   * Some text, never empty; whole characters, and no beginning of a stop string; at most once a token. Where chances
-   * were asked for, with the tokens since the text before, without the token that ended it; then the last text may be
-   * empty.
+   * Some text: whole characters without a beginning of a stop string, at most once a token. With `topLogprobs`, also
+   * the tokens since the text before; then the last text may be empty.
    */
   onText(text: string, tokens?: readonly ChosenToken[]): void;
   onFinish(result: GenerationResult): void;

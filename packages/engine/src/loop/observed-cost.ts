@@ -7,9 +7,8 @@ const DECAY = 0.99;
 const POSITION_UNIT = 1000;
 
 /**
- * What prefill costs, learned from the steps that were computed: a share for each token and a share for each token that
- * it attends to, fitted by least squares over the latest steps. Before the first step a token costs one millisecond,
- * wherever it stands. O(1) a step.
+ * What prefill costs, learned from the steps: a share for each token and one for each token that it attends to, fitted
+ * by least squares over the latest steps. Before the first step a token costs one millisecond. O(1) a step.
  */
 export class ObservedCost implements CostModel {
   #tokensTokens = 0;
@@ -25,12 +24,7 @@ export class ObservedCost implements CostModel {
     return this.#tokensTokens > 0;
   }
 
-  /**
-   * A step was computed.
-   *
-   * @param tokens Tokens in it.
-   * @param positions Sum of their positions.
-   */
+  /** A step of so many tokens was computed, whose positions have this sum. */
   observe(tokens: number, positions: number, durationMs: number): void {
     const depth = positions / POSITION_UNIT;
     this.#tokensTokens = DECAY * this.#tokensTokens + tokens * tokens;

@@ -90,7 +90,7 @@ export class RequestPlaces {
       this.#running.push(task);
       task.lease = lease;
       task.share({ device: lease.length, host: 0, disk: 0 });
-      task.markStarted(performance.now());
+      task.startedMs ??= performance.now();
     }
   }
 
@@ -189,7 +189,7 @@ export class RequestPlaces {
 
   /** Refuses what waits and has never run. What has begun may have given its client half an answer. */
   refuseUnstarted(): void {
-    this.#drop([...this.#options.waiting].filter((task) => !task.hasStarted));
+    this.#drop([...this.#options.waiting].filter((task) => task.startedMs === undefined));
   }
 
   /** Tells what runs and waits that time is up, and aborts it. */

@@ -82,10 +82,9 @@ export function logOfMass(logits: Float32Array): number {
 }
 
 /**
- * Chooses the next token.
+ * Chooses the next token. O(vocabulary), and with `topP` or `topK` the sorting of few more tokens than are kept.
  *
- * @param random Numbers in [0, 1); called exactly once per sampled token and never when the temperature is 0.
- * Cost: O(vocabulary) and, with `topP` or `topK`, O(k log k) for the k tokens not much less likely than these.
+ * @param random Numbers in [0, 1); called once, and never when the temperature is 0.
  */
 export function sampleToken(logits: Float32Array, options: SamplingOptions, random: () => number): number {
   const { temperature, topP, topK = logits.length, minP = 0 } = options;
@@ -210,11 +209,8 @@ const THRESHOLD_STEP = 16;
 const MIN_THRESHOLD = 1e-9;
 
 /**
- * The tokens of the largest weights, heaviest first, of equal ones the first: enough of them, and often some more. In a
- * trained model's distribution these are few of a vocabulary, and only they need be ordered. Cost: O(vocabulary), at
- * most nine times.
- *
- * @param isEnough Whether so many tokens of so much weight are enough.
+ * The tokens of the largest weights, heaviest first, of equal ones the first: enough of them, and often some more. Of a
+ * trained model these are few, and only they are sorted. Cost: O(vocabulary), at most nine times.
  */
 function heaviestTokens(weights: Float64Array, isEnough: (tokens: number, mass: number) => boolean): number[] {
   for (let threshold = 1 / THRESHOLD_STEP; ; threshold /= THRESHOLD_STEP) {

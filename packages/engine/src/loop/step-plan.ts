@@ -15,10 +15,7 @@ export interface StepLimits {
   readonly isOnGpu: boolean;
 }
 
-/**
- * Most tokens of one decode while clients read streams, which wait for it: what attention computes as one tile. More
- * would make them wait longer; fewer would be computed row by row.
- */
+/** Most tokens of one decode while clients read streams: one tile of attention. Fewer would be computed row by row. */
 const STREAMING_TOKENS = TILE_ROWS;
 
 /**
@@ -31,11 +28,9 @@ const WORTH_WAITING_TOKENS = 16;
 export type CommitEnd = (task: GenerationTask, computed: number) => number;
 
 /**
- * Fills one decode: first one token for every task that generates, so that no stream waits for a prompt; then prompts
- * in the order of their admission, in chunks of what is left; those whose next tokens come from the disk sit it out.
- * Takes the cells for what it plans; tasks for which there are none sit this step out.
- *
- * @param running In the order of admission; every one has a lease.
+ * Fills one decode and takes the cells for it: one token for every task that generates, so that no stream waits for a
+ * prompt; then chunks of prompts in the order of their admission. Tasks without free cells sit this step out, and those
+ * whose next tokens come from the disk.
  */
 export function planStep(
   running: readonly GenerationTask[],

@@ -66,7 +66,8 @@ export class GenerationTask {
   readonly #found = { device: 0, host: 0, disk: 0 };
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
-  #startedMs: number | undefined;
+  /** When it first got cells. A task that lost them waits again, but its client may have read half an answer. */
+  startedMs: number | undefined;
   #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
   /** Milliseconds between its last two tokens. */
@@ -91,11 +92,7 @@ export class GenerationTask {
     return this.tokens.length - (this.isPrefillOnly ? 0 : 1);
   }
 
-  /**
-   * How many of its tokens go into the cache.
-   *
-   * @param documents Most leading parts of the prompt, where the request says where they end; all when left out.
-   */
+  /** How many of its tokens go into the cache, where at most so many leading parts of a prompt do. */
   cachedAtMost(documents: number | undefined): number {
     const { boundaries = [] } = this.request;
     const isBound = documents !== undefined && boundaries.length > 0 && documents <= boundaries.length;
@@ -103,9 +100,9 @@ export class GenerationTask {
   }
 
   /**
-   * The first place behind so many computed tokens at which its state is saved, on models whose sequences go on at such
-   * places alone: where a document or message ends, where it parts from an earlier prompt, the last token that may come
-   * from the cache, and in long texts every so many tokens.
+   * The first place behind so many computed tokens at which a checkpoint is saved: where a document or message ends,
+   * where it parts from an earlier prompt, the last token that may come from the cache, and every so many tokens in
+   * long texts.
    */
   checkpointAfter(computed: number): number {
     const { boundaries = [] } = this.request;
@@ -147,13 +144,10 @@ export class GenerationTask {
 
   /** What it took until now. */
   times(nowMs: number): RequestTimes {
-    return { queueMs: (this.#startedMs ?? nowMs) - this.#arrivedMs, totalMs: nowMs - this.#arrivedMs };
+    return { queueMs: (this.startedMs ?? nowMs) - this.#arrivedMs, totalMs: nowMs - this.#arrivedMs };
   }
 
-  /**
-   * The next tokens are there without being computed. Those that it had before it lost its cells do not count again,
-   * nor those of its answer.
-   */
+  /** The next tokens come from the cache. Those that it had before it lost its cells, or of its answer, count once. */
   share(tokens: TokensByTier): void {
     const most = this.request.prompt.length - (this.isPrefillOnly ? 0 : 1);
     for (const tier of ['device', 'host', 'disk'] as const) {
@@ -169,19 +163,9 @@ export class GenerationTask {
     this.computed = 0;
   }
 
-  /** Whether it has ever run. A task that lost its cells waits again, but its client may have read half an answer. */
-  get hasStarted(): boolean {
-    return this.#startedMs !== undefined;
-  }
-
-  markStarted(nowMs: number): void {
-    this.#startedMs ??= nowMs;
-  }
-
   /**
    * Chooses the next token and passes on the text that it completes.
    *
-   * @param contextTokens Most tokens of prompt and answer together.
    * @returns Why the generation ends here, or `undefined` when it goes on.
    * @throws WARMPATH_ENGINE_FAILED when the model has no token with which the answer can follow its grammar.
    */
@@ -246,7 +230,7 @@ export class GenerationTask {
     const promptTokens = this.request.prompt.length;
     const { device, host, disk } = this.#found;
     const cachedTokens = device + host + disk;
-    const started = this.#startedMs ?? 0;
+    const started = this.startedMs ?? 0;
     const first = this.#promptDoneMs ?? started;
     return {
       finishReason,

@@ -55,11 +55,8 @@ export interface LlamaSettings extends CpuVariantChoice {
 let bound: LlamaBindings | undefined;
 
 /**
- * The process's llama.cpp: found, loaded, checked and initialised on the first call, the same object afterwards
- * (the native library has process-wide state, so there cannot be two).
- *
- * @param settings Decided by the first caller.
- * @throws WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH.
+ * The process's llama.cpp, loaded, checked and initialised on the first call, whose settings count: the native library
+ * has process-wide state. @throws WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH.
  */
 export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
   if (bound === undefined) {
@@ -71,21 +68,14 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
   return bound;
 }
 
-/**
- * The process's llama.cpp, with the CPU code that suits a model where this call is the first.
- *
- * @param model Path of the model's file.
- * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
- */
+/** The same with the CPU code that suits the model of a file. @throws WARMPATH_MODEL_FILE, too. */
 export async function llamaFor(model: string, { nativeLog, gpuLayers }: LlamaSettings = {}): Promise<LlamaBindings> {
   return llamaBindings({ nativeLog, gpuLayers, hasNarrowHeads: await hasNarrowHeads(model) });
 }
 
 /**
- * Refuses a library whose version or whose structs are not the ones that this engine was written for. A struct with
- * the wrong layout would be read as other values without any error, so the defaults are compared field by field.
- *
- * @throws WARMPATH_NATIVE_MISMATCH
+ * Refuses a library of another version or struct layout: other structs would be read as wrong values without an error,
+ * so the defaults are compared field by field. @throws WARMPATH_NATIVE_MISMATCH
  */
 export function checkAbi(
   bindings: Pick<LlamaBindings, 'version' | 'modelDefaultParams' | 'contextDefaultParams'>,

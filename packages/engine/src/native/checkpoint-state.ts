@@ -34,11 +34,9 @@ interface CheckpointTables {
 }
 
 /**
- * Whether bytes are the state of a sequence of a model with recurrent layers: cells of attention at the positions
- * `from` … `to - 1`, and a recurrent state behind the last or none. Cost: O(cells + layers).
- *
- * @param buffers Buffers of attention: 0 for a model of recurrent layers alone, 2 where some attend to a window, whose
- *   cells before it are left out.
+ * Whether bytes are a state of a model with recurrent layers: cells of attention at the positions `from` … `to - 1`,
+ * and a recurrent state behind the last or none. Cost: O(cells + layers).
+ * @param buffers Buffers of attention: 0 without any, 2 where some attend to a window.
  */
 export function isCheckpointState(state: Uint8Array, { from, to }: Range, buffers: number): boolean {
   const tables = readTables(state, buffers);

@@ -22,7 +22,7 @@ export interface ContextOptions {
   /** Most tokens of one decode whose logits are wanted. */
   readonly outputs: number;
   readonly threads: number;
-  /** Whether every small batch is filled up to a tile, in cells of its own, so that all are computed in the same way. */
+  /** Whether every small batch is filled up to a tile, in cells of its own, so that all are computed alike. */
   readonly isPadded?: boolean;
   /** How keys and values stand in the cells; f16 when left out. */
   readonly kvType?: KvType;
@@ -131,7 +131,7 @@ export class NativeContext implements SavableMemory {
   }
 
   /**
-   * Computes the batch on a native thread; the event loop stays free.
+   * Computes the batch on a native thread.
    *
    * @returns llama_decode's code: 0 success, 1 no free cells, 2 aborted, negative an error.
    */

@@ -34,10 +34,8 @@ const VARIANT_FILE = /^(?:lib)?ggml-cpu-([a-z0-9_.]+)\.(?:so|dylib|dll)$/;
 const OTHER_BACKEND_FILE = /^(?:lib)?ggml-(?!base\.|cpu[-.])[a-z0-9_]+\.(?:so|dylib|dll)$/;
 
 /**
- * Loads the CPU variant with the best score for this processor that is not excluded, and every other backend of the
- * folder. A folder with one build of the CPU code is left to llama.cpp.
- *
- * @throws WARMPATH_NATIVE_MISMATCH when no variant can be loaded.
+ * Loads the CPU variant for this processor and every other backend of the folder. A folder with one build of the CPU
+ * code is left to llama.cpp. @throws WARMPATH_NATIVE_MISMATCH when no variant can be loaded.
  */
 export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: CpuVariantChoice): CpuVariant {
   const files = readdirSync(directory);
@@ -67,12 +65,7 @@ export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: Cpu
   return chosen;
 }
 
-/**
- * The variant with the best score that is not excluded.
- *
- * @param variants Their scores are 0 where they cannot run.
- * @returns `undefined` where none is left.
- */
+/** The variant with the best score that is not excluded, of those that can run, whose score is above 0. */
 export function chooseCpuVariant(
   variants: readonly { readonly name: string; readonly score: number }[],
   { hasNarrowHeads = false }: CpuVariantChoice = {},
@@ -92,10 +85,8 @@ export function chooseCpuVariant(
 }
 
 /**
- * Whether the heads of a model, as of the demo model, are narrower than a vector of AVX-512: llama.cpp computes what
- * does not fill a vector number by number (`ggml_vec_dot_f16`), several times slower than with AVX2.
- *
- * @throws WARMPATH_MODEL_FILE
+ * Whether the heads of a model are narrower than a vector of AVX-512, as of the demo model: llama.cpp computes what
+ * does not fill a vector number by number (`ggml_vec_dot_f16`). @throws WARMPATH_MODEL_FILE
  */
 export async function hasNarrowHeads(path: string): Promise<boolean> {
   const { metadata } = await readGgufHeader(path);

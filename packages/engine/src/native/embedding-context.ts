@@ -25,7 +25,7 @@ export class EmbeddingContext {
 
   /** @throws WARMPATH_ENGINE_FAILED when the memory cannot be had. */
   static async create(bindings: LlamaBindings, model: NativeModel, threads: number): Promise<EmbeddingContext> {
-    const tokens = maxTokensOf(model);
+    const tokens = Math.min(model.trainedContext, MAX_TOKENS);
     const context = await callBeside(bindings.initFromModel, model.pointer, {
       ...bindings.contextDefaultParams(),
       n_ctx: tokens,
@@ -79,10 +79,6 @@ export class EmbeddingContext {
     const bytes = this.width * Float32Array.BYTES_PER_ELEMENT;
     return normalised(new Float32Array(ffi().view(pointer, bytes)).slice());
   }
-}
-
-function maxTokensOf({ trainedContext }: NativeModel): number {
-  return Math.min(trainedContext, MAX_TOKENS);
 }
 
 /** The same direction with a length of 1. */

@@ -6,8 +6,7 @@ import type { KoffiFunc } from 'koffi';
 let loaded: typeof Koffi | undefined;
 
 /**
- * The library that calls native functions, loaded when the first is needed: whoever only talks to engines elsewhere can
- * do without it (`npm install --omit=optional` leaves its native part out).
+ * The library that calls native functions, loaded on first use: without it, the rest of the package works.
  *
  * @throws WarmpathError `WARMPATH_NATIVE_MISSING` with the command that installs it.
  */

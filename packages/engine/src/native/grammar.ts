@@ -49,17 +49,10 @@ const SECOND_BYTES: ReadonlyMap<number, readonly [least: number, most: number]> 
 ]);
 
 /**
- * llama.cpp's grammar sampler for one vocabulary.
- *
- * It reads pieces of text as C strings, trusts their UTF-8 and takes control tokens for their text, which is not what
- * comes out. So the tokens that it is asked about are chosen here: those that end a generation, and those with text
- * that continues UTF-8. It ends the process when it gets a token that the grammar forbids, or reads certain bytes
- * otherwise in two places; tokens that were not allowed before are never given.
- *
- * What begins with a text that is not allowed is not allowed either. So of the whole vocabulary, tokens are asked about
- * only when the longest token that they begin with is allowed: where a grammar leaves little choice, these are few.
- *
- * Cost: goes through the whole vocabulary once, when the first grammar is opened.
+ * llama.cpp's grammar sampler for one vocabulary. llama.cpp reads tokens as C strings, trusts their UTF-8, takes
+ * control tokens for their text, and ends the process when it gets a forbidden token. So it is asked only about tokens
+ * that end a generation or continue UTF-8, and only accepts tokens that it allowed. A token is forbidden where a token
+ * that it begins with is; so of the whole vocabulary, only those behind allowed ones are asked about.
  */
 export class GrammarSampler {
   readonly #bindings: LlamaBindings;
@@ -239,11 +232,7 @@ class UsableTokens {
     ffi().free(this.#array);
   }
 
-  /**
-   * Puts each token behind the longest that it begins with, of those that are whole characters.
-   *
-   * @returns The others.
-   */
+  /** Puts each token behind the longest whole-character token that it begins with. @returns The others. */
   #order(usable: readonly number[], vocabulary: GrammarVocabulary): number[] {
     const spell = (token: number): string =>
       vocabulary.endsGeneration(token) ? '' : Buffer.from(vocabulary.piece(token)).toString('latin1');

@@ -51,10 +51,9 @@ export interface LibrarySearch {
 }
 
 /**
- * Finds the folder of the native libraries for this machine: with layers for a GPU, of the first package installed that
- * can use one.
+ * Finds the folder of the native libraries: with layers for a GPU, of the first installed package that can use one.
  *
- * @throws WARMPATH_NATIVE_MISSING when no such package is installed, naming the install command.
+ * @throws WARMPATH_NATIVE_MISSING with the install command.
  */
 export function findLibraryDirectory({
   gpuLayers = 0,
@@ -103,8 +102,7 @@ export function mismatch(found: string): WarmpathError {
 }
 
 /**
- * Loads the libraries of a folder in the order in which they need each other (ggml-base, ggml, llama), so that the
- * dynamic linker finds every dependency already loaded and needs no environment variable.
+ * Loads the libraries of a folder in the order in which they need each other, so that the dynamic linker finds them.
  *
  * @throws WARMPATH_NATIVE_MISMATCH when the folder holds another build.
  */

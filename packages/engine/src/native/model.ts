@@ -31,8 +31,8 @@ export class NativeModel {
   /** Whether cells are of their own token alone, so that a prefix can be shared; a recurrent state is of all so far. */
   readonly canSharePrefixes: boolean;
   /**
-   * Tokens of context it was trained for before it was stretched, where the factors of its rotary positions depend on
-   * the size of the context (LongRoPE): contexts of more cells compute other keys. Infinite for every other model.
+   * Tokens of context before it was stretched by LongRoPE: larger contexts compute other keys. Infinite for other
+   * models.
    */
   readonly originalContext: number;
   /** The Jinja chat template of the file's metadata. */
@@ -70,10 +70,8 @@ export class NativeModel {
 
   /**
    * Loads a GGUF file without blocking the event loop.
-   *
-   * @param gpuLayers Layers that a GPU computes.
-   * @throws WARMPATH_ENGINE_FAILED when there is no GPU for them.
-   * @throws WARMPATH_MODEL_UNSUPPORTED when llama.cpp refuses the model, or it is no decoder of text.
+   * @throws WARMPATH_ENGINE_FAILED when there is no GPU for its layers; WARMPATH_MODEL_UNSUPPORTED when llama.cpp
+   *   refuses the model, or it is no decoder of text.
    */
   static async load(bindings: LlamaBindings, path: string, gpuLayers = 0): Promise<NativeModel> {
     if (gpuLayers > 0 && !bindings.supportsGpu()) {

@@ -13,8 +13,8 @@ export type ErrorsDuring = (work: () => Promise<unknown>) => Promise<string>;
 /**
  * Silences llama.cpp's log, or leaves it on stderr.
  *
- * @returns What listens to it for a while. Only for work that failed before and is tried again to learn why: a log
- *   callback of JavaScript can deadlock with a synchronous native call that waits for another thread.
+ * @returns A listener for work that failed before and is tried again: a log callback of JavaScript can deadlock with a
+ *   synchronous native call that waits for another thread.
  */
 export function nativeLog({ llama, ggmlBase }: NativeLibraries, isShown: boolean): ErrorsDuring {
   const set = llama.func('llama_log_set', 'void', ['void *', 'void *']);

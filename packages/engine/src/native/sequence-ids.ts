@@ -17,9 +17,8 @@ export const SEQUENCE_IDS: readonly number[] = Array.from(
 );
 
 /**
- * Where layers attend to a sliding window, llama.cpp gives a cell that carries one label alone to another token once
- * it has left the window of that label (`find_slot` in src/llama-kv-cache.cpp). So every cell carries a second label
- * there: that of its sequence and half of all ids more.
+ * llama.cpp reuses a cell with a single label once it has left the sliding window of that label (`find_slot` in
+ * src/llama-kv-cache.cpp). So with windows every cell carries a second label: its sequence and half of all ids more.
  */
 export const TWIN_OFFSET = NATIVE_SEQUENCES / 2;
 

@@ -49,10 +49,8 @@ export function savedRanges(from: number, to: number, window: number): Range[] {
 }
 
 /**
- * The pieces of a state of exactly the positions `from` … `to - 1`, each once in every buffer, and of the length that
- * its own fields say. Cost: O(cells + layers).
- *
- * @returns `undefined` for any other bytes.
+ * The pieces of a state of exactly the positions `from` … `to - 1`, each once in every buffer; `undefined` for any
+ * other bytes. Cost: O(cells + layers).
  */
 export function statePieces(state: Uint8Array, from: number, to: number): StatePiece[] | undefined {
   const pieces: StatePiece[] = [];
@@ -68,12 +66,7 @@ export function statePieces(state: Uint8Array, from: number, to: number): StateP
   return place === to && to > from ? pieces : undefined;
 }
 
-/**
- * The part of a state that holds the positions `from` … `to - 1`: what saving these alone would have given.
- * Cost: one copy of the part.
- *
- * @param state One that has {@link statePieces} in a range around this one.
- */
+/** The part of a state at the positions `from` … `to - 1`, as if these alone had been saved. Cost: one copy. */
 export function sliceState(state: Uint8Array, from: number, to: number): Uint8Array {
   const pieces = readPieces(state);
   if (pieces === undefined) {

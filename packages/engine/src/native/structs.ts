@@ -49,8 +49,8 @@ type Struct<T extends Layout> = {
 };
 
 /**
- * `struct llama_model_params` of llama.cpp 0.5.0, field for field, and the defaults that `llama_model_default_params()`
- * fills in (src/llama-model.cpp of the same build).
+ * `struct llama_model_params` of llama.cpp 0.5.0 with the defaults of `llama_model_default_params()`
+ * (src/llama-model.cpp).
  */
 export const MODEL_PARAMS_LAYOUT = {
   devices: ['void *', null],
@@ -73,10 +73,7 @@ export const MODEL_PARAMS_LAYOUT = {
 } as const satisfies Layout;
 export type ModelParams = Struct<typeof MODEL_PARAMS_LAYOUT>;
 
-/**
- * `struct llama_context_params`, in the same way, with the defaults of `llama_context_default_params()`
- * (src/llama-context.cpp).
- */
+/** `struct llama_context_params`, likewise (src/llama-context.cpp). */
 export const CONTEXT_PARAMS_LAYOUT = {
   n_ctx: ['uint32', 512],
   n_batch: ['uint32', 2048],
@@ -136,10 +133,7 @@ export function structTypes(): Readonly<Record<'modelParams' | 'contextParams' |
   return { modelParams: structOf(MODEL_PARAMS_LAYOUT), contextParams: structOf(CONTEXT_PARAMS_LAYOUT), batch };
 }
 
-/**
- * The names of the fields whose value is not the documented default. A library of another build that moved, added or
- * removed a field reads as other values at these offsets; an empty answer means that the layout fits.
- */
+/** The fields whose value is not the documented default: in a library with another layout, other values stand there. */
 export function fieldsThatDiffer<T extends Layout>(layout: T, actual: Struct<T>): string[] {
   return Object.keys(layout).filter((name) => actual[name] !== layout[name]![1]);
 }

@@ -6,9 +6,8 @@ import { GrammarSampler } from './grammar.js';
 import type { NativePointer } from './structs.js';
 
 /**
- * `LLAMA_TOKEN_ATTR_UNKNOWN` and `LLAMA_TOKEN_ATTR_CONTROL` of llama.h: the tokens whose text is read as plain
- * characters unless special tokens are parsed (`tokenizer_st_partition` in src/llama-vocab.cpp). User-defined tokens,
- * often runs of spaces, are always read as tokens.
+ * `LLAMA_TOKEN_ATTR_UNKNOWN` and `LLAMA_TOKEN_ATTR_CONTROL` of llama.h: tokens whose text is read as plain characters
+ * unless special tokens are parsed (`tokenizer_st_partition` in src/llama-vocab.cpp).
  */
 const SPECIAL_ATTRIBUTES = (1 << 0) | (1 << 3);
 
@@ -43,8 +42,8 @@ export function specialTextPattern(specialTexts: readonly string[]): RegExp {
 }
 
 /**
- * A model's vocabulary. llama.cpp documents tokenisation as thread-safe and it does not touch the context, so this may
- * be used at any time, also while a decode is in flight.
+ * A model's vocabulary. It does not touch the context and is thread-safe, so it may be used while a decode is in
+ * flight.
  */
 export class Vocabulary {
   readonly #bindings: LlamaBindings;
@@ -91,18 +90,16 @@ export class Vocabulary {
     this.trailingEnd = added === 2 ? around[1] : added === 1 && !opens ? around[0] : undefined;
     this.bosText = this.#textOf(bos);
     this.eosText = this.#textOf(bindings.eosToken(vocab));
-    this.specialTexts = specialTextPattern(this.#collectSpecialTexts());
+    const texts = Array.from(this.#isSpecial, (isSpecial, token) => (isSpecial === 1 ? this.#textOf(token) : ''));
+    this.specialTexts = specialTextPattern(texts.filter((text) => text !== '').sort((a, b) => b.length - a.length));
     this.grammars = new GrammarSampler(bindings, vocab, this);
   }
 
   /**
-   * Tokenises a text that is cut into stretches: a short one at once, a long one on a native thread, one at a time, so
-   * that the event loop goes on meanwhile.
-   *
-   * @returns Token ids of each stretch, without the leading BOS. Cost: O(text) in native code plus one copy of the ids.
-   * @throws WARMPATH_CONTEXT_TOO_LONG beyond `most` tokens, without tokenising where the length alone says so;
-   *   WARMPATH_BODY_TOO_COMPLEX for a long text of special tokens; WARMPATH_CLIENT_CLOSED when it is not wanted any
-   *   more.
+   * Tokenises stretches of a text: a short text at once, a long one on a native thread, one text at a time.
+   * @returns Token ids of each stretch, without the leading BOS. Cost: O(text).
+   * @throws WARMPATH_CONTEXT_TOO_LONG beyond `most` tokens; WARMPATH_BODY_TOO_COMPLEX for a long text of special
+   *   tokens; WARMPATH_CLIENT_CLOSED when it is not wanted any more.
    */
   async tokenize(
     stretches: readonly TextStretch[],
@@ -149,23 +146,14 @@ export class Vocabulary {
     }
   }
 
-  /**
-   * Refuses a text that has more tokens than `most` however it is tokenised. It holds where every byte is read, as SPM
-   * and BPE vocabularies do.
-   *
-   * @throws WARMPATH_CONTEXT_TOO_LONG.
-   */
+  /** Refuses a text that has more tokens than `most` however it is tokenised. @throws WARMPATH_CONTEXT_TOO_LONG. */
   checkLength(bytes: number, most: number): void {
     if (bytes > most * this.longestPiece) {
       throw tooLong(most);
     }
   }
 
-  /**
-   * Refuses texts that spell out more special tokens than llama.cpp finds in good time. Cost: O(text).
-   *
-   * @throws WARMPATH_BODY_TOO_COMPLEX.
-   */
+  /** Refuses texts of too many special tokens. Cost: O(text). @throws WARMPATH_BODY_TOO_COMPLEX. */
   checkSpecialTexts(texts: readonly string[]): void {
     let found = 0;
     for (const text of texts) {
@@ -254,11 +242,6 @@ export class Vocabulary {
 
   #textOf(token: number): string {
     return token < 0 ? '' : (this.#bindings.vocabText(this.#vocab, token) ?? '');
-  }
-
-  #collectSpecialTexts(): string[] {
-    const texts = Array.from(this.#isSpecial, (isSpecial, token) => (isSpecial === 1 ? this.#textOf(token) : ''));
-    return texts.filter((text) => text !== '').sort((a, b) => b.length - a.length);
   }
 }
 
