@@ -136,9 +136,12 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     now: processClock,
   });
   const prefixKeeper = new PrefixKeeper({
-    unchanged: config.unchanged,
+    config,
     maxBytes: Math.floor(bytesOf('conversations') / 16),
-    readsMarks: ({ name }) => engines.all.some(({ dialect }) => dialect.breakpoints?.apis.includes(name)),
+    // Behind an engine of no known kind may be an API that reads them.
+    readsMarks: ({ name }) =>
+      engines.all.some(({ dialect }) => dialect.name === 'generic' || dialect.breakpoints?.apis.includes(name)),
+    readsBillingLine: () => engines.all.some(({ dialect }) => dialect.name === 'anthropic'),
   });
   const renderer = new PromptRenderer(config, documents.cache);
   const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 8));

@@ -15,7 +15,12 @@ interface KeepOptions {
 
 /** What a gateway sends of the bodies that it gets one after the other. */
 function keeper(unchanged: readonly PrefixKeeperName[] = [], readsMarks = false) {
-  const prefixKeeper = new PrefixKeeper({ unchanged, maxBytes: 1_000_000, readsMarks: () => readsMarks });
+  const prefixKeeper = new PrefixKeeper({
+    config: { unchanged: [...unchanged] },
+    maxBytes: 1_000_000,
+    readsMarks: () => readsMarks,
+    readsBillingLine: () => readsMarks,
+  });
   return (body: object | string, { api = messagesApi, tenant = 't' }: KeepOptions = {}) => {
     const bytes = Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
     const { body: kept, kept: by } = prefixKeeper.keep({ tenant, api, body: bytes });
@@ -196,8 +201,23 @@ it('a gateway keeps the prefix before it translates, and says and counts how', a
   const [, first] = await ask('cch=1;', ['a', 'b'], mark);
   const [kept, second] = await ask('cch=2;', ['b', 'a'], mark);
   expect(second).toBe(first);
-  expect(kept).toBe('billing-line, cache-marks, tool-order, system-messages');
+  // A translation has no marks.
+  expect(kept).toBe('billing-line, tool-order, system-messages');
   const metrics = (await send(`${gateway.url}/metrics`)).text;
   expect(metrics).toContain('warmpath_prefix_kept_total{keeper="billing-line"} 2');
   expect(metrics).toContain('warmpath_prefix_kept_total{keeper="tool-order"} 1');
+});
+
+it.each([
+  ['vllm', false],
+  ['llama-server', false],
+  ['anthropic', true],
+  // A proxy of Anthropic's API, for instance.
+  ['generic', true],
+])('an engine of the kind %s gets marks as the client set them: %s', async (dialect, isKept) => {
+  const { engine, gateway } = await stand(chatOnlyEngine(), { upstream: { dialect } }, { apiRoute: 'native' });
+  const system = [text(billing('cch=1;')), text('You are.', mark)];
+  await send(`${gateway.url}/v1/messages`, { model: 'm', max_tokens: 9, system, messages });
+  expect(engine.last.body.includes('cache_control')).toBe(isKept);
+  expect(engine.last.body.includes('cch=1;')).toBe(dialect === 'anthropic');
 });

@@ -41,6 +41,7 @@ const AT_ONCE: readonly string[] = [
   'arrange.shiftPrice',
   'arrange.hints',
   'recognise',
+  'unchanged',
   'queue.capacity',
   'queue.maxWaitMs',
   'queue.discipline',

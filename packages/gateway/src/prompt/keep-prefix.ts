@@ -1,6 +1,6 @@
 import { byteChain, keySorted, messageChain, TenantCache } from '@warmpath/core/internal';
 import { type PromptApi, PromptView } from '../apis/prompt-view.js';
-import type { PrefixKeeperName } from '../config/schema.js';
+import type { GatewayConfig, PrefixKeeperName } from '../config/schema.js';
 import { applyEdits, BodyView, type ByteEdit, withoutMembers } from '../json/json-body.js';
 import { type ByteSpan, isObject, type JsonScanner, parseJson } from '../json/json-scanner.js';
 import type { Call } from '../shapes/shapes.js';
@@ -22,12 +22,14 @@ const TOOLS_KEY = Buffer.from('"tools"');
 const ENTRY_BYTES = 64;
 
 export interface PrefixKeeperOptions {
-  /** What is sent as the client wrote it. */
-  readonly unchanged: readonly PrefixKeeperName[];
+  /** What is sent as the client wrote it; a reload may change it. */
+  readonly config: Pick<GatewayConfig, 'unchanged'>;
   /** Bytes for lists of tools. */
   readonly maxBytes: number;
-  /** Whether an engine reads marks for its cache in requests of this API, and Anthropic's billing line. */
+  /** Whether an engine may read marks for its cache in requests of this API. */
   readonly readsMarks: (api: PromptApi) => boolean;
+  /** Whether an engine is Anthropic's, for which the billing line is. */
+  readonly readsBillingLine: () => boolean;
 }
 
 /** A body, and what in it was changed so that it begins as earlier ones did. */
@@ -58,8 +60,9 @@ export class PrefixKeeper {
 
   /** A body that cannot be read is not changed, nor one that asks for that. O(body). */
   keep({ tenant, api, body }: Pick<Call, 'tenant' | 'api' | 'body'>): KeptBody {
-    const { unchanged, readsMarks } = this.#options;
-    const keepsLine = !unchanged.includes('billing-line') && body.includes(BILLING_LINE) && !readsMarks(api);
+    const { readsMarks, readsBillingLine, config } = this.#options;
+    const { unchanged } = config;
+    const keepsLine = !unchanged.includes('billing-line') && body.includes(BILLING_LINE) && !readsBillingLine();
     const keepsMarks = !unchanged.includes('cache-marks') && body.includes(MARK_KEY) && !readsMarks(api);
     const keepsTools = !unchanged.includes('tool-order') && body.includes(TOOLS_KEY);
     if (!keepsLine && !keepsMarks && !keepsTools) return { body, kept: NOTHING };
