@@ -17,7 +17,7 @@ interface Read {
 
 type Client = (url: string) => Promise<Read>;
 
-const SCHEMA = { type: 'object' as const, properties: { x: { type: 'number' } } };
+const SCHEMA = { type: 'object' as const, properties: { x: { type: 'number' as const } } };
 const QUESTION = [{ role: 'user' as const, content: 'Q' }];
 
 function anthropic(isStream: boolean): Client {
