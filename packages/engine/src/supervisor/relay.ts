@@ -38,6 +38,8 @@ export function relay(
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     let controller: Dispatcher.DispatchController | undefined;
+    /** Whether the last bytes end an event of a stream. */
+    let endsEvent = true;
     const leave = (): void => {
       controller?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
       resolve();
@@ -60,6 +62,7 @@ export function relay(
         }
       },
       onResponseData: (reading, chunk) => {
+        endsEvent = chunk.subarray(-2).toString() === '\n\n';
         if (!client.write(chunk)) {
           reading.pause();
         }
@@ -71,6 +74,9 @@ export function relay(
       },
       onResponseError: (_, cause) => {
         client.off('close', leave);
+        if (!endsEvent && isEventStream(client)) {
+          client.write('\n\n');
+        }
         const detail = 'The engine process ended while it computed this request.';
         reject(new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause }));
       },
@@ -85,12 +91,11 @@ export function relay(
 export function sendError(client: ServerResponse, error: WarmpathError): void {
   const body = JSON.stringify(error.toOpenAI());
   if (client.headersSent) {
-    if (!String(client.getHeader('content-type')).startsWith('text/event-stream')) {
+    if (isEventStream(client)) {
+      client.end(`data: ${body}\n\n`);
+    } else {
       client.destroy();
-      return;
     }
-    // The blank line ends an event that was cut.
-    client.end(`\n\ndata: ${body}\n\n`);
     return;
   }
   for (const name of client.getHeaderNames()) {
@@ -102,6 +107,10 @@ export function sendError(client: ServerResponse, error: WarmpathError): void {
     'content-length': Buffer.byteLength(body),
   });
   client.end(body);
+}
+
+function isEventStream(client: ServerResponse): boolean {
+  return String(client.getHeader('content-type')).startsWith('text/event-stream');
 }
 
 function endToEnd(headers: IncomingHttpHeaders): Record<string, string | string[]> {
