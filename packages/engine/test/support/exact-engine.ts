@@ -108,6 +108,7 @@ const vocabulary = {
 export const exactModel = {
   vocabulary,
   trainedContext: 4_096,
+  generatesText: true,
   isRecurrent: false,
   usesGpu: false,
   canSharePrefixes: true,
