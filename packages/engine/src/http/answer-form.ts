@@ -148,8 +148,8 @@ function callNode(name: string, parameters: SchemaNode): SchemaNode {
   };
 }
 
-/** What such an answer begins with, until its arguments. */
-const CALL = /^\{"name": ?"([\w-]+)", ?"arguments": ?/;
+/** What such an answer begins with, until the first character of its arguments. */
+const CALL = /^\{"name": ?"([\w-]+)", ?"arguments": ?(?=\S)/;
 
 /** A part of an answer, or more of the arguments of the call before. */
 export type ToldPart = AnswerPart | { readonly kind: 'arguments'; readonly text: string };
