@@ -84,7 +84,7 @@ describe('a body that cannot be given its salt', () => {
   const text = JSON.stringify(chat());
   const utf16 = Buffer.from(text, 'utf16le');
   const bodies: [string, string | Buffer][] = [
-    ['a byte order mark', `\uFEFF${text}`],
+    ['two byte order marks', `\uFEFF\uFEFF${text}`],
     ['UTF-16', utf16],
     ['UTF-16, the other way', Buffer.from(utf16).swap16()],
     ['UTF-32', Buffer.concat([...text].map((letter) => Buffer.from([letter.charCodeAt(0), 0, 0, 0])))],
@@ -104,6 +104,12 @@ describe('a body that cannot be given its salt', () => {
     for (const path of [CHAT, '/v1/completions', '/v1/messages', '/v1/responses'])
       expect(await ask(body, {}, path)).toMatch(/^4(?:00|13) WARMPATH_(?:INVALID_JSON|BODY_TOO_COMPLEX)$/);
     expect(engine.received).toHaveLength(0);
+  });
+
+  it('is none behind a byte order mark, which is no part of it', async () => {
+    const { engine, ask } = await standing(SALTED);
+    expect(await ask(`\uFEFF${text}`)).toBe(200);
+    expect((JSON.parse(engine.last.body) as { cache_salt?: string }).cache_salt).toMatch(/\S/);
   });
 
   it('has the salt in every place where its key stands', async () => {
