@@ -27,7 +27,7 @@ import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type Reso
 
 /** What accompanies a start and is no configuration. */
 export interface EngineHooks {
-  /** Hears of downloads and other work on the model, for a progress bar. */
+  /** Gets the progress of downloads and other work on the model. */
   readonly onProgress?: ModelProgressListener;
   /** Ends a download. */
   readonly signal?: AbortSignal;
@@ -138,7 +138,7 @@ async function serve(
     model,
     name: resolved.name,
     cells: settings.contextTokens,
-    // Who asks for a host tier where nothing can be shared is warned, nobody else.
+    // Only an explicit host tier is refused where nothing can be shared.
     hostTierBytes: settings.hostTier ?? (model.canSharePrefixes || model.isRecurrent ? defaultHostTierBytes() : 0),
     diskTier: await diskTierOf(resolved.path, settings),
     kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),

@@ -47,10 +47,10 @@ export class DiskTier {
   #arrived: DiskLoad[] = [];
   #loadingBytes = 0;
   #orphanedFiles = 0;
-  #tellNews: () => void = () => undefined;
+  #notify: () => void = () => undefined;
   #news: Promise<void> | undefined;
 
-  /** What is counted here, and by whoever decides what moves. */
+  /** Counted here and by the tree's tiers. */
   readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, evictedTokens: 0, failures: 0 };
 
   constructor({ store, clock }: DiskTierOptions) {
@@ -147,7 +147,7 @@ export class DiskTier {
 
   #arrive(load: DiskLoad): void {
     this.#arrived.push(load);
-    this.#tellNews();
+    this.#notify();
   }
 
   /** Files that were read or lost since the last call and are still wanted, parents before their children. */
@@ -167,9 +167,9 @@ export class DiskTier {
   async waitForNews(): Promise<void> {
     if (this.#arrived.length === 0) {
       this.#news ??= new Promise((resolve) => {
-        this.#tellNews = () => {
+        this.#notify = () => {
           this.#news = undefined;
-          this.#tellNews = () => undefined;
+          this.#notify = () => undefined;
           resolve();
         };
       });

@@ -111,13 +111,13 @@ export class EvictionOrder {
     }
   }
 
-  /** The node lies in a tier no more. Call it after the node says so, and before the node leaves the tree. */
+  /** The node has left a tier. Call it after the node has noted that, and before the node leaves the tree. */
   leave(node: RadixNode, tier: Tier): void {
     const { handle } = node;
     if (handle === undefined) {
       return;
     }
-    if (node.liesNowhere) {
+    if (!node.isResident) {
       if (this.#remembersEvicted) {
         const key = node.pathKey();
         this.#remembered.set(key, handle);

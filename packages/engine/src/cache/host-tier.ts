@@ -10,7 +10,7 @@ export interface HostCopy {
   readonly checksum: number;
   /** Whether a sequence can go on behind its last cell. */
   readonly isResumable: boolean;
-  /** Whether it was read from the disk and nobody has used it since. */
+  /** Whether it was read from the disk and not used since. */
   isFresh?: boolean;
 }
 
@@ -87,7 +87,7 @@ export class HostTier {
 
   /**
    * The part of a file's state that a node holds, as a copy that counts only once it is {@link add}ed. Its checksum was
-   * verified by whoever read it.
+   * verified when it was read.
    *
    * @returns `undefined` when it is larger than the whole tier.
    */
@@ -103,13 +103,13 @@ export class HostTier {
     this.#counts.tokens += copy.to - copy.from;
   }
 
-  /** Counts a copy no more. */
+  /** Stops counting a copy. */
   drop(copy: HostCopy): void {
     this.#counts.usedBytes -= copy.state.length;
     this.#counts.tokens -= copy.to - copy.from;
   }
 
-  /** Counts a copy no more that gave way to another. */
+  /** Stops counting a copy that was evicted. */
   evict(copy: HostCopy): void {
     this.drop(copy);
     this.#counts.evictedTokens += copy.to - copy.from;

@@ -212,8 +212,8 @@ export class LeaseTable {
   }
 
   /**
-   * Puts the tokens at positions `lease.length` … into the tree, where other requests may share them: their cells are
-   * private to the lease no more.
+   * Puts the tokens at positions `lease.length` … into the tree, where other requests may share them: their cells stop
+   * being private to the lease.
    *
    * @returns How many: all, but where there is no room for a checkpoint.
    */

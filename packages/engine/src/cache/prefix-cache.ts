@@ -83,7 +83,6 @@ export class PrefixCache {
     return this.#tree.checkpoints;
   }
 
-  /** As {@link LeaseTable.availableCells}. */
   availableCells(): number {
     return this.#leases.availableCells();
   }
@@ -217,7 +216,7 @@ export class PrefixCache {
   }
 
   /**
-   * Keeps what is cached of a prompt in host memory or on the disk until {@link letGo}. It may leave the cells.
+   * Keeps what is cached of a prompt in host memory or on the disk until {@link unkeep}. It may leave the cells.
    *
    * @returns The node that is kept, with everything above it; `undefined` when nothing of the prompt is cached.
    */
@@ -231,7 +230,7 @@ export class PrefixCache {
   }
 
   /** Ends what one {@link keep} began. */
-  letGo(node: RadixNode): void {
+  unkeep(node: RadixNode): void {
     this.#tree.retain(node, -1);
   }
 

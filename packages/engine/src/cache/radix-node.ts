@@ -59,7 +59,7 @@ export class RadixNode {
   owner: SequenceId | undefined;
   /** Leases that end exactly here. */
   pins = 0;
-  /** How often somebody asked to keep it, in host memory or on the disk, whatever the policy thinks of it. */
+  /** How many pins keep it in host memory or on the disk, whatever the policy decides. */
   retainers = 0;
   /** What the replacement calls this node, from the first time that it may be evicted. */
   handle: number | undefined;
@@ -155,14 +155,14 @@ export class RadixNode {
     return (tier === 'host' ? this.#copy : this.#file) !== undefined;
   }
 
-  /** Whether the node lies in no tier, so that nothing is left of it. */
-  get liesNowhere(): boolean {
-    return !this.onDevice && this.copy === undefined && this.file === undefined;
+  /** Whether the node lies in any tier; otherwise nothing is left of it. */
+  get isResident(): boolean {
+    return this.onDevice || this.copy !== undefined || this.file !== undefined;
   }
 
   /**
    * Whether the node may be evicted from a tier: nothing that depends on it is there, no lease ends here that needs it
-   * there or is about to bring it back, and nobody asked to keep it. Nothing depends on a copy of what lies on the
+   * there or is about to bring it back, and no pin keeps it. Nothing depends on a copy of what lies on the
    * device too, and what is kept may leave the device, from where it goes to host memory.
    */
   mayLeave(tier: Tier): boolean {

@@ -36,7 +36,7 @@ export interface SavableMemory extends SequenceMemory {
   isResumable?(state: Uint8Array): boolean;
 }
 
-/** Which sequence ids nobody uses, and which belong to leases; the others belong to leaves of the device. */
+/** Which sequence ids are free, and which belong to leases; the others belong to leaves of the device. */
 export class SequencePool {
   readonly #memory: SequenceMemory;
   readonly #free: SequenceId[];
@@ -47,7 +47,7 @@ export class SequencePool {
     this.#free = [...sequences].reverse();
   }
 
-  /** Ids that nobody uses. */
+  /** Ids that are not in use. */
   get free(): readonly SequenceId[] {
     return this.#free;
   }

@@ -3,8 +3,7 @@ import type { StateRecord } from '../store/stored-state.js';
 import { DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
 import type { EvictionOrder } from './eviction-order.js';
 import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
-import type { TierListener } from './radix-node.js';
-import { type DiskCopy, RadixNode } from './radix-node.js';
+import { type DiskCopy, RadixNode, type TierListener } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
 
 export interface TierStoreOptions {
@@ -85,7 +84,7 @@ export class TierStore {
     this.#makeDiskRoom(disk, 0);
   }
 
-  /** Copies a leaf of the device to the host, where the least valuable copies give way. */
+  /** Copies a leaf of the device to the host, which evicts the least valuable copies. */
   copyOut(leaf: RadixNode): void {
     const copy = this.#host.save(leaf.owner!, leaf.start, leaf.end);
     if (copy !== undefined) {
@@ -239,7 +238,7 @@ export class TierStore {
     }
   }
 
-  /** Has copies give way until there is room for so many bytes; says whether there is. */
+  /** Evicts copies until so many bytes are free. @returns Whether they are. */
   #makeHostRoom(bytes: number): boolean {
     while (this.#host.freeBytes < bytes) {
       const victim = this.#order.evict('host');
@@ -253,7 +252,7 @@ export class TierStore {
     return true;
   }
 
-  /** Has files give way until there is room for so many bytes; says whether there is. */
+  /** Evicts files until so many bytes are free. @returns Whether they are. */
   #makeDiskRoom(disk: DiskTier, bytes: number): boolean {
     while (disk.freeBytes < bytes) {
       const victim = this.#order.evict('disk');
@@ -372,7 +371,7 @@ export class TierStore {
     return copy === undefined ? undefined : stateRecord(node, copy, this.#order.usesOf(node));
   }
 
-  /** A node's copy, which the host tier counts no more, is gone. */
+  /** A node's copy, which the host tier has stopped counting, is gone. */
   #loseCopy(node: RadixNode): void {
     this.#listener?.leaving(node, 'host', node.start);
     node.copy = undefined;
@@ -382,7 +381,7 @@ export class TierStore {
 
   #afterLeaving(node: RadixNode): void {
     const parent = node.parent!;
-    if (node.liesNowhere) {
+    if (!node.isResident) {
       this.#onGone(node);
     } else {
       this.#order.review(node);

@@ -20,7 +20,7 @@ export interface TieredTreeOptions {
   readonly host?: HostTierOptions | undefined;
   /** Files for what leaves host memory; only with a host tier, which everything passes on its way back. */
   readonly disk?: DiskTierOptions | undefined;
-  /** Hears what comes to a tier and what leaves it. */
+  /** Gets what comes to a tier and what leaves it. */
   readonly listener?: TierListener | undefined;
   /**
    * Whether sequences go on only where their state was saved. Then nodes lie in host memory and on the disk alone, and
@@ -182,7 +182,7 @@ export class TieredTree {
       return node;
     }
     const copies = this.#lower?.cutCopy(node, node.start + length);
-    if (node.liesNowhere) {
+    if (!node.isResident) {
       return undefined;
     }
     // The lower part keeps its place in the order. As long as there is one, the upper one may lose nothing but a spare
@@ -251,7 +251,7 @@ export class TieredTree {
     this.#order.review(node);
   }
 
-  /** A lease ends at this node no more. */
+  /** A lease stops ending at this node. */
   unpin(node: RadixNode): void {
     node.pins--;
     this.#order.review(node);
@@ -351,7 +351,7 @@ export class TieredTree {
     return dropped;
   }
 
-  /** Somebody wants a node to be kept, or no more. */
+  /** A pin keeps a node, or stops keeping it. */
   retain(node: RadixNode, change: 1 | -1): void {
     node.retainers += change;
     this.#order.review(node);
@@ -385,7 +385,7 @@ export class TieredTree {
     leaf.owner = undefined;
     leaf.onDevice = false;
     this.#order.leave(leaf, 'device');
-    if (leaf.liesNowhere) {
+    if (!leaf.isResident) {
       this.#remove(leaf);
     } else {
       this.#order.review(leaf);

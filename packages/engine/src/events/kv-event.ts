@@ -22,7 +22,7 @@ export interface BlocksStored {
   readonly salt?: string;
 }
 
-/** Blocks lie on a medium no more. */
+/** Blocks have left a medium. */
 export interface BlocksRemoved {
   readonly type: 'removed';
   readonly medium: KvMedium;

@@ -88,7 +88,7 @@ export class CacheManagement {
         throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'Nothing of this prompt is cached.' });
       }
       if (this.#pinnedBytes(node) > PINNED_SHARE * host.capacityBytes) {
-        this.#options.cache.letGo(node);
+        this.#options.cache.unkeep(node);
         throw new WarmpathError('WARMPATH_OVERLOADED', { detail: 'Pinned prompts may take half of the host tier.' });
       }
       const end = Math.min(node.end, tokens.length);
@@ -130,7 +130,7 @@ export class CacheManagement {
 
   #end(pin: HeldPin): void {
     this.#pins.delete(pin.id);
-    this.#options.cache.letGo(pin.node);
+    this.#options.cache.unkeep(pin.node);
   }
 
   /** Bytes in host memory of all pinned prompts together with another. */

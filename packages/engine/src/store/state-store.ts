@@ -186,7 +186,7 @@ export class StateStore {
     return state !== undefined && crc32(state) === file.checksum ? state : undefined;
   }
 
-  /** Removes a file. It counts no more from now on. */
+  /** Removes a file. It stops counting at once. */
   remove(file: StoredState): void {
     this.#counts.usedBytes -= file.bytes;
     this.#counts.files--;

@@ -12,7 +12,7 @@ const OPERATIONS = [
   'clearIdle',
   'flush',
   'keep',
-  'letGo',
+  'unkeep',
   'grow',
   'commit',
   'release',
@@ -104,7 +104,7 @@ function checkNode(node: RadixNode): void {
   const children = [...node.children.values()];
   claim(node.tokenCount > 0, 'a node is empty');
   claim(node.start === parent.end && parent.children.get(node.tokens[0]!) === node, 'a node stands elsewhere');
-  claim(!node.liesNowhere, 'a node lies nowhere');
+  claim(node.isResident, 'a node lies nowhere');
   claim(!node.onDevice || parent.onDevice, 'a node is on the device without its parent');
   claim(node.isDeviceLeaf === (node.owner !== undefined), 'a device leaf has no owner, or another node has one');
   const onDevice = children.filter((child) => child.onDevice);

@@ -114,7 +114,7 @@ describe('the cache with a host tier', () => {
         for (const run of [...bench.runs]) {
           bench.release(run);
         }
-        bench.cache.letGo(node);
+        bench.cache.unkeep(node);
         bench.cache.flush(['device', 'host']);
         bench.check();
         expect(bench.cache.match(kept)).toEqual({ device: 0, host: 0, disk: 0 });
