@@ -79,6 +79,8 @@ const REASONING_PATHS = paths([
   'reasoning_tokens', // SGLang
   'thoughtsTokenCount',
 ]);
+/** Cached tokens of an answer, beside its usage. */
+const BESIDE_PATHS = paths(['cached_tokens', 'choices.0.cached_tokens']);
 /** Anthropic and Bedrock count tokens that were read from or written to the cache beside the input. */
 const BESIDE_INPUT: Readonly<Record<string, readonly Path[]>> = {
   input_tokens: paths(['cache_read_input_tokens', 'cache_creation_input_tokens']),
@@ -92,14 +94,26 @@ const INCLUDES_CACHED: ReadonlySet<string> = new Set(['prompt_tokens', 'input_to
  * is neither. A count of 0 for the whole prompt means that the engine reported none.
  */
 export function readTokenCounts(value: unknown): TokenCounts {
-  const inner =
-    findAt(PROMPT_PATHS, value) === undefined && USAGE_PATHS.map((path) => valueAt(value, path)).find(isObject);
-  const own = countsOf(inner || value);
-  if (!inner && Object.keys(own).length > 0) return own;
+  if (!isObject(value)) return NO_COUNTS;
+  const isAnswer = 'choices' in value || 'type' in value;
+  const inner = isAnswer || findAt(PROMPT_PATHS, value) === undefined ? usageIn(value) : undefined;
+  const own = inner === undefined && isAnswer ? NO_COUNTS : countsOf(inner ?? value);
+  if (inner === undefined && !isAnswer && Object.keys(own).length > 0) return own;
   // Some engines state a part of the counts beside the usage.
-  const counts = { ...readTimings(valueAt(value, ['timings'])), ...cachedBeside(value), ...own };
+  const { timings } = value;
+  const counts = { ...(timings !== undefined && readTimings(timings)), ...cachedBeside(value), ...own };
   const { promptTokens = Number.POSITIVE_INFINITY, cachedTokens } = counts;
   return cachedTokens === undefined ? counts : { ...counts, cachedTokens: Math.min(cachedTokens, promptTokens) };
+}
+
+const NO_COUNTS: TokenCounts = {};
+
+function usageIn(value: unknown): unknown {
+  for (const path of USAGE_PATHS) {
+    const usage = valueAt(value, path);
+    if (isObject(usage)) return usage;
+  }
+  return undefined;
 }
 
 /** Of the counts that an API or SDK reports, those of the prompt (`readTokenCounts`). */
@@ -133,8 +147,8 @@ function countsOf(usage: unknown): TokenCounts {
 
 /** Cached tokens that an answer states beside its usage. */
 function cachedBeside(answer: unknown): TokenCounts {
-  const ofChoice = countAt(answer, ['choices', '0', 'cached_tokens']);
-  return defined({ cachedTokens: countAt(answer, ['cached_tokens']) ?? ofChoice });
+  const cachedTokens = findAt(BESIDE_PATHS, answer)?.count;
+  return cachedTokens === undefined ? NO_COUNTS : { cachedTokens };
 }
 
 /** llama-server states the same counts as `timings`, also at the end of a stream that has no `usage`. */
