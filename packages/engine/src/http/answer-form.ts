@@ -10,9 +10,9 @@ import { type GenerationFields, parseBody, type ToolChoice } from './schemas.js'
 /** Most functions that a model may choose from. */
 const MAX_TOOLS = 128;
 
-/** The form that a request wants its answer to have, where it wants one. */
+/** The form that a request asks for, and the functions of a chat. */
 export interface AnswerForm extends ReadForm {
-  /** The functions that the model is told of. */
+  /** The functions that the prompt describes to the model. */
   readonly tools?: readonly ToolDefinition[];
   /** Whether the answer must call one of them, may call some, or calls none. */
   readonly callChoice: 'forced' | 'free' | 'none';
@@ -49,7 +49,7 @@ export function readTools(given: unknown): readonly ToolDefinition[] | undefined
 }
 
 /**
- * The grammar of a request that wants JSON: of any form, or as a schema says.
+ * The grammar of a request for JSON, of any form or of a schema.
  *
  * @throws WARMPATH_INVALID_REQUEST with the path of what is wrong or not supported, into the schema too.
  */
@@ -85,8 +85,8 @@ export function jsonForm(fields: GenerationFields, cache: FormCache): ReadForm {
 }
 
 /**
- * The same for a chat, whose answer may have to call a function: then it is
- * `{"name": "<function>", "arguments": {…}}`, and its arguments fit the function's schema.
+ * The same for a chat. An answer that must call a function is `{"name": "<function>", "arguments": {…}}`, and the
+ * arguments fit the function's schema.
  *
  * @throws As {@link jsonForm} does.
  */

@@ -12,20 +12,20 @@ export interface AnswerHead {
 
 const GOES_ON = { finish_reason: null };
 
-/** Why it ended; where a stop string was met, which one, as vLLM names it. */
+/** Why the answer ended, and the stop string by vLLM's name for it. */
 function endingOf({ finishReason, stopString }: GenerationResult): object {
   return { finish_reason: finishReason, ...(stopString !== undefined && { stop_reason: stopString }) };
 }
 
-/** How an answer of a chat is told. */
+/** How the answer of a chat is written. */
 interface ChatFormatOptions {
-  /** Whether it says how likely each token was. */
+  /** Whether it reports the log probability of each token. */
   readonly hasLogprobs: boolean;
-  /** What tells reasoning and calls from the content; all of the answer is content where it is left out. */
+  /** Separates reasoning and calls from the content; without it, the whole answer is content. */
   readonly reader: { push(text: string): ToldPart[]; end(): ToldPart[] } | undefined;
-  /** What the ids of calls begin with. */
+  /** Beginning of the ids of calls. */
   readonly callIds: string;
-  /** Whether calls behind the first are told. */
+  /** Whether there may be more than one call. */
   readonly isParallel: boolean;
 }
 
@@ -145,7 +145,7 @@ function chatChance({ bytes, logprob }: TokenChance): object {
 /**
  * The answers of `POST /v1/completions`.
  *
- * @param echo What each answer begins with: the text of its prompt, where the request wants that.
+ * @param echo The text of the prompt, where the request asks to repeat it.
  */
 export function completionFormat(head: AnswerHead, hasLogprobs: boolean, echo = ''): AnswerFormat {
   const object = (choices: readonly object[]) => ({

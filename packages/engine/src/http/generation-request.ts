@@ -5,7 +5,7 @@ import type { GenerationRequest } from '../loop/generation.js';
 import type { SamplingOptions } from '../loop/sampler.js';
 import type { GenerationFields } from './schemas.js';
 
-/** Seeds without one in the request: 2⁴⁷ of them. */
+/** Random seeds are below this. */
 const SEEDS = 2 ** 47;
 
 /** The tokens that llama-server's `repeat_penalty` looks back at, where `repeat_last_n` does not say. */
@@ -19,14 +19,14 @@ export interface GenerationLimits {
   readonly defaultMaxTokens: number;
 }
 
-/** What an answer must follow, and what is to be said of its tokens. */
+/** The grammar of an answer, and what it reports of its tokens. */
 type AnswerWishes = Pick<GenerationRequest, 'grammar' | 'shownTokens'> & { readonly topLogprobs?: number | undefined };
 
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
  *
- * With a `max_tokens` of 0 the prompt is computed for the cache alone. With -1 the answer may take what is left of the
- * context; without any, as much up to the engine's default.
+ * A `max_tokens` of 0 computes the prompt for the cache alone. -1 allows the rest of the context; without a limit, the
+ * engine's default applies.
  *
  * @throws WARMPATH_EMPTY_PROMPT, WARMPATH_CONTEXT_TOO_LONG.
  */

@@ -8,16 +8,16 @@ const MAX_STOP_LENGTH = 512;
 /** Most places of one prompt at which documents end. */
 const MAX_SEGMENTS = 4096;
 
-/** The number of the least urgent requests. Nobody can be more urgent than those that say nothing, which have 0. */
+/** Lowest priority. The default, 0, is the highest. */
 const MAX_PRIORITY = 100;
 
 /** Longest cache salt in characters, as in vLLM. */
 const MAX_SALT_LENGTH = 1024;
 
-/** Most messages of a conversation: a template is rendered on the event loop, in which nothing else happens. */
+/** Most messages of a conversation: rendering a template blocks the event loop. */
 const MAX_MESSAGES = 2048;
 
-/** An array whose elements are looked at only when there are no more than so many of them. */
+/** An array whose length is checked before its elements. */
 const arrayOf = <T extends z.ZodType>(element: T, most: number, least = 0) =>
   z.array(z.unknown()).min(least).max(most).pipe(z.array(element));
 
@@ -40,7 +40,7 @@ const MAX_BIASES = 1024;
 const penalty = z.number().min(-2).max(2).nullish();
 const repetitionPenalty = z.number().gt(0).max(100).nullish();
 
-/** Most tokens of an answer. -1: as many as the context has room for. */
+/** Most tokens of an answer; -1 for as many as the context has room for. */
 const tokenLimit = z.int().min(-1).nullish();
 
 const bias = z.union([z.number().min(-100).max(100), z.literal(false)], {
@@ -63,7 +63,7 @@ function objectOfPairs(given: unknown): unknown {
   return isPairs ? Object.fromEntries(given.map(([token, value]: unknown[]) => [String(token), value])) : given;
 }
 
-/** Schemas are read by `jsonForm`. A key that is not known could be a wish for another answer. */
+/** `jsonForm` reads the schemas. Unknown keys are refused: they could ask for another answer. */
 const responseFormat = z
   .discriminatedUnion(
     'type',
@@ -93,7 +93,7 @@ const toolChoice = z
   )
   .nullish();
 
-/** Most of the likeliest tokens that an answer reports for each of its own. */
+/** Likeliest tokens that an answer reports for each of its own. */
 const topLogprobs = z.int().min(0).max(20).nullish();
 
 /** Most answers of one request: those of all its prompts. */

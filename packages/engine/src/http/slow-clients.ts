@@ -1,21 +1,21 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 
-/** How long clients may take, at shutdown, to read the rest of a complete answer. */
+/** Time at shutdown for clients to read the rest of a complete answer. */
 const READ_MARGIN_MS = 2_000;
 
-/** How long a client may take nothing of an answer that waits for it, or send nothing of a request. */
+/** Longest time in which a client reads nothing of an answer, or sends nothing of a request. */
 const STALL_MS = 30_000;
 
-/** Most bytes of a stream that wait for a client to read them: some 1,000 tokens. */
+/** Most bytes of a stream that wait for a client: about 1,000 tokens. */
 const MAX_UNREAD_BYTES = 262_144;
 
-/** Whether a client leaves so much of its stream unread that it is to be broken off. */
+/** Whether too much of a stream waits for its client. */
 export function isUnread({ writableLength }: ServerResponse): boolean {
   return writableLength > MAX_UNREAD_BYTES;
 }
 
 /**
- * Closes a server of which every answer is complete: a client that does not read its own must not keep it from ending.
+ * Closes a server whose answers are complete, also where a client does not read its answer.
  */
 export async function closeServer(server: Server, close: () => Promise<unknown>): Promise<void> {
   const timer = setTimeout(() => server.closeAllConnections(), READ_MARGIN_MS);

@@ -7,14 +7,14 @@ const ONE = ['additionalProperties', 'contains', 'else', 'if', 'items', 'not', '
 const SEVERAL = ['allOf', 'anyOf', 'oneOf', 'prefixItems'];
 const NAMED = ['$defs', 'definitions', 'dependentSchemas', 'properties'];
 
-/** Keywords whose schemas must be told to fit or not, whatever the grammar keeps. */
+/** Keywords whose result depends on a schema that may not fit. */
 const DECISIVE: ReadonlySet<string> = new Set(['contains', 'if', 'not', 'oneOf']);
 
-/** A regular expression of a client could take for ever on an answer: the grammar keeps those. */
+/** The grammar enforces these: a client's regular expression could run without end on an answer. */
 const EXPRESSIONS = ['pattern', 'format'];
 
 /**
- * Checks an answer for what its grammar does not keep.
+ * Checks a whole answer for keywords that the grammar does not enforce.
  *
  * @param path Where the schema stands in the request.
  * @returns Whether a JSON value fits the schema.
@@ -25,7 +25,7 @@ export function answerCheck(schema: unknown, path: string): (value: unknown) => 
   return (value) => validator.validate(value).valid;
 }
 
-/** The schema as the draft of 2020 has it, without what the grammar keeps and a check should not. */
+/** The schema in the form of draft 2020-12, without patterns and formats. */
 function checkable(schema: unknown, path: string, isDecisive: boolean): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
     return schema;
@@ -36,7 +36,7 @@ function checkable(schema: unknown, path: string, isDecisive: boolean): unknown 
     throw refuse(path, 'This engine supports no patterns and formats where an answer is checked when it is whole');
   }
   const entries = Object.entries(said)
-    // Properties by patterns are additional ones when those are gone.
+    // Without patterns, their properties would count as additional ones.
     .filter(
       ([keyword]) =>
         !EXPRESSIONS.includes(keyword) && !(patternProperties !== undefined && keyword === 'additionalProperties'),

@@ -3,20 +3,20 @@ import { charactersOf, literal } from './grammar-text.js';
 import { leavesOf, type ObjectNode, refuse, type SchemaNode } from './schema-node.js';
 import type { TextLanguage } from './text-language.js';
 
-/** What a grammar may weigh: a character of its text 1, a repetition what llama.cpp makes of it. */
+/** Largest weight of a grammar: 1 for a character of its text, and the cost of repetitions in llama.cpp. */
 const MAX_WEIGHT = 1 << 19;
 const REPETITION_WEIGHT = 32;
 
-/** Characters of a string that are counted in one go: llama.cpp keeps a rule for each. */
+/** Characters that one rule counts: llama.cpp expands a repetition into a rule for each. */
 const BLOCK = 256;
 
-/** One character of a JSON string: no half of a surrogate pair, so that it is one character for a length too. */
+/** One character of a JSON string. Escaped surrogates are left out: a length counts them differently. */
 const CHARACTER =
   '[^"\\\\\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CeEfF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))';
 
 /**
- * Writes what a place may hold as a grammar of llama.cpp (GBNF), with `root` as its start. Its texts stand on one
- * line, with at most a space after a comma or a colon, so that an answer cannot end in white space for ever.
+ * Writes a node as a grammar of llama.cpp (GBNF) with the start `root`. Answers have one line and at most one space
+ * after a comma or colon: a model cannot write white space without end.
  *
  * @param path Where the schema stands in the request, for errors.
  * @throws WARMPATH_INVALID_REQUEST when the grammar would be too large. Cost: O(grammar), which is bounded.
@@ -56,7 +56,7 @@ class GrammarWriter {
     this.#rules.push(rule);
   }
 
-  /** The name of a rule that is written once; its body comes later, so that rules may name each other. */
+  /** The name of a rule. Its body is written once and later, because rules may refer to each other. */
   #rule(key: object | string, body: () => string): string {
     const known = this.#names.get(key);
     if (known !== undefined) {
@@ -95,7 +95,7 @@ class GrammarWriter {
     }
   }
 
-  /** Texts, none of them the beginning of another but for numbers, with what they begin with written once. */
+  /** Alternatives of texts, with common beginnings written once. */
   #texts(texts: readonly string[]): string {
     const groups = new Map<string, string[]>();
     for (const text of texts) {
@@ -129,7 +129,7 @@ class GrammarWriter {
     return [...blocks, ...rest, more].join(' ');
   }
 
-  /** Up to so many characters: block after block, then a part of one; at no place more than two ways to read them. */
+  /** At most `count` characters: whole blocks, then a part of one. A place has at most two parses. */
   #atMost(count: number): string {
     const character = this.#rule('character', () => CHARACTER);
     if (count < BLOCK) {
@@ -140,7 +140,7 @@ class GrammarWriter {
     return this.#rule(`most ${count}`, () => `${block} ${this.#atMost(count - BLOCK)} | ${part}`);
   }
 
-  /** A rule for each state: a character and the state behind it, or the end. */
+  /** A rule for each state: a character and the next state, or the end. */
   #language(language: TextLanguage, isNumber: boolean): string {
     const { getOut, isFinal } = language.transitionIterator();
     const end = isNumber ? '""' : '"\\""';
@@ -170,7 +170,7 @@ class GrammarWriter {
     return min > 0 ? `"[" ${filled}` : `"[" ("]" | ${filled})`;
   }
 
-  /** Properties in their order, of which those that are not required may be left out, then others. */
+  /** Properties in their order, optional ones possibly left out, then others. */
   #object(node: ObjectNode): string {
     const { properties, others } = node;
     const lastRequired = properties.findLastIndex(({ isRequired }) => isRequired);
@@ -185,7 +185,7 @@ class GrammarWriter {
         const ends = index > lastRequired ? [end()] : [];
         return [...(index < properties.length ? [`"," " "? ${entry(index)}`] : []), ...ends].join(' | ');
       });
-    // The first entry may be any until one that is required.
+    // Any optional property may be the first one, and the first required one.
     const entry = (index: number): string =>
       this.#rule(`entry ${id} ${index}`, () => {
         const { key, value, isRequired } = properties[index]!;
@@ -209,7 +209,7 @@ function times(min: number, max: number | undefined): string {
   return `{${min},${max ?? ''}}`;
 }
 
-/** Length of what all begin with, never half a surrogate pair. */
+/** Length of the common beginning, in whole characters. */
 function commonLength(texts: readonly string[]): number {
   const [first, ...others] = texts as readonly [string, ...string[]];
   let length = 0;

@@ -30,23 +30,23 @@ import {
 import { languageOfFormat } from './string-formats.js';
 import { holds, LanguageMaker, type TextLanguage, UnreadablePattern } from './text-language.js';
 
-/** How deep schemas may stand in each other, how many there may be, and the most that counts and lengths may say. */
+/** Most levels of schemas, schemas, constants, items, and characters of a length. */
 const MAX_DEPTH = 64;
 const MAX_SCHEMAS = 2048;
 const MAX_CONSTANTS = 1000;
 const MAX_ITEMS = 1000;
 const MAX_LENGTH = 65_536;
 
-/** Most alternatives of one place, those of several keywords multiplied. */
+/** Most alternatives of one place; those of several keywords multiply. */
 const MAX_ALTERNATIVES = 256;
 
 /** Longest text whose length is counted beside a pattern; longer ones are checked when the answer is whole. */
 const MAX_COUNTED_LENGTH = 32;
 
-/** Different bounds of numbers in one schema, of which each becomes an automaton. */
+/** Most different bounds of numbers in one schema: each becomes an automaton. */
 const MAX_RANGES = 64;
 
-/** What an answer may be. */
+/** A schema as nodes for the grammar, and a check of the whole answer. */
 export interface ReadSchema {
   readonly node: SchemaNode;
   /** Whether a value that fits the node fits the schema too. Left out where every such value does. */
@@ -54,12 +54,12 @@ export interface ReadSchema {
 }
 
 /**
- * Reads a JSON schema. What is read fits what the schema says, or is narrower: of an object, properties come in their
- * order, and others only where the schema speaks of them. What a grammar cannot keep is left to a check.
+ * Reads a JSON schema. The nodes are narrower than the schema: properties have an order, and others come only where
+ * the schema names them. The check covers keywords that the grammar cannot enforce.
  *
  * @param path Where the schema stands in the request.
  * @throws WARMPATH_INVALID_REQUEST with the path of the first keyword that is wrong or not supported. Cost: O(schema),
- *   but for patterns, whose automata are bounded, and alternatives, which are compared with each other.
+ *   plus bounded automata for patterns, plus O(n²) for n alternatives.
  */
 export function readJsonSchema(schema: unknown, path: string): ReadSchema {
   const reader = new SchemaReader(schema, path);
@@ -70,7 +70,7 @@ export function readJsonSchema(schema: unknown, path: string): ReadSchema {
 }
 
 class SchemaReader {
-  /** Whether the nodes say all that the schema says. */
+  /** Whether the nodes enforce the whole schema. */
   isExact = true;
   readonly #root: unknown;
   readonly #rootPath: string;
@@ -150,7 +150,7 @@ class SchemaReader {
     );
   }
 
-  /** What a schema says by itself, by its reference and by `allOf`. */
+  /** The schema's own keywords, and those of its reference and of `allOf`. */
   #partsOf(schema: unknown, path: string, seen: Set<unknown>): Schema[] {
     if (schema === true) {
       return [];
@@ -177,7 +177,7 @@ class SchemaReader {
     return parts;
   }
 
-  /** One of some schemas, each of them together with what stands beside them. */
+  /** Alternatives, each merged with the keywords beside them. */
   #readAlternatives(schema: Schema, keyword: 'anyOf' | 'oneOf', path: string, depth: number): SchemaNode {
     const { [keyword]: given, ...beside } = schema;
     const place = join(path, keyword);
@@ -304,7 +304,7 @@ class SchemaReader {
     return node;
   }
 
-  /** What `propertyNames` allows: some texts, or a language. */
+  /** The names that `propertyNames` allows: texts, or a language. */
   #readNames(
     names: unknown,
     path: string,
@@ -377,7 +377,7 @@ class SchemaReader {
     return attempt(path, () => this.#languages.pattern(pattern));
   }
 
-  /** Properties are counted when the answer is whole. */
+  /** The check of the whole answer counts the properties. */
   #checkCounts(schema: Schema, path: string, possible: number): void {
     const least = readCount(schema, 'minProperties', path, MAX_ITEMS);
     const most = readCount(schema, 'maxProperties', path, MAX_ITEMS);
@@ -457,7 +457,7 @@ class SchemaReader {
     return { kind: 'language', isNumber: true, language };
   }
 
-  /** What is said in the same words becomes one automaton, however often it is said. */
+  /** The same keywords share one automaton. */
   #once(said: unknown, make: () => TextLanguage | undefined): TextLanguage | undefined {
     const key = JSON.stringify(said);
     if (!this.#made.has(key)) {
@@ -496,7 +496,7 @@ function attempt<T>(path: string, make: () => T): T {
   }
 }
 
-/** The constants of `const` and `enum`; with a type, those of it. */
+/** The constants of `const` and `enum` that have the type. */
 function readTexts(schema: Schema, path: string): SchemaNode {
   const { const: constant, enum: listed, ...beside } = schema;
   if (listed !== undefined && !Array.isArray(listed)) {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 
 export type Schema = Readonly<Record<string, unknown>>;
 
-/** What two schemas say together with one keyword; `undefined` where it cannot be said with it. */
+/** Joins two values of one keyword; `undefined` where one value cannot express both. */
 type Merge = (one: unknown, other: unknown) => unknown;
 
 const areNumbers = (one: unknown, other: unknown): boolean => typeof one === 'number' && typeof other === 'number';
@@ -62,9 +62,9 @@ const MERGES: Readonly<Record<string, Merge>> = {
 };
 
 /**
- * One schema that says what several say together.
+ * Merges schemas into one that a value fits exactly when it fits all.
  *
- * @returns The keyword that keeps them apart, where two say other things with one that cannot be joined.
+ * @returns The keyword whose values cannot be joined, where there is one.
  */
 export function mergeSchemas(schemas: readonly Schema[]): { readonly merged: Schema } | { readonly keyword: string } {
   const merged: Record<string, unknown> = {};

@@ -1,6 +1,6 @@
 import { LanguageMaker, type TextLanguage } from './text-language.js';
 
-/** What a number must keep to. Both ends belong to the range unless they are open. */
+/** Bounds of a number. Both ends belong to the range unless they are open. */
 export interface NumberBounds {
   readonly isInteger: boolean;
   readonly min: number | undefined;
@@ -10,7 +10,7 @@ export interface NumberBounds {
   readonly multipleOf: readonly number[];
 }
 
-/** Digits of a whole number without bounds, and behind the point: fewer where there are bounds. */
+/** Most digits before and behind the point; fewer behind it where there are bounds. */
 const DIGITS = 15;
 const BOUNDED_FRACTION_DIGITS = 6;
 
@@ -24,7 +24,7 @@ const ANY_INTEGER = new LanguageMaker().pattern(`^-?${WHOLE}$`);
 /** Any number of JSON. */
 export const ANY_NUMBER = new LanguageMaker().pattern(`^-?${WHOLE}(?:\\.\\d{1,${DIGITS}})?(?:[eE][+-]?\\d{1,2})?$`);
 
-/** The greatest number of so many digits: a bound beyond it binds none of them. */
+/** The greatest number of 15 digits: a greater bound has no effect. */
 const NINES = 10 ** DIGITS - 1;
 
 /**
@@ -62,7 +62,7 @@ interface End {
   readonly isOpen: boolean;
 }
 
-/** The decimals of 0 and above that are no less. */
+/** The decimals of 0 and above that are at least the end. */
 function atLeast({ value, isOpen }: End): string {
   const [whole, fraction] = partsOf(value);
   const greater = greaterDigits(fraction).map((digits) => `${digits}\\d*`);
@@ -73,14 +73,14 @@ function atLeast({ value, isOpen }: End): string {
   return `(?:(?:${higher.join('|')})(?:\\.\\d+)?|${whole}${inside})`;
 }
 
-/** The decimals of 0 and above that are no more. */
+/** The decimals of 0 and above that are at most the end. */
 function atMost({ value, isOpen }: End): string {
   const [whole, fraction] = partsOf(value);
   const shorter = whole.length > 1 ? [`0|[1-9]\\d{0,${whole.length - 2}}`] : [];
   const lower = [...shorter, ...lowerDigits(whole, true)];
   const below = lower.length === 0 ? [] : [`(?:${lower.join('|')})(?:\\.\\d+)?`];
   const same = isOpen ? [] : [`${whole}(?:\\.${fraction}0*)?`];
-  // A fraction of which only the beginning stands is less; without zeros at its end, no other is.
+  // A shorter fraction with the same digits is less.
   const cut =
     fraction === ''
       ? []
@@ -89,14 +89,14 @@ function atMost({ value, isOpen }: End): string {
   return [...below, ...same, ...cut, ...less].join('|') || '[]';
 }
 
-/** For each place of some digits: the digits before it and a greater one. */
+/** For each place: the digits before it, then a greater digit. */
 function greaterDigits(digits: string): string[] {
   return Array.from(digits, (digit, index) =>
     digit === '9' ? '[]' : `${digits.slice(0, index)}[${Number(digit) + 1}-9]`,
   );
 }
 
-/** The digits that are less: of the same length, or followed by any. */
+/** For each place: the digits before it, then a lower digit, then any. */
 function lowerDigits(digits: string, isWhole: boolean): string[] {
   return Array.from(digits, (digit, index) => {
     const least = isWhole && index === 0 && digits.length > 1 ? 1 : 0;

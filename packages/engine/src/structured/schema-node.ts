@@ -2,15 +2,15 @@ import { WarmpathError } from '@warmpath/core';
 import { ANY_NUMBER } from './number-language.js';
 import { readingsOf, type TextLanguage } from './text-language.js';
 
-/** What a place of an answer may hold: a JSON schema without its spelling. */
+/** The JSON values that are valid at one place of an answer. */
 export type SchemaNode =
-  /** One of some JSON texts: constants, enumerations, booleans, null. */
+  /** One of several JSON texts: constants, enumerations, booleans, null. */
   | { readonly kind: 'texts'; readonly texts: readonly string[] }
   /** Lengths in Unicode characters. */
   | { readonly kind: 'string'; readonly min: number; readonly max: number | undefined }
-  /** A number, or the content of a string, that an automaton tells. */
+  /** A number, or the content of a string, that an automaton accepts. */
   | { readonly kind: 'language'; readonly isNumber: boolean; readonly language: TextLanguage }
-  /** Some items that all must be there, then others. */
+  /** Required items, then others. */
   | {
       readonly kind: 'array';
       readonly first: readonly SchemaNode[];
@@ -19,14 +19,14 @@ export type SchemaNode =
       readonly max: number | undefined;
     }
   | ObjectNode
-  /** One of some; of exactly one where it is exclusive. */
+  /** One of several nodes; exactly one where it is exclusive. */
   | {
       readonly kind: 'union';
       readonly members: readonly SchemaNode[];
       readonly path: string;
       readonly isExclusive: boolean;
     }
-  /** A schema by its place: what stands there may hold itself. */
+  /** A schema by its place; it may contain itself. */
   | ReferenceNode;
 
 export interface ReferenceNode {
@@ -41,7 +41,7 @@ interface PropertyNode {
   readonly value: SchemaNode;
 }
 
-/** Properties in their order, then others whose keys are in a language, or any at all. */
+/** Properties in their order, then others whose keys an automaton accepts; any key without one. */
 export interface ObjectNode {
   readonly kind: 'object';
   readonly properties: readonly PropertyNode[];
@@ -54,7 +54,7 @@ export const ANY_VALUE: SchemaNode = anyValue();
 /** Any JSON object. */
 export const ANY_OBJECT: SchemaNode = mapOf(ANY_VALUE);
 
-/** Most ways in which an answer so far may be read at the same time, and most alternatives of one place. */
+/** Most parses of an incomplete answer at one time, and most alternatives of one place. */
 export const MAX_READINGS = 64;
 
 export function refuse(path: string, detail: string): WarmpathError {
@@ -83,7 +83,7 @@ function anyValue(): SchemaNode {
   return value;
 }
 
-/** What a place may hold once references are followed and unions joined, each once. Only for checked nodes. */
+/** The nodes behind references and unions. Only for checked nodes. */
 export function leavesOf(node: SchemaNode): ReadonlySet<SchemaNode> {
   const leaves = new Set<SchemaNode>();
   const seen = new Set<SchemaNode>();
@@ -104,7 +104,7 @@ export function leavesOf(node: SchemaNode): ReadonlySet<SchemaNode> {
   return leaves;
 }
 
-/** Whether no JSON value fits both. Says no where it is not sure. */
+/** Whether no JSON value fits both; false where that is not certain. */
 function areDisjoint(a: SchemaNode, b: SchemaNode): boolean {
   return [...leavesOf(a)].every((left) => [...leavesOf(b)].every((right) => areLeavesDisjoint(left, right)));
 }
@@ -119,7 +119,7 @@ function areLeavesDisjoint(a: SchemaNode, b: SchemaNode): boolean {
   return !beginningsOf(a).some((beginning) => beginningsOf(b).includes(beginning)) || areTagged(a, b);
 }
 
-/** Whether two objects require the same property, which has other constants in each. */
+/** Whether both objects require one property and have different constants for it. */
 function areTagged(a: SchemaNode, b: SchemaNode, place?: 0): boolean {
   const others = tagsOf(b, place);
   return tagsOf(a, place).some(({ key, texts }) =>
@@ -132,7 +132,7 @@ function shareNone(a: readonly string[], b: readonly string[]): boolean {
   return !a.some((text) => others.has(text));
 }
 
-/** The required properties of an object that hold constants; only the first one where that place is given. */
+/** The required properties of an object that have constants; with `place`, only the first property. */
 function tagsOf(node: SchemaNode, place?: 0): { readonly key: string; readonly texts: readonly string[] }[] {
   const properties = node.kind === 'object' ? node.properties.slice(0, place === 0 ? 1 : undefined) : [];
   return properties.flatMap(({ key, value, isRequired }) => {
@@ -141,7 +141,7 @@ function tagsOf(node: SchemaNode, place?: 0): { readonly key: string; readonly t
   });
 }
 
-/** What a text of this kind begins with: a bracket, a quote, a letter, or 0 for any number. */
+/** The first characters of a value: a bracket, a quote, a letter, or 0 for any number. */
 function beginningsOf(node: SchemaNode): readonly string[] {
   switch (node.kind) {
     case 'texts':
@@ -158,11 +158,11 @@ function beginningsOf(node: SchemaNode): readonly string[] {
 }
 
 /**
- * Refuses what no bounded grammar can be made of:
+ * Refuses schemas that have no bounded grammar:
  *
- * - a schema that is nothing but itself;
- * - alternatives that cannot be distinguished soon enough. llama.cpp follows every way in which an answer so far can be
- *   read, so two alternatives that begin alike, within themselves, would double its work with every level.
+ * - a schema that refers to itself and nothing else;
+ * - alternatives that begin alike. llama.cpp keeps every parse of an incomplete answer, so nested alternatives that
+ *   begin alike double its work with every level.
  *
  * @throws WARMPATH_INVALID_REQUEST with the path of the schema.
  */
@@ -197,7 +197,7 @@ function childrenOf(node: SchemaNode): readonly SchemaNode[] {
   }
 }
 
-/** References and unions alone must not lead in a circle. */
+/** References and unions alone must not form a cycle. */
 function refuseEmptyCycles(nodes: readonly SchemaNode[]): void {
   const done = new Set<SchemaNode>();
   const open = new Set<SchemaNode>();
@@ -217,8 +217,8 @@ function refuseEmptyCycles(nodes: readonly SchemaNode[]): void {
 }
 
 /**
- * Bounds how many readings of an answer so far there can be within each kind of leaf, as a least fixed point:
- * alternatives that begin alike add up, unless a tag tells objects apart. Cost: O(edges × readings).
+ * Bounds the parses of an incomplete answer within each node, as a least fixed point: alternatives that begin alike
+ * add up, unless a tag tells objects apart. Cost: O(edges × parses).
  */
 function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
   const placeOf = new Map(nodes.map((node) => [node, placeAt(node)]));
@@ -245,7 +245,7 @@ function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
   }
 }
 
-/** In how many ways a beginning of it can be read, whatever stands inside: any of its next keys may come. */
+/** Parses of its beginning, without those of its values: any of the next keys may come. */
 function ownReadings(node: SchemaNode): number {
   switch (node.kind) {
     case 'language':
@@ -259,7 +259,7 @@ function ownReadings(node: SchemaNode): number {
   }
 }
 
-/** How many of the listed keys may come next at most. */
+/** Most listed keys that may come next. */
 export function optionalRun({ properties }: ObjectNode): number {
   let longest = 0;
   let run = 0;
@@ -270,7 +270,7 @@ export function optionalRun({ properties }: ObjectNode): number {
   return longest;
 }
 
-/** What may stand at a place, and whether its objects differ in their first properties. */
+/** The nodes of a place, and whether its objects differ in their first properties. */
 interface Place {
   readonly leaves: readonly SchemaNode[];
   readonly areApart: boolean;

@@ -1,12 +1,12 @@
 import { type Alternation, CharSet, DFA, type Element, JS, NFA, type Quantifier, type TransitionIterable } from 'refa';
 
-/** What texts a place may hold: a deterministic automaton over Unicode characters. */
+/** A set of texts: a deterministic automaton over Unicode characters. */
 export type TextLanguage = DFA;
 
-/** Characters of a regular expression. */
+/** Longest regular expression, in characters. */
 const MAX_SOURCE = 2048;
 
-/** States of all automata that are made for one schema, before and after they are deterministic. */
+/** Most states of all automata of one schema, before and after they are made deterministic. */
 const MAX_STATES = 3000;
 const MAX_DETERMINISTIC_STATES = 1500;
 
@@ -15,22 +15,22 @@ const MAX_CODE = 0x10ffff;
 const OPTIONS = { maxCharacter: MAX_CODE };
 const ANY = CharSet.all(MAX_CODE);
 
-/** Every character that UTF-8 has. */
+/** Every character of UTF-8: no surrogates. */
 const CHARACTERS = ANY.without({ min: 0xd800, max: 0xdfff });
 
-/** Why no automaton is made of a regular expression. */
+/** A regular expression that has no automaton, with the reason. */
 export class UnreadablePattern extends Error {}
 
-/** Makes automata until they have too many states in all: what a schema may cost before it is refused. */
+/** Makes automata, up to a total number of states. */
 export class LanguageMaker {
   readonly #nfa = new NFA.LimitedNodeFactory(MAX_STATES);
   readonly #dfa = new DFA.LimitedNodeFactory(MAX_DETERMINISTIC_STATES);
 
   /**
-   * Reads a regular expression of JavaScript, with what Python and Rust write otherwise. As in a JSON schema it is
-   * looked for anywhere in a text unless `^` and `$` say where.
+   * Reads a regular expression of JavaScript, and forms of Python and Rust. It matches anywhere in a text, as in a
+   * JSON schema, unless `^` and `$` anchor it.
    *
-   * @throws UnreadablePattern that says why, as all methods do.
+   * @throws UnreadablePattern, as all methods do.
    */
   pattern(source: string): TextLanguage {
     if (source.length > MAX_SOURCE) {
@@ -44,7 +44,7 @@ export class LanguageMaker {
     });
   }
 
-  /** Texts of so many characters. */
+  /** Texts with a length in characters within bounds. */
   length(min: number, max: number | undefined): TextLanguage {
     return bounded(() => {
       const one = NFA.fromCharSet(CHARACTERS, this.#nfa);
@@ -58,13 +58,13 @@ export class LanguageMaker {
     return bounded(() => this.#minimal(NFA.fromWords(texts.map(codesOf), OPTIONS, this.#nfa)));
   }
 
-  /** The texts that all of some languages hold; `undefined` where there is none. */
+  /** The texts of all the languages; `undefined` where there is none. */
   intersection([first, ...others]: readonly TextLanguage[]): TextLanguage | undefined {
     const both = bounded(() => others.reduce((a, b) => this.#minimal(DFA.fromIntersection(a, b, this.#dfa)), first!));
     return both.isEmpty ? undefined : both;
   }
 
-  /** The texts that one language holds and none of others does; `undefined` where there is none. */
+  /** The texts of one language that no other has; `undefined` where there is none. */
   without(language: TextLanguage, others: readonly TextLanguage[]): TextLanguage | undefined {
     return this.intersection([
       language,
@@ -102,7 +102,7 @@ export class LanguageMaker {
     return union;
   }
 
-  /** The texts that hold what some elements match, wherever it stands unless they begin with `^`. */
+  /** The texts in which the elements match, at any place unless they begin with `^`. */
   #anchored(elements: readonly Element[]): NFA {
     const [first, ...others] = elements;
     if (first !== undefined && isStart(first)) {
@@ -116,7 +116,7 @@ export class LanguageMaker {
     return anywhere;
   }
 
-  /** What some elements match, before a rest of the text: lookaheads bind all of it. */
+  /** The elements, then the rest of the text: a lookahead applies to both. */
   #sequence(elements: readonly Element[], rest: NFA, isAtStart: boolean): NFA {
     const [first, ...others] = elements;
     if (first === undefined) {
@@ -159,10 +159,10 @@ function codesOf(text: string): number[] {
   return Array.from(text, (character) => character.codePointAt(0)!);
 }
 
-/** Ways to go on at one place of a text that cost as much as a second reading of it. */
+/** Next states of one state that cost as much as one more parse. */
 const STEPS_OF_READING = 4;
 
-/** What following a language costs at its busiest place, in readings of an answer. */
+/** The cost of a language at its worst state, in parses of an answer. */
 export function readingsOf(language: TextLanguage): number {
   const steps = Array.from(language.nodes(), ({ out }) => new Set(out.values()).size);
   return Math.ceil(Math.max(1, ...steps) / STEPS_OF_READING);
@@ -179,7 +179,7 @@ function bounded<T>(build: () => T): T {
   }
 }
 
-/** The `u` mode, which schemas mean, takes no escape that it does not need. */
+/** Needless escapes are errors in the `u` mode, which JSON Schema asks for: they are removed. */
 function parserOf(source: string): JS.Parser {
   const read = (text: string): JS.Parser => JS.Parser.fromLiteral({ source: text, flags: 'u' });
   const javaScript = source
@@ -212,7 +212,7 @@ function hasAssertion(element: Element): boolean {
   );
 }
 
-/** Whether it is `^`: no character stands before. */
+/** Whether it is `^`: no character before. */
 function isStart(element: Element): boolean {
   const [only, ...others] =
     element.type === 'Assertion' && element.kind === 'behind' && element.negate ? element.alternatives : [];
