@@ -1,5 +1,5 @@
-// Files: a model's header, what the engine keeps on disk, the indexes of a collection. What stands behind a checksum is
-// fuzzed twice: as it is, and with its checksums put right, as if it had been written so.
+// Files: a model's header, what the engine keeps on disk, the indexes of a collection. What stands behind a checksum of
+// an index is fuzzed twice: as it is, and with its checksums put right, as if it had been written so.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,9 +10,8 @@ import { readGgufHeader } from '../../../packages/engine/dist/gguf/reader.js';
 import {
   decodeHead,
   encodeHead,
-  FIXED_BYTES,
-  headBytes,
-  headSize,
+  PREFIX_BYTES as STATE_PREFIX,
+  stateOffset,
 } from '../../../packages/engine/dist/store/stored-state.js';
 import { loadPostings } from '../../../packages/retrieval/dist/lexical/postings-file.js';
 import { readVectorIndex } from '../../../packages/retrieval/dist/vector/index-file.js';
@@ -86,25 +85,16 @@ function number(value, bytes) {
 export function engineState() {
   const identity = { model: 'm', library: 'l', cells: 'f16' };
   const record = { salt: '', tokens: [1, 2, 3], from: 1, state: new Uint8Array(9), checksum: 7, uses: 2 };
-  const described = (bytes) => {
-    const size = headSize(bytes);
-    if (size !== undefined) assert(headBytes(size) >= FIXED_BYTES);
-    const head = decodeHead(bytes);
-    if (head === undefined) return;
-    const { tokens, from, stateAt, stateBytes } = head;
-    assert(from >= 0 && from < tokens.length && stateAt <= bytes.length && stateBytes >= 0);
-    assert([head.salt, ...Object.values(head.identity)].every((part) => typeof part === 'string'));
-  };
   return {
     seeds: [encodeHead(record, identity), encodeHead({ ...record, salt: 's', tokens: [9, -1] }, identity)],
     run(bytes) {
-      described(bytes);
-      if (bytes.length < FIXED_BYTES) return;
-      const sealed = Buffer.from(bytes);
-      const size = headSize(sealed);
-      const whole = size === undefined ? sealed : sealed.subarray(0, headBytes(size));
-      sealed.writeUInt32LE(crc32(whole.subarray(FIXED_BYTES), crc32(whole.subarray(0, 32))), 32);
-      described(sealed);
+      const prefix = bytes.subarray(0, STATE_PREFIX);
+      const end = stateOffset(prefix);
+      const head = end === undefined ? undefined : decodeHead(prefix, bytes.subarray(STATE_PREFIX, end));
+      if (head === undefined) return;
+      const { tokens, from, stateBytes } = head;
+      assert(from >= 0 && from < tokens.length && stateBytes >= 0);
+      assert([head.salt, ...Object.values(head.identity)].every((part) => typeof part === 'string'));
     },
   };
 }

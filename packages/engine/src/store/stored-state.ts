@@ -59,7 +59,9 @@ export function encodeHead({ state, ...record }: StateRecord, identity: StateIde
 /** Where the state begins, by a file's first {@link PREFIX_BYTES}; `undefined` when these begin no such file. */
 export function stateOffset(prefix: Buffer): number | undefined {
   const isOurs = prefix.length === PREFIX_BYTES && prefix.subarray(0, MAGIC.length).equals(MAGIC);
-  return isOurs ? PREFIX_BYTES + prefix.readUInt32LE(8) : undefined;
+  const headBytes = isOurs ? prefix.readUInt32LE(8) : 0;
+  // Zeros have the checksum of an empty head.
+  return headBytes > 0 ? PREFIX_BYTES + headBytes : undefined;
 }
 
 /** Reads a head; `undefined` when it is damaged. Cost: O(tokens). */
