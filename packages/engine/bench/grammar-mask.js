@@ -1,7 +1,7 @@
 // What holding an answer to a grammar costs a token, by the size of the vocabulary: asking about the drawn token alone,
 // and about the whole vocabulary. Answers with random logits, which hardly ever follow a grammar by themselves, so that
-// nearly every token needs the whole vocabulary: the worst case. Also how long a vocabulary takes to read when its model
-// is loaded, and when the first grammar is opened.
+// nearly every token needs the whole vocabulary: the worst case. Also the time to read a vocabulary when its model is
+// loaded, and when the first grammar is opened.
 // `node bench/grammar-mask.js [--vocabularies 6144,50000,150000] [--tokens 60]`
 import { parseArgs } from 'node:util';
 import { sampleWithGrammar } from '../dist/loop/sampler.js';

@@ -294,7 +294,7 @@ async function readFolder(directory: string, identity: StateIdentity): Promise<F
   return { entries: found.map(({ entry }) => entry), refusedFiles };
 }
 
-/** @returns `undefined` when the head is damaged or of another identity, or the file has another length than it says. */
+/** @returns `undefined` when the head is damaged or of another identity, or does not match the file's length. */
 async function readEntry(
   path: string,
   name: string,
