@@ -108,7 +108,7 @@ describe('a body that cannot be given its salt', () => {
 
   it('is none behind a byte order mark, which is no part of it', async () => {
     const { engine, ask } = await standing(SALTED);
-    expect(await ask(`\uFEFF${text}`)).toBe(200);
+    expect(await ask(`\uFEFF${text}`, {})).toBe(200);
     expect((JSON.parse(engine.last.body) as { cache_salt?: string }).cache_salt).toMatch(/\S/);
   });
 
