@@ -102,6 +102,7 @@ describe('warmpath wrap', () => {
       1,
       'WARMPATH_UPSTREAM_UNREACHABLE',
     ],
+    ['an option behind the name of the agent', ['claude', '--engine', URL], 2, "before the agent's name, claude"],
     ['an agent that is unknown', ['--engine', URL, 'cursor'], 2, 'WARMPATH_USAGE'],
     ['no agent', ['--engine', URL], 2, 'WARMPATH_USAGE'],
   ])('refuses %s', async (_, args, code, name) => {

@@ -26,6 +26,9 @@ const LOOKUP_MS = 2_000;
 const WRAP_HELP = `
 What follows the agent's name is the agent's. No file of it is changed. The exit code is the agent's.`;
 
+/** Options that no agent has. */
+const OWN_OPTION = /^--(?:engine|gateway|key-env)(?:=|$)/;
+
 /** Adds `warmpath wrap`. */
 export function addWrapCommand(program: Command, context: CommandContext): void {
   // Options behind the agent's name are the agent's.
@@ -52,6 +55,13 @@ async function wrap(
   options: WrapOptions,
   context: CommandContext,
 ): Promise<void> {
+  const misplaced = args.find((arg) => OWN_OPTION.test(arg));
+  if (misplaced !== undefined) {
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: misplaced,
+      detail: `write it before the agent's name, ${agent}`,
+    });
+  }
   const gateway = await openGateway(options, context);
   const client = new EngineClient({ url: gateway.url, apiKey: gateway.key });
   try {
