@@ -67,6 +67,7 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'sessions export': ['warmpath sessions export sessions.jsonl --config warmpath.yaml'],
   'sessions import': ['warmpath sessions import sessions.jsonl --socket /run/warmpath.sock'],
   'sessions forget': ['warmpath sessions forget --session chat-17 --tenant acme --socket /run/warmpath.sock'],
+  watch: ['warmpath watch', 'warmpath watch --once --gateway http://127.0.0.1:8080'],
   'check-config': ['warmpath check-config warmpath.yaml', 'warmpath check-config warmpath.yaml --connect'],
 };
 

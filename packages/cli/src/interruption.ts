@@ -1,3 +1,5 @@
+import { setTimeout } from 'node:timers/promises';
+
 /** The reason of an abort that a signal of the operating system asked for. */
 export class Interruption extends Error {
   override readonly name = 'Interruption';
@@ -35,4 +37,9 @@ export async function withInterruption<Result>(body: (signal: AbortSignal) => Pr
 export function interrupted(signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
+
+/** Waits so many milliseconds. Rejects with the signal's reason when it fires. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return setTimeout(ms, undefined, { signal });
 }

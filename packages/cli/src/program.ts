@@ -34,6 +34,7 @@ export async function createProgram(context: CommandContext): Promise<Command> {
     prompts: async () => (await import('./commands/prompts.js')).addPromptsCommand,
     plan: async () => (await import('./commands/plan.js')).addPlanCommand,
     sessions: async () => (await import('./commands/sessions.js')).addSessionsCommand,
+    watch: async () => (await import('./commands/watch.js')).addWatchCommand,
     'check-config': async () => (await import('./commands/check-config.js')).addCheckConfigCommand,
   });
   return program;

@@ -3,6 +3,7 @@ import { Overview } from './overview.tsx';
 import { PromptsView } from './prompts.tsx';
 import { Prose } from './prose.tsx';
 import { RequestsView } from './requests.tsx';
+import { SessionsView } from './sessions.tsx';
 import {
   chooseTheme,
   connection,
@@ -22,6 +23,7 @@ import { TreeView } from './tree.tsx';
 
 export const VIEW_NAMES: Readonly<Record<View, string>> = {
   overview: 'Overview',
+  sessions: 'Sessions',
   prompts: 'Prompts',
   tree: 'Knowledge tree',
   requests: 'Requests',
@@ -77,6 +79,7 @@ function Content() {
   return (
     <div class={isStale ? 'stale' : undefined}>
       {view.value === 'overview' && <Overview />}
+      {view.value === 'sessions' && <SessionsView />}
       {view.value === 'prompts' && <PromptsView />}
       {view.value === 'tree' && <TreeView />}
       {view.value === 'requests' && <RequestsView />}

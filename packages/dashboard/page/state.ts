@@ -20,7 +20,7 @@ export const requests = signal<readonly RequestSummary[]>([]);
 export const omitted = signal(0);
 
 /** What the reader chose. */
-export const VIEWS = ['overview', 'prompts', 'tree', 'requests', 'system'] as const;
+export const VIEWS = ['overview', 'sessions', 'prompts', 'tree', 'requests', 'system'] as const;
 export type View = (typeof VIEWS)[number];
 export const view = signal<View>(viewOfHash());
 export const SPANS = [5, 15, 1_440] as const;

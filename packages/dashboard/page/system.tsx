@@ -168,6 +168,7 @@ const PARTS: Readonly<{ [part: string]: string }> = {
   requests: 'Records and captured bodies',
   prefixes: 'Prompt prefixes',
   beginnings: 'Engines of prompt prefixes',
+  sessions: 'Accounts of sessions',
   baselines: 'Caches without Warmpath',
 };
 

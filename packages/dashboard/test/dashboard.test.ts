@@ -284,7 +284,7 @@ describe('everybody can read it', () => {
     const dashboard = await openDashboard(simulation.gateway.url, look);
     const { page } = dashboard;
     await live(dashboard);
-    for (const view of ['Overview', 'Prompts', 'Knowledge tree', 'Requests', 'System']) {
+    for (const view of ['Overview', 'Sessions', 'Prompts', 'Knowledge tree', 'Requests', 'System']) {
       await page.getByRole('link', { name: view }).click();
       if (view === 'Knowledge tree') await page.locator('.icicle').waitFor();
       if (view === 'Requests') await page.locator('.rows .row').nth(2).click();

@@ -1,4 +1,4 @@
-export type { ListedPromptKind, ListedSession, PromptKindList } from '@warmpath/dashboard';
+export type { ListedPromptKind, ListedSession, PromptKindList, SessionList } from '@warmpath/dashboard';
 export { API_NAMES, type ApiName } from './apis/prompt-view.js';
 export type { GatewayParts } from './assemble-gateway.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';

@@ -3,7 +3,9 @@ import type { ServerResponse } from 'node:http';
 import type { SessionList } from '@warmpath/dashboard';
 import { describe, expect, it } from 'vitest';
 import type { Report } from '../src/shapes/shapes.js';
-import { metricOf, type StandConfig, send, stand } from './harness.js';
+import { startGateway } from '../src/start-gateway.js';
+import { FakeEngine } from './fake-engine.js';
+import { closing, metricOf, type StandConfig, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const MESSAGES = '/v1/messages';
@@ -187,6 +189,57 @@ describe('the account of a session', () => {
     const { text } = await send(`${gateway.url}/metrics`);
     expect(text).not.toContain('xxx');
     expect(text.match(/^warmpath_session_tokens_total/gm)!.length).toBe(3);
+  });
+});
+
+describe('the engine of a session', () => {
+  const answered = (response: ServerResponse) => {
+    const usage = { prompt_tokens: 2_000, prompt_tokens_details: { cached_tokens: 0 } };
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content: 'Yes.' } }], usage }));
+  };
+  async function ofThree() {
+    const engines = await Promise.all([0, 1, 2].map(async () => closing(await FakeEngine.start(answered))));
+    const listed = engines.map(({ url }, place) => ({ name: `e${place}`, url }));
+    const gateway = closing(
+      await startGateway({
+        server: { port: 0 },
+        log: { level: 'silent' },
+        engines: listed,
+        upstream: { dialect: 'vllm' },
+      }),
+    );
+    /** The engine that gets it. */
+    return async (body: object, headers: Readonly<Record<string, string>> = {}): Promise<string> => {
+      const reply = await send(gateway.url + CHAT, body, { headers });
+      expect(reply.status, reply.text).toBe(200);
+      return told(reply)['engine']!;
+    };
+  }
+  /** Prompts whose bytes begin otherwise each time. */
+  const varied = (place: number) => ({ [`field${place}`]: 1, ...FIRST });
+
+  it('is that of the prompt before, where the bytes of its bodies do not tell', async () => {
+    const ask = await ofThree();
+    const others = new Set<string>();
+    const own = new Set<string>();
+    for (let place = 0; place < 9; place++) {
+      others.add(await ask(varied(100 + place)));
+      own.add(await ask(varied(place), AGENT));
+    }
+    expect(others.size).toBe(3);
+    expect(own.size).toBe(1);
+  });
+
+  it('is that of its parent, for an agent that begins with the bytes of its parent', async () => {
+    const ask = await ofThree();
+    for (let place = 0; place < 4; place++) await ask(varied(100 + place));
+    const parent = await ask(FIRST, { 'x-claude-code-session-id': 's' });
+    for (let place = 0; place < 4; place++) {
+      await ask(varied(200 + place));
+      const headers = { 'x-claude-code-session-id': 's', 'x-claude-code-agent-id': `a${place}` };
+      expect(await ask({ ...FIRST, messages: [...FIRST.messages, ...turn(20 + place)] }, headers)).toBe(parent);
+    }
   });
 });
 

@@ -81,15 +81,16 @@ export function findSessionBreak(before: AnsweredPrompt, after: NextPrompt): Ses
   const tokensOf = (part: number) =>
     after.reusable(Math.min(after.promptTokens - 1, Math.round(part * before.heldTokens)));
   const everything = tokensOf(shared.all);
-  // Models share nothing.
-  const prefix = cause === 'model' ? 0 : tokensOf(shared.prefix);
+  // Models share nothing. Templates differ in whether tools or the system prompt come first.
+  const prefix = cause === 'model' || (parted !== undefined && shared.isInOpening) ? 0 : tokensOf(shared.prefix);
   const cached = after.cachedTokens ?? prefix;
   const lostTokens = Math.max(0, everything - cached);
   const missed = Math.max(0, prefix - cached);
   const isMiss = missed >= Math.max(MIN_LOST_TOKENS, MIN_LOST_PART * before.heldTokens);
   if (parted !== undefined && cause !== undefined && !(isMiss && missed > lostTokens - missed)) {
     // Another question, or a prompt of another kind that has a text in common.
-    if (lostTokens < MIN_LOST_TOKENS && (cause === 'question' || prefix < MIN_LOST_TOKENS)) return undefined;
+    if (lostTokens < MIN_LOST_TOKENS && (cause === 'question' || tokensOf(shared.prefix) < MIN_LOST_TOKENS))
+      return undefined;
     const { piece, offset } = parted;
     return { cause, isAvoidable: AVOIDABLE.has(cause), piece, offset, lostTokens };
   }
@@ -199,7 +200,8 @@ function sharedParts(before: PromptOutline, after: PromptOutline, offset: number
     1,
     written.reduce((sum, piece) => sum + piece.length, 0),
   );
-  return { prefix: prefix / length, all: Math.max(prefix, all) / length };
+  const isInOpening = written.slice(0, at + 1).every(isOpeningPiece);
+  return { prefix: prefix / length, all: Math.max(prefix, all) / length, isInOpening };
 }
 
 /** Whether it is in the prompt: the name of the model is not. */

@@ -376,13 +376,18 @@ export function leastReused({ reuse, breakpoints }: Dialect, model: string): num
 const HOUR_MARK = /"ttl"\s*:\s*"1h"/;
 const DAY_RETENTION = /"prompt_cache_retention"\s*:\s*"24h"/;
 
-/** Milliseconds that a hosted API keeps a prompt; `undefined` for engines that keep it until they need the room. */
-export function keptMsOf({ reuse, keptByModel = [] }: Dialect, model: string, body: string): number | undefined {
+/**
+ * Milliseconds that a hosted API keeps a prompt; `undefined` for engines that keep it until they need the room.
+ *
+ * @param body Of the request, which may ask for another time.
+ */
+export function keptMsOf({ reuse, keptByModel = [] }: Dialect, model: string, body?: Buffer): number | undefined {
   if (reuse.kind !== 'hosted' && reuse.kind !== 'breakpoints') return undefined;
   const row = keptByModel.find(({ models }) => models.test(model));
   if (row !== undefined) return row.keptMs;
-  if (reuse.kind === 'breakpoints') return HOUR_MARK.test(body) ? HOUR_MS : reuse.keptMs;
-  return DAY_RETENTION.test(body) ? 24 * HOUR_MS : reuse.keptMs;
+  const asks = (sign: string, value: RegExp) => body?.includes(sign) === true && value.test(body.toString());
+  if (reuse.kind === 'breakpoints') return asks('"ttl"', HOUR_MARK) ? HOUR_MS : reuse.keptMs;
+  return asks('"prompt_cache_retention"', DAY_RETENTION) ? 24 * HOUR_MS : reuse.keptMs;
 }
 
 /** Reusable tokens of a cached prefix. */

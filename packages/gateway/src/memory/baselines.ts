@@ -1,6 +1,6 @@
 import { type HeldPrompt, type HeldSpan, PromptSlots, TenantCache } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-view.js';
-import { type Dialect, type ReuseModel, reusable } from '../dialects/dialects.js';
+import { type Dialect, keptMsOf, type ReuseModel, reusable } from '../dialects/dialects.js';
 import { answerSpan, type CountedAnswer, type CountedStart, type PromptSpans, promptSpans } from './prompt-spans.js';
 
 /** Tokens that an engine holds where it does not say how many. */
@@ -100,7 +100,12 @@ export class Baselines {
     const shadow = this.#shadowOf(engine);
     return new DispatchedBaseline(spans, shadow, {
       dialect: engine.dialect,
-      use: shadow.cache.begin({ spans: spans.spans, marks: spans.marks, now }),
+      use: shadow.cache.begin({
+        spans: spans.spans,
+        marks: spans.marks,
+        keptMs: keptMsOf(engine.dialect, spans.model, body) ?? Number.POSITIVE_INFINITY,
+        now,
+      }),
       answered: (key, answer) => this.#rememberAnswer(key, answer),
     });
   }
@@ -223,6 +228,8 @@ interface ShadowPrompt {
   readonly spans: HeldPrompt;
   /** Numbers of spans up to whose end the client wants it cached. */
   readonly marks: readonly number[];
+  /** Milliseconds for which it stays cached. */
+  readonly keptMs: number;
   readonly now: number;
 }
 
@@ -242,24 +249,24 @@ interface ShadowCache {
 function shadowCacheOf(reuse: ReuseModel, bounds: ShadowBounds): ShadowCache {
   switch (reuse.kind) {
     case 'none':
-      return new PrefixShadow({ ...bounds, cost: () => 0 }, {});
+      return new PrefixShadow({ ...bounds, cost: () => 0 }, false);
     case 'slots': {
       const maxSavedSpans = Math.floor(bounds.bytes() / SPAN_BYTES);
       return new SlotShadow(new PromptSlots({ ...reuse.slots, maxSaved: MAX_SAVED_PROMPTS, maxSavedSpans }));
     }
     case 'prefix':
     case 'checkpoint':
-      return new PrefixShadow(bounds, {});
     case 'hosted':
-      return new PrefixShadow(bounds, { keptMs: reuse.keptMs });
+      return new PrefixShadow(bounds, false);
     case 'breakpoints':
-      return new PrefixShadow(bounds, { keptMs: reuse.keptMs, onlyMarks: true });
+      return new PrefixShadow(bounds, true);
   }
 }
 
 interface Held {
   readonly cost: number;
   readonly usedAt: number;
+  readonly keptMs: number;
 }
 
 /**
@@ -268,20 +275,12 @@ interface Held {
  */
 class PrefixShadow implements ShadowCache {
   readonly #bounds: ShadowBounds;
-  readonly #keptMs: number;
   readonly #onlyMarks: boolean;
   readonly #held = new Map<string, Held>();
   #cost = 0;
 
-  constructor(
-    bounds: ShadowBounds,
-    {
-      keptMs = Number.POSITIVE_INFINITY,
-      onlyMarks = false,
-    }: { readonly keptMs?: number; readonly onlyMarks?: boolean },
-  ) {
+  constructor(bounds: ShadowBounds, onlyMarks: boolean) {
     this.#bounds = bounds;
-    this.#keptMs = keptMs;
     this.#onlyMarks = onlyMarks;
   }
 
@@ -289,13 +288,14 @@ class PrefixShadow implements ShadowCache {
     return this.#held.size * SPAN_BYTES;
   }
 
-  begin({ spans, marks, now }: ShadowPrompt): ShadowUse {
+  begin({ spans, marks, keptMs, now }: ShadowPrompt): ShadowUse {
+    const use = { usedAt: now, keptMs };
     const written = this.#onlyMarks ? spans.slice(0, (marks.at(-1) ?? -1) + 1) : spans;
     return {
       cachedCost: this.#cachedCost(written, now),
-      prefilled: () => this.#hold(written, marks, now),
+      prefilled: () => this.#hold(written, marks, use),
       ended: (answer) => {
-        if (answer !== undefined && !this.#onlyMarks) this.#hold([answer], [], now);
+        if (answer !== undefined && !this.#onlyMarks) this.#hold([answer], [], use);
       },
     };
   }
@@ -306,21 +306,21 @@ class PrefixShadow implements ShadowCache {
     for (const { key, tokens } of spans) {
       cost += tokens;
       const held = this.#held.get(key);
-      if (held !== undefined && now - held.usedAt <= this.#keptMs) cached = cost;
+      if (held !== undefined && now - held.usedAt <= held.keptMs) cached = cost;
       else if (!this.#onlyMarks) break;
     }
     return cached;
   }
 
   /** The last span first: engines give up the end of a prompt before its beginning. */
-  #hold(spans: HeldPrompt, marks: readonly number[], now: number): void {
+  #hold(spans: HeldPrompt, marks: readonly number[], use: Omit<Held, 'cost'>): void {
     for (let place = spans.length - 1; place >= 0; place--) {
       const { key, tokens } = spans[place]!;
       if (this.#onlyMarks && !marks.includes(place)) continue;
       const known = this.#held.get(key);
       if (known !== undefined) this.#held.delete(key);
       else this.#cost += tokens;
-      this.#held.set(key, { cost: tokens, usedAt: now });
+      this.#held.set(key, { cost: tokens, ...use });
     }
     this.#evict();
   }

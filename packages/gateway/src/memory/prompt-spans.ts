@@ -17,8 +17,8 @@ const MIN_SPAN_BYTES = 16;
 const SPAN_PART = 1 / 128;
 /** Characters of base64 from which on they are a file. Its tokens have nothing to do with its length. */
 const FILES = /[A-Za-z0-9+/]{2048,}={0,2}/g;
-/** A breakpoint of a client's own, as Anthropic's API writes it. */
-const BREAKPOINTS = /,?\s*"cache_control"\s*:\s*\{[^{}]*\}/g;
+/** A breakpoint of a client's own, as Anthropic's API writes it, with one of the commas beside it. */
+export const BREAKPOINTS = /,\s*"cache_control"\s*:\s*\{[^{}]*\}|"cache_control"\s*:\s*\{[^{}]*\}\s*,?/g;
 
 /** One prompt as spans of its text, each with a key that stands for all text up to its end. No text is kept. */
 export interface PromptSpans {
@@ -126,6 +126,9 @@ export function promptSpans(body: Buffer, { api, salt, answerTo, continued }: Sp
     length += piece.end - piece.start;
     if (breakpoints.some((at) => at > piece.start && at <= piece.end)) marks.push(spans.length - 1);
   }
+  // A breakpoint of the whole request stands at the end of the prompt.
+  const isInPiece = (at: number) => pieces.some(({ start, end }) => at > start && at <= end);
+  if (!breakpoints.every(isInPiece) && marks.at(-1) !== spans.length - 1) marks.push(spans.length - 1);
   return { spans, cost, counted, marks, model, seed, pieces: pieces.length };
 }
 

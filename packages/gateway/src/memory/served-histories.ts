@@ -1,6 +1,6 @@
 import { type Arrangement, ServedHistory } from '@warmpath/core';
 import { type EventResidency, PromptSlots, TenantCache } from '@warmpath/core/internal';
-import { beliefOf, type Dialect, leastReused, reusable } from '../dialects/dialects.js';
+import { beliefOf, type Dialect, keptMsOf, leastReused, reusable } from '../dialects/dialects.js';
 
 /** The residency that follows an engine's KV events. */
 interface FollowedEvents {
@@ -109,7 +109,8 @@ export class ServedHistories {
   }
 
   #make(engine: HistoryEngine, tenant: string, model: string): TenantModel {
-    const { evictsLeastRecent, maxAgeMs } = beliefOf(engine.dialect.reuse);
+    const { evictsLeastRecent } = beliefOf(engine.dialect.reuse);
+    const maxAgeMs = keptMsOf(engine.dialect, model);
     const events = engine.kvResidency?.events;
     const slots = this.#slotsOf(engine, model);
     const history = new ServedHistory({

@@ -4,6 +4,7 @@ import type { PromptApi } from '../apis/prompt-view.js';
 import { type JsonPath, pathName, type RequestMessage, type RequestText } from '../apis/request-texts.js';
 import { BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject, JsonScanner } from '../json/json-scanner.js';
+import { BREAKPOINTS } from '../memory/prompt-spans.js';
 
 /** A request as pieces, in the order in which chat templates write them: model, tools, settings, messages. O(body). */
 export function promptPieces(
@@ -18,7 +19,7 @@ export function promptPieces(
   for (const field of api.promptFields) {
     const text = raw(field);
     if (text === undefined) continue;
-    pieces.push({ name: field, kind: field === 'tools' ? 'tools' : 'field', text: text.replace(MARKS, '') });
+    pieces.push({ name: field, kind: field === 'tools' ? 'tools' : 'field', text: text.replace(BREAKPOINTS, '') });
   }
   const given = givenDocuments(raw('documents'));
   const question = given === undefined ? -1 : messages.findLastIndex(({ role }) => role === 'user');
@@ -55,7 +56,6 @@ function givenDocuments(text: string | undefined): PromptPiece | undefined {
 
 /** A cache breakpoint, which is no part of the prompt. */
 const MARK = 'cache_control';
-const MARKS = /,?\s*"cache_control"\s*:\s*\{[^{}]*\}/g;
 
 /** What a message has beside its texts: calls of tools, thoughts and images, or all of it. */
 function withoutText(value: unknown, { texts, place }: RequestMessage): string | undefined {

@@ -150,7 +150,7 @@ export class AgentSessions {
         engine: engine.name,
         heldTokens: heldTokensOf(prompt),
         answeredAt: prompt.answeredAt,
-        keptMs: keptMsOf(engine.dialect, model, body),
+        keptMs: keptMsOf(engine.dialect, model, prompt.body),
       },
     ];
     if (found === undefined) return undefined;
