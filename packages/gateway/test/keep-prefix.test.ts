@@ -208,7 +208,7 @@ it('a gateway keeps the prefix before it translates, and says and counts how', a
   expect(metrics).toContain('warmpath_prefix_kept_total{keeper="tool-order"} 1');
 });
 
-it.each([
+it.each<['vllm' | 'llama-server' | 'anthropic' | 'generic', boolean]>([
   ['vllm', false],
   ['llama-server', false],
   ['anthropic', true],
