@@ -31,9 +31,9 @@ export interface PrefixCacheStats {
 
 /**
  * The prefix cache: a radix tree over tokens (SGLang's RadixAttention, arXiv:2312.07104 §3) over the tiers of
- * RAGCache's knowledge tree. A request takes a {@link Lease}, which shares the longest prefix on the device. It gains with
- * {@link extend} what others have computed since and what lower tiers hold, takes cells with {@link grow} before it
- * computes, and puts what it computed into the tree with {@link commit}. When cells run short, leaves are evicted.
+ * RAGCache's knowledge tree. A request takes a {@link Lease}, which shares the longest prefix on the device. It gains
+ * with {@link extend} what others have computed since and what lower tiers hold, takes cells with {@link grow} before
+ * it computes, and puts what it computed into the tree with {@link commit}. When cells run short, leaves are evicted.
  * Synchronous; it reaches the engine through {@link SequenceMemory} alone.
  */
 export class PrefixCache {
