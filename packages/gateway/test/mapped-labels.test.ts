@@ -4,7 +4,9 @@ import { answerHash, LabelMap } from '@warmpath/core/internal';
 import { describe, expect, it } from 'vitest';
 import { allowPrompts } from '../../../test/real-gateway.js';
 import { pairs } from '../../../test/suite.js';
+import { MappedAnswer } from '../src/answer/map-labels.js';
 import { AnswerReader } from '../src/answer/read-answer.js';
+import { errorShapeOf, UntouchedBody } from '../src/apis/prompt-apis.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type ReceivedRequest, startStream } from './fake-engine.js';
 import { errorOf, type Stand, send, stand, told } from './harness.js';
@@ -567,6 +569,23 @@ describe('a conversation with mapped labels', () => {
     const kept = explainRequest(JSON.stringify({ ...body, warmpath: {} }), {});
     expect(kept.blocks.map(({ labels }) => labels)).toEqual(['kept']);
   });
+
+  it.each(['text/event-stream', 'application/json', 'text/plain', ''])(
+    'is mapped back under the content type `%s`',
+    (type) => {
+      const texts = [{ role: 'user', text: LIST }] as const;
+      const blocks = recognise(texts, { mode: 'form' });
+      const map = LabelMap.of(texts, blocks);
+      const content = `It is [${map.labelOf(blocks[0]!, 1)}].`;
+      const event = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content }, finish_reason: 'stop' }] })}\n\n`;
+      for (const sent of [event, JSON.stringify({ choices: [{ index: 0, message: { content } }] })]) {
+        const answer = new MappedAnswer(new UntouchedBody(errorShapeOf('/v1/chat/completions')), map);
+        answer.head({ status: 200, headers: { 'content-type': type, 'content-length': String(sent.length) } });
+        const parts = ['\n', sent.slice(0, 9), sent.slice(9)].map((part) => answer.data(Buffer.from(part)).toString());
+        expect(parts.join('') + answer.end().rest).toContain('It is [2].');
+      }
+    },
+  );
 
   it('is known by the answer that its client got', () => {
     const texts = [{ role: 'user', text: LIST }] as const;

@@ -1,13 +1,14 @@
 import { WarmpathError } from '@warmpath/core';
-import type { CitationMapper, LabelMap } from '@warmpath/core/internal';
+import { bodyStart, type CitationMapper, type LabelMap } from '@warmpath/core/internal';
 import { type AnswerText, answerTexts, type Channel, eventTexts } from '../apis/answer-texts.js';
-import { isStreamHead, type ResponseBody, type ResponseHead } from '../apis/prompt-apis.js';
+import type { ResponseBody, ResponseHead } from '../apis/prompt-apis.js';
 import { type TextChange, textEdits } from '../apis/request-texts.js';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject } from '../json/json-scanner.js';
 import { EventSplitter } from './event-splitter.js';
 
 const NOTHING = Buffer.alloc(0);
+const OPEN_BRACE = 0x7b;
 /** Characters of a content coding that an error names. */
 const MAX_CODING_LENGTH = 40;
 
@@ -28,7 +29,9 @@ interface OpenText {
 export class MappedAnswer implements ResponseBody {
   readonly #next: ResponseBody;
   readonly #labels: LabelMap;
-  #kind: 'untouched' | 'stream' | 'object' = 'untouched';
+  /** `unknown`: content types may be wrong, so the first byte tells. */
+  #kind: 'untouched' | 'unknown' | 'stream' | 'object' = 'untouched';
+  /** Of an object, until it is known whole. */
   #head: ResponseHead | undefined;
   readonly #events = new EventSplitter();
   /** All of an object. */
@@ -51,28 +54,38 @@ export class MappedAnswer implements ResponseBody {
       const detail = `The engine sent \`content-encoding: ${encoding.slice(0, MAX_CODING_LENGTH)}\` unasked, so labels in its answer cannot be mapped back. Turn compression off in the engine, or ask with \`warmpath.labels: kept\`.`;
       throw new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail });
     }
-    const isReadable = head.status === 200;
-    if (isReadable && isStreamHead(head)) this.#kind = 'stream';
-    if (isReadable && type.startsWith('application/json')) this.#kind = 'object';
-    this.#head = this.#next.head(head);
-    return this.#kind === 'object' ? undefined : this.#head;
+    if (head.status !== 200) return this.#next.head(head);
+    if (type.startsWith('application/json')) {
+      this.#kind = 'object';
+      this.#head = this.#next.head(head);
+      return undefined;
+    }
+    this.#kind = 'unknown';
+    const { 'content-length': _length, ...headers } = head.headers;
+    return this.#next.head({ ...head, headers });
   }
 
   data(chunk: Buffer): Buffer | string {
-    if (this.#kind === 'untouched') return this.#next.data(chunk);
-    if (this.#kind === 'object') {
-      this.#parts.push(chunk);
-      return NOTHING;
+    if (this.#kind === 'unknown') {
+      const first = chunk[bodyStart(chunk)];
+      if (first === undefined) return NOTHING;
+      this.#kind = first === OPEN_BRACE ? 'object' : 'stream';
     }
-    return this.#pass(Buffer.concat(this.#events.take(chunk).map((event) => this.#mapEvent(event))));
+    if (this.#kind === 'untouched') return this.#next.data(chunk);
+    if (this.#kind === 'stream')
+      return this.#pass(Buffer.concat(this.#events.take(chunk).map((event) => this.#mapEvent(event))));
+    this.#parts.push(chunk);
+    return NOTHING;
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
     if (this.#kind === 'untouched') return this.#next.end();
-    const last =
-      this.#kind === 'object'
-        ? this.#mapBody(Buffer.concat(this.#parts))
-        : Buffer.concat([this.#mapEvent(this.#events.rest()), this.#flush(() => true)]);
+    const whole = Buffer.concat(this.#parts);
+    const body = whole.subarray(bodyStart(whole));
+    // What is called an object may be a stream.
+    const events =
+      body[0] === OPEN_BRACE ? [this.#mapBody(body)] : this.#events.take(body).map((each) => this.#mapEvent(each));
+    const last = Buffer.concat([...events, this.#mapEvent(this.#events.rest()), this.#flush(() => true)]);
     const passed = this.#pass(last).toString();
     const { head = this.#kind === 'object' ? this.#head : undefined, rest: behind } = this.#next.end();
     const rest = passed + behind;
