@@ -71,7 +71,7 @@ export function benchmarksPage() {
       table(bars.head, bars.rows),
       ...shownTables(figures).flatMap(({ title, head, rows }) => [`### ${title}`, table(head, rows)]),
       '## Other benchmarks',
-      'The embedded engine beside llama-server: [`npm run bench:peer -w packages/engine`](./research/llama-server.md). Agents, a shared store and long runs: [the gateway under other loads](./research/gateway-loads.md). LiteLLM, Envoy and the gateways in Rust and Go are not measured here.',
+      'The embedded engine beside llama-server: [`npm run bench:peer -w packages/engine`](./research/llama-server.md). LiteLLM, Envoy and the gateways in Rust and Go are not measured here.',
     ],
   );
 }

@@ -3,7 +3,7 @@ import { draws, prose } from './draw.js';
 
 const TURNS = 50;
 /** Requests at the end of each conversation that are sent: two turns of two. */
-export const LAST = 4;
+const LAST = 4;
 /** What the engine of the benchmark answers to everything: by it an unnamed conversation is known. */
 const ANSWER = 'x'.repeat(400);
 const SHORT_ANSWER = 'Searched.';
