@@ -95,8 +95,7 @@ export function announceStart(terminal: Terminal, text = 'Starting the embedded 
     const work = `${event.kind} ${event.name}`;
     if ('bytes' in event && pace.work !== work) pace = startPace(work, event.bytes);
     // A log has the text already.
-    if (done && !terminal.showsProgress) return;
-    waiting.say(done ? text : `${describe(event)}  ${pace.left(event)}`.trimEnd());
+    waiting.say(done && terminal.showsProgress ? text : `${describe(event)}  ${pace.left(event)}`.trimEnd());
   };
   return { onProgress, stop: () => waiting.stop() };
 }

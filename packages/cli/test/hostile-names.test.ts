@@ -230,6 +230,14 @@ const RUNS: Readonly<Record<string, () => readonly Run[]>> = {
   'sessions forget': () => [
     { argv: ['sessions', 'forget', '--socket', socket, '--tenant', HOSTILE, '--session', HOSTILE] },
   ],
+  watch: () => [
+    { argv: ['watch', '--once', '--gateway', gateway.url] },
+    { argv: ['watch', '--once', '--gateway', NAME] },
+  ],
+  wrap: () => [
+    { argv: ['wrap', '--gateway', gateway.url, NAME] },
+    { argv: ['wrap', '--engine', NAME, '--model', HOSTILE, 'claude'] },
+  ],
   'check-config': () => [{ argv: ['check-config', path(`${NAME}.yaml`)] }, { argv: ['check-config', NAME] }],
 };
 

@@ -131,7 +131,7 @@ describe('the time left', () => {
       'hf:org/repo/model.gguf: download 0.0 MiB of 100.0 MiB',
       expect.stringMatching(/: download 40\.0 MiB of 100\.0 MiB {2}about 15 s left$/),
       expect.stringMatching(/: download 80\.0 MiB of 100\.0 MiB {2}about 5 s left$/),
-      'Starting the embedded engine …',
+      'hf:org/repo/model.gguf: download 100.0 MiB of 100.0 MiB',
     ]);
   });
 });
@@ -150,7 +150,7 @@ describe('the commands that are loaded', () => {
     'are all where none is named: %j',
     async (...argv) => {
       const program = await programOf(...argv);
-      expect(named(program)).toHaveLength(16);
+      expect(named(program)).toHaveLength(18);
       expect(named(program.commands.find((each) => each.name() === 'lab')!)).toHaveLength(5);
     },
   );
