@@ -147,6 +147,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
   const memory = new ConversationMemory(sessions, Math.floor(bytesOf('conversations') / 8));
   const responses = new StoredResponses({
     maxBytes: Math.floor(bytesOf('conversations') / 8),
+    maxContinued: config.server.bodyLimitBytes,
     maxAgeMs: config.session.maxAgeMs,
     now,
   });

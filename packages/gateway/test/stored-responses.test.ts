@@ -64,6 +64,20 @@ describe('a stored response', () => {
     expect(sentRoles(engine.last.body)).toEqual(['user', 'assistant', 'user']);
   });
 
+  it('makes no request longer than one may be, however often it is referred to', async () => {
+    const { url } = await first({ server: { bodyLimitBytes: 100_000 } });
+    const long = { input: [{ role: 'user', content: 'x'.repeat(60_000) }] };
+    const one = responseOf(await send(url, ask(long)));
+    const [item] = one.output;
+    const many = Array.from({ length: 1_500 }, () => ({ type: 'item_reference', id: item!.id }));
+    const replies = [await send(url, ask({ input: many }))];
+    const two = responseOf(await send(url, ask({ ...long, previous_response_id: one.id })));
+    replies.push(await send(url, ask({ previous_response_id: two.id })));
+    expect(replies.map((reply) => [reply.status, errorOf(reply).code])).toEqual(
+      replies.map(() => [413, 'WARMPATH_BODY_TOO_LARGE']),
+    );
+  });
+
   it.each<[string, object]>([
     ['a response that is unknown', { previous_response_id: 'resp_0' }],
     ['an item that is unknown', { input: [{ type: 'item_reference', id: 'msg_0_0' }] }],

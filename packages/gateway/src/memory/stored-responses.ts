@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { WarmpathError } from '@warmpath/core';
 import { TenantCache } from '@warmpath/core/internal';
 import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject, parseJson } from '../json/json-scanner.js';
@@ -21,6 +22,8 @@ interface StoredResponse {
 
 export interface StoredResponsesOptions {
   readonly maxBytes: number;
+  /** Characters of all items that one request continues or refers to. */
+  readonly maxContinued: number;
   /** Milliseconds until a response is forgotten. */
   readonly maxAgeMs: number;
   /** The monotonic clock, in milliseconds. */
@@ -60,13 +63,14 @@ export class StoredResponses {
    * The request with the items of `previous_response_id` and of `item_reference` items in place of these. What is not
    * known stays. O(items).
    *
-   * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`
+   * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`, `WARMPATH_BODY_TOO_LARGE`
    */
   continued(given: Buffer, owner: ResponseOwner): ContinuedRequest {
     const view = new BodyView(given);
     const previous = view.string('previous_response_id');
-    const before = previous === undefined ? [] : this.#itemsUpTo(previous, owner);
-    const own = this.#ownItems(view, owner);
+    const room = new Room(this.#options.maxContinued);
+    const before = previous === undefined ? [] : this.#itemsUpTo(previous, owner, room);
+    const own = this.#ownItems(view, owner, room);
     const isKnown = before !== undefined && own !== undefined;
     const isContinued = isKnown && (before.length > 0 || own.isChanged);
     const edits = isContinued
@@ -119,20 +123,26 @@ export class StoredResponses {
   }
 
   /** Items of a response and of all that it continues, as JSON; `undefined` where one is not known. */
-  #itemsUpTo(id: string, owner: ResponseOwner): readonly string[] | undefined {
+  #itemsUpTo(id: string, owner: ResponseOwner, room: Room): readonly string[] | undefined {
     const turns: string[][] = [];
     for (let next: string | undefined = id; next !== undefined; ) {
       const found: StoredResponse | undefined = this.#get(next, owner);
       if (found === undefined) return undefined;
       const output = (found.response['output'] as readonly unknown[]).map((item) => JSON.stringify(item));
-      turns.push([...(found.input === '' ? [] : [found.input]), ...output]);
+      const items = [...(found.input === '' ? [] : [found.input]), ...output];
+      for (const item of items) room.take(item);
+      turns.push(items);
       next = found.previous;
     }
     return turns.reverse().flat();
   }
 
   /** The items of the request itself; `undefined` where one refers to an item that is not known. */
-  #ownItems(view: BodyView, owner: ResponseOwner): { items: readonly string[]; isChanged: boolean } | undefined {
+  #ownItems(
+    view: BodyView,
+    owner: ResponseOwner,
+    room: Room,
+  ): { items: readonly string[]; isChanged: boolean } | undefined {
     const span = view.value('input');
     if (span === undefined) return { items: [], isChanged: false };
     if (view.scan.isString(span))
@@ -146,6 +156,7 @@ export class StoredResponses {
       const refers = isObject(item) && item['type'] === 'item_reference';
       const found = refers ? this.#item(String(item['id']), owner) : undefined;
       if (refers && found === undefined) return undefined;
+      if (found !== undefined) room.take(found);
       isChanged ||= refers;
       items.push(found ?? view.scan.text(element));
     }
@@ -156,5 +167,23 @@ export class StoredResponses {
     const response = this.#get(`resp_${ITEM_ID.exec(id)?.[1] ?? ''}`, owner)?.response;
     const item = (response?.['output'] as readonly JsonObject[] | undefined)?.find((it) => it['id'] === id);
     return item && JSON.stringify(item);
+  }
+}
+
+/** What a request may still add to itself: it can refer to one long item many times. */
+class Room {
+  #left: number;
+
+  constructor(characters: number) {
+    this.#left = characters;
+  }
+
+  /** @throws WarmpathError `WARMPATH_BODY_TOO_LARGE` */
+  take(item: string): void {
+    this.#left -= item.length;
+    if (this.#left >= 0) return;
+    throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', {
+      detail: 'The stored items that the request continues are longer than a request may be.',
+    });
   }
 }
