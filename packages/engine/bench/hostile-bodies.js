@@ -73,7 +73,6 @@ const SEEDS = [
     path: '/kv/lookup',
     value: { prompt: 'One document. Another. Question?', segments: [14, 23], cache_salt: 'tenant' },
   },
-  { path: '/kv/pins', value: { messages: [{ role: 'user', content: 'Hello' }], ttl_seconds: 0.01 } },
   { path: '/kv/flush', value: { tiers: ['host', 'disk'], cache_salt: 'tenant' } },
   {
     path: CHAT,

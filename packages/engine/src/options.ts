@@ -69,7 +69,6 @@ export const engineOptionsSchema = z.strictObject({
   kvEvents: zmqEndpoint().describe('Publish KV events in the format of vLLM: tcp://*:5557 listens, others connect'),
   kvEventsReplay: zmqEndpoint().describe('Address for replays of missed KV events, for instance tcp://*:5558'),
   kvEventsBlock: z.int().min(1).max(4096).default(16).describe('Tokens of a block in KV events'),
-  cachedDocuments: z.int().min(0).optional().describe('Most leading parts of a prompt to cache; all by default'),
   batchInvariant: z.boolean().default(false).describe('Compute a request alike whatever runs beside it; slower'),
   threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
   gpuLayers: z

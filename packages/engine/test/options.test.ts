@@ -7,7 +7,6 @@ describe('the options of an engine', () => {
     const unset = Object.keys(engineOptionsSchema.shape).filter((name) => !(name in options));
     expect(unset.sort()).toEqual([
       'cacheDir',
-      'cachedDocuments',
       'chatTemplate',
       'chatTemplateFile',
       'diskTier',

@@ -3,7 +3,7 @@ import { StoredResponses } from '../src/memory/stored-responses.js';
 
 it('responses are kept within a time and within bytes', () => {
   let now = 0;
-  const responses = new StoredResponses({ maxBytes: 20_000, maxAgeMs: 1_000, now: () => now });
+  const responses = new StoredResponses({ maxBytes: 20_000, maxContinued: 9_000, maxAgeMs: 1_000, now: () => now });
   const owner = { tenant: 't', user: undefined };
   const store = (id: string, fields: object = {}) => {
     const request = responses.continued(Buffer.from(JSON.stringify({ input: 'Q', ...fields })), owner);

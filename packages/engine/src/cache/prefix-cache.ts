@@ -204,34 +204,14 @@ export class PrefixCache {
   }
 
   /**
-   * Drops what is cached and neither leased nor kept. Cost: O(nodes).
+   * Drops what is cached and not leased. Cost: O(nodes).
    *
    * @param salt Drop what prompts of this salt have left; everything when left out.
    * @returns How many tokens were dropped from each tier.
    */
   flush(tiers: readonly Tier[], salt?: string): TokensByTier {
     const root = salt === undefined ? undefined : this.#tree.existingRoot(salt);
-    const dropped = this.#tree.drop(tiers, salt === undefined ? this.#tree.roots : root === undefined ? [] : [root]);
-    return dropped;
-  }
-
-  /**
-   * Keeps what is cached of a prompt in host memory or on the disk until {@link unkeep}. It may leave the cells.
-   *
-   * @returns The node that is kept, with everything above it; `undefined` when nothing of the prompt is cached.
-   */
-  keep(tokens: readonly number[], salt?: string): RadixNode | undefined {
-    const { node } = this.#tree.follow(tokens, tokens.length, salt);
-    if (node?.parent === undefined) {
-      return undefined;
-    }
-    this.#tree.retain(node, 1);
-    return node;
-  }
-
-  /** Ends what one {@link keep} began. */
-  unkeep(node: RadixNode): void {
-    this.#tree.retain(node, -1);
+    return this.#tree.drop(tiers, salt === undefined ? this.#tree.roots : root === undefined ? [] : [root]);
   }
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */

@@ -59,8 +59,6 @@ export class RadixNode {
   owner: SequenceId | undefined;
   /** Leases that end exactly here. */
   pins = 0;
-  /** How many pins keep it in host memory or on the disk, whatever the policy decides. */
-  retainers = 0;
   /** What the replacement calls this node, from the first time that it may be evicted. */
   handle: number | undefined;
   /** Requests that ended on a path through this node. */
@@ -162,18 +160,17 @@ export class RadixNode {
 
   /**
    * Whether the node may be evicted from a tier: nothing that depends on it is there, no lease ends here that needs it
-   * there or is about to bring it back, and no pin keeps it. Nothing depends on a copy of what lies on the
-   * device too, and what is kept may leave the device, from where it goes to host memory.
+   * there or is about to bring it back. Nothing depends on a copy of what lies on the device too.
    */
   mayLeave(tier: Tier): boolean {
     if (tier === 'device') {
       return this.isDeviceLeaf && this.pins === 0;
     }
     if (tier === 'host') {
-      const isNeeded = this.hostChildren > 0 || this.pins > 0 || this.retainers > 0;
+      const isNeeded = this.hostChildren > 0 || this.pins > 0;
       return this.#copy !== undefined && (this.#onDevice || !isNeeded);
     }
-    const isNeeded = !this.#onDevice && this.#copy === undefined && (this.hostChildren > 0 || this.retainers > 0);
+    const isNeeded = !this.#onDevice && this.#copy === undefined && this.hostChildren > 0;
     return this.#file !== undefined && this.diskChildren === 0 && this.pins === 0 && !isNeeded;
   }
 

@@ -351,12 +351,6 @@ export class TieredTree {
     return dropped;
   }
 
-  /** A pin keeps a node, or stops keeping it. */
-  retain(node: RadixNode, change: 1 | -1): void {
-    node.retainers += change;
-    this.#order.review(node);
-  }
-
   /**
    * Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are
    * dropped.

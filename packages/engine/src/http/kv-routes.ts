@@ -1,11 +1,8 @@
-import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { PATH_ORDERS } from '../cache/tree-report.js';
 import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
-import { generateWhole } from './exchange.js';
-import { toGenerationRequest } from './generation-request.js';
 import type { EngineMetrics } from './metrics.js';
 import { chatPrompt, type PromptSource, plainPrompt, promptsOf, tokenizeOptions } from './prompts.js';
 import { cacheSalt, chatPromptFields, checkModel, parseBody, segments } from './schemas.js';
@@ -28,19 +25,14 @@ const flushSchema = z.strictObject({
 });
 
 /** A prompt as the two completions routes take it. */
-const promptFields = {
+const lookupSchema = z.object({
   model: z.string().nullish(),
   ...chatPromptFields,
   messages: chatPromptFields.messages.optional(),
   prompt: z.unknown().optional(),
   segments,
   cache_salt: cacheSalt,
-};
-const lookupSchema = z.object(promptFields);
-
-/** Longest time for which a prompt is pinned, in seconds. */
-const MAX_PIN_SECONDS = 86_400;
-const pinSchema = z.object({ ...promptFields, ttl_seconds: z.number().gt(0).max(MAX_PIN_SECONDS).default(600) });
+});
 
 type PromptFields = z.output<typeof lookupSchema>;
 
@@ -50,7 +42,7 @@ interface KvRoutes extends PromptSource {
   readonly metrics: EngineMetrics;
 }
 
-/** What operators and gateways ask of the cache: to show what it holds, to look a prompt up, to keep it, to drop it. */
+/** What operators and gateways ask of the cache: to show what it holds, to look a prompt up, to drop it. */
 export function addKvRoutes(server: FastifyInstance, app: KvRoutes): void {
   const { loop, metrics } = app;
   server.get('/kv', (request) => kvReport(loop, metrics, parseBody(kvQuerySchema, request.query)));
@@ -65,29 +57,7 @@ export function addKvRoutes(server: FastifyInstance, app: KvRoutes): void {
 
   server.post('/kv/flush', async (request) => {
     const { cache_salt: salt, tiers } = parseBody(flushSchema, request.body ?? {});
-    return { dropped_tokens: await loop.management.flush(tiers ?? TIERS, salt ?? undefined) };
-  });
-
-  server.post('/kv/pins', async (request, reply) => {
-    const body = parseBody(pinSchema, request.body);
-    const prompt = await promptOf(app, body, reply);
-    const fields = { cache_salt: body.cache_salt, max_tokens: 0 };
-    const limits = { contextTokens: loop.contextTokens, defaultMaxTokens: 0 };
-    const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits, {});
-    await generateWhole(loop, [generation], reply);
-    const { id, tokens, expiresMs } = await loop.management.pin(
-      prompt.tokens,
-      body.cache_salt ?? undefined,
-      1000 * body.ttl_seconds,
-    );
-    return { id, tokens, expires_at: Math.floor(expiresMs / 1000) };
-  });
-
-  server.delete<{ Params: { id: string } }>('/kv/pins/:id', async (request) => {
-    if (!(await loop.management.unpin(request.params.id))) {
-      throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: 'There is no such pin, or its time is over.' });
-    }
-    return { id: request.params.id };
+    return { dropped_tokens: await loop.flush(tiers ?? TIERS, salt ?? undefined) };
   });
 }
 
@@ -144,7 +114,6 @@ function kvReport(loop: EngineLoop, metrics: EngineMetrics, query: z.output<type
       }),
     },
     tree: shape,
-    pins: loop.management.pins,
     paths,
   };
 }

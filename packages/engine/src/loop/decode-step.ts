@@ -82,7 +82,7 @@ export class DecodeStep {
   async run(): Promise<void> {
     const { cache, limits, places } = this.#options;
     const { running } = places;
-    const entries = planStep(running, cache, limits, (task, computed) => places.commitEnd(task, computed));
+    const entries = planStep(running, cache, limits);
     const isAnyDone = places.finishPrefills();
     if (entries.length > 0) {
       await this.#compute(entries);

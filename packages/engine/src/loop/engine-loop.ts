@@ -1,7 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import { reportTree, type TreeReportOptions } from '../cache/tree-report.js';
-import { CacheManagement } from './cache-management.js';
+import { BetweenSteps } from './between-steps.js';
 import { type DecodeInFlight, DecodeStep } from './decode-step.js';
 import { LoopAnnouncer } from './events.js';
 import {
@@ -28,14 +29,12 @@ export class EngineLoop {
   readonly #memory: LoopMemory;
   readonly #places: RequestPlaces;
   readonly #step: DecodeStep;
+  readonly #betweenSteps = new BetweenSteps(() => this.#wakeUp());
   #state: 'open' | 'draining' | 'failed' = 'open';
   #wake: (() => void) | undefined;
   #closeByMs: number | undefined;
   readonly #ended: Promise<void>;
   #tellFailure: (error: WarmpathError) => void = () => undefined;
-
-  /** What operators ask of the cache. */
-  readonly management: CacheManagement;
 
   /** Settles when the loop has failed and nothing will be computed any more; never, when it does not. */
   readonly failed = new Promise<WarmpathError>((resolve) => {
@@ -47,8 +46,7 @@ export class EngineLoop {
 
   private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
     const { context, cache } = memory;
-    const { maxRunning, cachedDocuments } = options;
-    this.management = new CacheManagement({ cache, clock: Date.now, wake: () => this.#wakeUp() });
+    const { maxRunning } = options;
     this.#options = options;
     this.#memory = memory;
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
@@ -59,7 +57,6 @@ export class EngineLoop {
       waiting,
       announcer,
       maxRunning,
-      cachedDocuments,
       reuse: this.reuse,
     });
     this.#step = new DecodeStep({
@@ -67,7 +64,11 @@ export class EngineLoop {
       cache,
       places: this.#places,
       cost: learned,
-      limits: { batchTokens: options.batchTokens, isOnGpu: options.model.usesGpu },
+      limits: {
+        batchTokens: options.batchTokens,
+        isOnGpu: options.model.usesGpu,
+        sharesPrompts: this.reuse !== 'none',
+      },
       announcer,
       vocabulary: options.model.vocabulary,
       contextTokens: this.contextTokens,
@@ -134,6 +135,15 @@ export class EngineLoop {
   }
 
   /**
+   * Drops what is cached and no running request needs; with a salt, only what its prompts left.
+   *
+   * @returns Tokens that were dropped from each tier. @throws WARMPATH_SHUTTING_DOWN
+   */
+  flush(tiers: readonly Tier[], salt?: string): Promise<TokensByTier> {
+    return this.#betweenSteps.run(() => this.#memory.cache.flush(tiers, salt));
+  }
+
+  /**
    * Ends the loop: refuses waiting requests, lets running ones finish within `graceMs`, writes the cache to the disk
    * tier as far as there is room and time, and frees the context. Safe to call again.
    */
@@ -162,7 +172,7 @@ export class EngineLoop {
         cache.settle();
         this.#places.admit();
         cache.clearIdle();
-        this.management.step();
+        this.#betweenSteps.step();
         this.#places.prefetch();
         kvEvents?.flush();
         isGoingOn = await this.#turn();
@@ -170,7 +180,7 @@ export class EngineLoop {
     } catch (cause) {
       this.#fail(cause);
     }
-    this.management.close();
+    this.#betweenSteps.close();
     // After a failure nothing is written any more.
     await cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     kvEvents?.end();

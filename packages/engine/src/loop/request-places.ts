@@ -16,7 +16,6 @@ export interface RequestPlacesOptions {
   /** Most requests that run at the same time. */
   readonly maxRunning: number;
   /** Most leading parts of a prompt that are cached; all when left out. */
-  readonly cachedDocuments: number | undefined;
   /** Where what a request computed may serve another. */
   readonly reuse: EngineReuse;
 }
@@ -108,21 +107,12 @@ export class RequestPlaces {
     }
   }
 
-  /** Puts what a running task has computed into the tree, as far as it is to be cached. */
+  /** Puts what a running task has computed into the tree, where the model can go on from there. */
   commit(task: GenerationTask): void {
     const lease = task.lease!;
-    const end = this.commitEnd(task, task.computed);
-    if (end > lease.length) {
-      this.#options.cache.commit(lease, task.tokens.slice(lease.length, end));
+    if (this.#options.reuse !== 'none' && task.computed > lease.length) {
+      this.#options.cache.commit(lease, task.tokens.slice(lease.length, task.computed));
     }
-  }
-
-  /** How many tokens of a task the cache gets when the task has computed so many. */
-  commitEnd(task: GenerationTask, computed: number): number {
-    const { reuse, cachedDocuments } = this.#options;
-    const end = Math.min(computed, task.cachedAtMost(cachedDocuments));
-    // The state that a checkpoint saves is of all that was computed.
-    return reuse === 'none' || (reuse === 'checkpoint' && end < computed) ? 0 : end;
   }
 
   /** Ends the requests whose prompts only go into the cache, and are there. @returns Whether there were any. */

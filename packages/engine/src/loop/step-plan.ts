@@ -13,6 +13,8 @@ export interface StepLimits {
   readonly batchTokens: number;
   /** Whether a GPU computes: then a whole batch takes no longer than streams may wait. */
   readonly isOnGpu: boolean;
+  /** Whether prompts share what they compute. */
+  readonly sharesPrompts: boolean;
 }
 
 /** Most tokens of one decode while clients read streams: one tile of attention. Fewer would be computed row by row. */
@@ -24,20 +26,12 @@ const STREAMING_TOKENS = TILE_ROWS;
  */
 const WORTH_WAITING_TOKENS = 16;
 
-/** Says how many tokens of a task the cache gets when the task has computed so many. */
-export type CommitEnd = (task: GenerationTask, computed: number) => number;
-
 /**
  * Fills one decode and takes the cells for it: one token for every task that generates, so that no stream waits for a
  * prompt; then chunks of prompts in the order of their admission. Tasks without free cells sit this step out, and those
  * whose next tokens come from the disk.
  */
-export function planStep(
-  running: readonly GenerationTask[],
-  cache: PrefixCache,
-  limits: StepLimits,
-  commitEnd: CommitEnd,
-): StepEntry[] {
+export function planStep(running: readonly GenerationTask[], cache: PrefixCache, limits: StepLimits): StepEntry[] {
   const entries: StepEntry[] = [];
   const generating = running.filter((candidate) => candidate.isDecoding);
   for (const task of generating) {
@@ -58,7 +52,7 @@ export function planStep(
     if (task.isAwaitingDisk) {
       continue;
     }
-    if (prompts.some((entry) => isWorthWaiting(task, entry, cache, commitEnd))) {
+    if (limits.sharesPrompts && prompts.some((entry) => isWorthWaiting(task, entry, cache))) {
       continue;
     }
     const wanted = cache.checkpoints ? task.checkpointAfter(task.computed) - task.computed : task.pending;
@@ -84,7 +78,7 @@ function share(task: GenerationTask, cache: PrefixCache): void {
   task.isAwaitingDisk = gained.isAwaitingDisk;
 }
 
-function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache, commitEnd: CommitEnd): boolean {
+function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {
   const { task: other, count } = entry;
   if (task.hasPrivateTokens || !cache.samePath(task.lease!, other.lease!)) {
     return false;
@@ -95,7 +89,7 @@ function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCac
     return false;
   }
   const needed = task.sharedAtMost - task.computed;
-  const most = Math.min(commitEnd(other, computed) - task.computed, needed);
+  const most = Math.min(computed - task.computed, needed);
   let common = 0;
   while (common < most && task.tokens[task.computed + common] === other.tokens[task.computed + common]) {
     common++;

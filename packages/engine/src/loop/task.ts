@@ -92,13 +92,6 @@ export class GenerationTask {
     return this.tokens.length - (this.isPrefillOnly ? 0 : 1);
   }
 
-  /** How many of its tokens go into the cache, where at most so many leading parts of a prompt do. */
-  cachedAtMost(documents: number | undefined): number {
-    const { boundaries = [] } = this.request;
-    const isBound = documents !== undefined && boundaries.length > 0 && documents <= boundaries.length;
-    return isBound ? (boundaries[documents - 1] ?? 0) : Number.POSITIVE_INFINITY;
-  }
-
   /**
    * The first place behind so many computed tokens at which a checkpoint is saved: where a document or message ends,
    * where it parts from an earlier prompt, the last token that may come from the cache, and every so many tokens in

@@ -11,8 +11,6 @@ const OPERATIONS = [
   'settle',
   'clearIdle',
   'flush',
-  'keep',
-  'unkeep',
   'grow',
   'commit',
   'release',

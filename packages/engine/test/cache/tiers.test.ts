@@ -98,31 +98,6 @@ describe('the cache with a host tier', () => {
     );
   });
 
-  it('keeps what it is told to keep, whatever comes, until that ends', () => {
-    fc.assert(
-      fc.property(fc.array(operation, { maxLength: 60, size: 'max' }), prompt, (steps, kept) => {
-        // Room for what is kept and a few others; the device holds less than one prompt.
-        const bench = new Bench(12, 6, { hostBytes: 200 });
-        bench.serve(kept);
-        const node = bench.cache.keep(kept)!;
-        for (const step of steps) {
-          apply(bench, step);
-          bench.check();
-          const { device, host } = bench.cache.match(kept);
-          expect(device + host).toBe(kept.length);
-        }
-        for (const run of [...bench.runs]) {
-          bench.release(run);
-        }
-        bench.cache.unkeep(node);
-        bench.cache.flush(['device', 'host']);
-        bench.check();
-        expect(bench.cache.match(kept)).toEqual({ device: 0, host: 0, disk: 0 });
-      }),
-      { seed: 12, numRuns: runs(150) },
-    );
-  });
-
   it('loses nothing that was ever committed, however small the device is, as long as the host has room', () => {
     fc.assert(
       fc.property(fc.array(operation, { maxLength: 80, size: 'max' }), prompt, (steps, tokens) => {

@@ -31,7 +31,6 @@ describe('GET /kv', () => {
       prompt_tokens: { device: 0, host: 0, disk: 0, computed: 0 },
       tiers: { device: { nodes: 0, tokens: 0, evicted_tokens: 0 } },
       tree: { salts: 0, nodes: 0, leaves: 0, pinned: 0, deepest: 0, nodes_by_depth: [] },
-      pins: 0,
       paths: [],
     });
   });
@@ -171,38 +170,9 @@ describe('what operators ask of the cache', () => {
     expect(JSON.parse(await engine.get('/kv'))).toMatchObject({ tree: { nodes: 0 }, cells: { used: 0 } });
   });
 
-  it('keeps a pinned prompt, which is computed where it is not there, until it is let go', async () => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier: 600_000 });
-    const asked = Date.now();
-    const pin = await post('/kv/pins', { prompt: one, segments: [150], ttl_seconds: 3600 });
-    expect(pin).toMatchObject({ tokens: 200 });
-    // Told in whole seconds.
-    expect(Number(pin['expires_at']) * 1000).toBeGreaterThan(asked + 3_599_000);
-    const push = async (): Promise<void> => {
-      for (let index = 10; index < 16; index++) {
-        await engine.complete(someTokens(300, index));
-      }
-    };
-    await push();
-    expect(await cachedOf(one)).toEqual({ device: 0, host: 200, disk: 0 });
-    expect(JSON.parse(await engine.get('/kv'))).toMatchObject({ pins: 1 });
-    // Two thirds of the host tier would be too much.
-    expect(await engine.call('/kv/pins', { prompt: someTokens(200, 20) })).toMatchObject({
-      status: 429,
-      body: { error: { code: 'WARMPATH_OVERLOADED' } },
-    });
-    const removed = await fetch(`${engine.server.url}/kv/pins/${String(pin['id'])}`, { method: 'DELETE' });
-    expect(removed.status).toBe(200);
-    expect((await fetch(`${engine.server.url}/kv/pins/${String(pin['id'])}`, { method: 'DELETE' })).status).toBe(404);
-    await push();
-    expect(await cachedOf(one)).toEqual(NOTHING);
-  });
-
   it.each([
     ['/kv/flush', { tiers: ['tape'] }, 'tiers[0]'],
     ['/kv/flush', { salt: 'misspelt' }, 'body'],
-    ['/kv/pins', { prompt: 'a', ttl_seconds: 0 }, 'ttl_seconds'],
-    ['/kv/pins', { prompt: 'a', ttl_seconds: 1e9 }, 'ttl_seconds'],
     ['/kv/lookup', { prompt: { no: 'prompt' } }, 'prompt'],
   ])('refuses %s %j', async (path, body, param) => {
     engine = await TestEngine.start({ contextTokens: 512 });

@@ -142,7 +142,6 @@ describe('continuous batching', () => {
   });
 
   it.each([
-    ['the cache is not to keep it', { cachedDocuments: 0 }, undefined, [400]],
     ['the model shares nothing', { hostTier: 0 }, 'random:1m-hybrid', [400]],
     // It is known only when the first checkpoint is to be saved.
     ['there is no room for checkpoints', { hostTier: 1 }, 'random:1m-hybrid', [50, 99, 100, 100, 50, 1]],

@@ -33,7 +33,7 @@ function plan(streams: number, prompts: readonly number[], { isStreamed = true, 
     return task;
   });
   const waiting = prompts.map((length, index) => start(Array.from({ length }, () => 1_000 + index)));
-  const entries = planStep([...running, ...waiting], cache, { batchTokens: 512, isOnGpu }, (_, computed) => computed);
+  const entries = planStep([...running, ...waiting], cache, { batchTokens: 512, isOnGpu, sharesPrompts: true });
   expect(entries.slice(0, streams).every(({ count }) => count === 1)).toBe(true);
   return entries.slice(streams).map(({ count }) => count);
 }

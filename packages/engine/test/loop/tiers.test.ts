@@ -133,31 +133,6 @@ describe('documents that a request names', () => {
   let engine: TestEngine;
   afterEach(() => engine.close());
 
-  it.each([
-    { cachedDocuments: 0, kept: 0 },
-    { cachedDocuments: 2, kept: 200 },
-    { cachedDocuments: 3, kept: 300 },
-    { cachedDocuments: 4, kept: 329 },
-  ])('are cached up to a limit: $cachedDocuments of three and a question', async ({ cachedDocuments, kept }) => {
-    engine = await TestEngine.start({ cachedDocuments, hostTier: 2 ** 24 });
-    // Each of the twelve tokens leads clearly, so that the sizes of batches do not decide which comes.
-    const prompt = someTokens(330, 37);
-    const fields = { segments: [100, 200, 300, 330], max_tokens: 12, ignore_eos: true };
-    // Two at once take nothing from each other that is not to be kept.
-    const [first] = await Promise.all([engine.complete(prompt, fields), engine.complete(prompt, fields)]);
-    const again = await engine.complete(prompt, fields);
-    expect(again.usage.prompt_tokens_details.cached_tokens).toBe(kept);
-    expect(again.choices[0]!.text).toBe(first.choices[0]!.text);
-    // Nothing else is left: only of a whole prompt, the answer too.
-    const tokens = await engine.metric('warmpath_engine_host_tokens');
-    expect(tokens < 330).toBe(kept < 329);
-    expect(await engine.metric('warmpath_engine_used_cells')).toBe(0);
-    // Without a word about documents, everything is kept.
-    const plain = someTokens(60, 6);
-    await engine.complete(plain);
-    expect((await engine.complete(plain)).usage.prompt_tokens_details.cached_tokens).toBe(59);
-  });
-
   it('leave the cells when no request needs them, and come back for one that does', async () => {
     engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 24 });
     const prompt = someTokens(400, 1);
