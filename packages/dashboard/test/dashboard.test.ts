@@ -247,7 +247,7 @@ describe('without a mouse', () => {
     const press = async (...keys: string[]) => {
       for (const key of keys) await page.keyboard.press(key);
     };
-    await press('Tab', 'Tab', 'Tab', 'Tab', 'Tab', 'Enter');
+    await press('Tab', 'Tab', 'Tab', 'Tab', 'Tab', 'Tab', 'Enter');
     const grid = page.getByRole('grid', { name: 'Latest requests' });
     await grid.focus();
     await press('ArrowDown', 'ArrowDown');
