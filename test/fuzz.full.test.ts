@@ -28,7 +28,7 @@ it('no input of the corpus, and none that a seeded run makes of it, breaks a pro
   for (const line of lines.slice(0, -1)) {
     const [, executions, branches] = /(\d+) executions, (\d+) branches/.exec(line)!;
     expect(Number(executions), line).toBeGreaterThan(300);
-    expect(Number(branches), line).toBeGreaterThan(10);
+    expect(Number(branches), line).toBeGreaterThan(5);
   }
 });
 

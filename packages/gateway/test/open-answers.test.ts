@@ -53,6 +53,6 @@ it.runIf(isFull).each([1, 2])(
     }
     const held = (await heldHeapBytes()) - before;
     for (const request of open) request.destroy();
-    expect(held).toBeLessThan((OPEN * prompt(0).length) / 4);
+    expect(held).toBeLessThan((OPEN * prompt(0).length) / 3);
   },
 );
