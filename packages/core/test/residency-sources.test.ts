@@ -1,3 +1,4 @@
+import '../../../test/suite.js';
 import { arrange, observe, type Preamble, ServedHistory } from '../src/index.js';
 import { EventResidency, type KvEvent, PromptSlots, type ServedRequest } from '../src/internal.js';
 import {

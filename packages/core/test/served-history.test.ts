@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import './seed.js';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import {
   type Arrangement,
   arrange,
@@ -266,7 +267,7 @@ describe('an engine that counts nothing and evicts nothing', () => {
       fc.property(fc.array(request, { maxLength: 60, size: 'max' }), (requests) => {
         expect(believesAll([...requests, ...requests])).toBe(true);
       }),
-      { numRuns: 60, endOnFailure: true },
+      { numRuns: runs(60), endOnFailure: true },
     );
   });
 

@@ -1,6 +1,7 @@
 import { estimateTokens } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import type { Answer } from './fake-engine.js';
 import { labelsIn, type Stand, type StandConfig, send, stand } from './harness.js';
 import '../../core/test/seed.js';
@@ -256,7 +257,7 @@ describe('cache breakpoints', () => {
             for (const before of textsBeforeMarks(marked!))
               expect(estimateTokens(before)).toBeGreaterThan(0.95 * LEAST);
         }),
-        { numRuns: 40 },
+        { numRuns: runs(40) },
       );
     }
   });

@@ -11,6 +11,7 @@ import {
 import { type ChatEdit, type ContentPart, chatEdits, LAYOUT_NAMES } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { applyEdits as applyChatEdits } from '../../core/src/render/layout.js';
 import { anyText } from '../../core/test/arbitraries.js';
 import { chatApi, messagesApi, responsesApi } from '../src/apis/prompt-apis.js';
@@ -316,7 +317,7 @@ describe('documents in the bytes of a body', () => {
         expectOnlyInsertions(body, edits);
         expectOtherMembersKept(given.name, body, sent);
       }),
-      { ...SEED, numRuns: 2_000 },
+      { ...SEED, numRuns: runs(2_000) },
     );
   });
 
@@ -342,7 +343,7 @@ describe('documents in the bytes of a body', () => {
         const own = groups.map((group) => `{"type":"${partType}","text":"${group}"${how === 'cut' ? '' : mark}}`);
         expect(text).toContain(own.join(','));
       }),
-      { ...SEED, numRuns: 1_500 },
+      { ...SEED, numRuns: runs(1_500) },
     );
   });
 
@@ -365,7 +366,7 @@ describe('documents in the bytes of a body', () => {
         expect((JSON.parse(sent.toString()) as { messages: object }).messages).toEqual(applyChatEdits(messages, here));
         expectOnlyInsertions(body, edits);
       }),
-      { ...SEED, numRuns: 1_000 },
+      { ...SEED, numRuns: runs(1_000) },
     );
   });
 

@@ -1,6 +1,7 @@
 import { createClient } from '@redis/client';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import type { ClientKey } from '../src/intake/authenticate.js';
 import { RateLimits } from '../src/intake/rate-limits.js';
 import type { RunningGateway } from '../src/start-gateway.js';
@@ -226,7 +227,7 @@ describe('limits of several gateways', () => {
           tellAll(several);
         }
       }),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     );
   });
 

@@ -2,6 +2,7 @@ import type { ClientRequest } from 'node:http';
 import { type ArrangeRequest, arrange } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { resolveConfig } from '../src/config/load.js';
 import { type Dispatch, DispatchQueue, type EnginePlace, type Waiting } from '../src/engines/dispatch-queue.js';
 import { EventLoopBudget } from '../src/limits/load.js';
@@ -359,7 +360,7 @@ describe('DispatchQueue', () => {
         expect(queue.depth).toBe(0);
         for (const { waits } of waiting) expect(queue.leave(waits!)).toBe(false);
       }),
-      { seed: 31, numRuns: 300 },
+      { seed: 31, numRuns: runs(300) },
     );
   });
 
@@ -408,7 +409,7 @@ describe('DispatchQueue', () => {
         }
         for (const left of queue.takeAll()) expect(tenants).toContain(left.tenant);
       }),
-      { numRuns: 50 },
+      { numRuns: runs(50) },
     );
   });
 
@@ -494,7 +495,7 @@ describe('DispatchQueue', () => {
         expect(new Set(started).size).toBe(started.length);
         expect([queue.depth, queue.underWay]).toEqual([0, 0]);
       }),
-      { seed: 35, numRuns: 300 },
+      { seed: 35, numRuns: runs(300) },
     );
   });
 
@@ -600,7 +601,7 @@ describe('DispatchQueue', () => {
         end(leader.room());
         expect([started, queue.depth]).toEqual([staying, 0]);
       }),
-      { seed: 34, numRuns: 50 },
+      { seed: 34, numRuns: runs(50) },
     );
   });
 

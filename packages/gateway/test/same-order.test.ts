@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { FakeEngine } from './fake-engine.js';
 import { chat, closing, gatewayAt, send } from './harness.js';
 import '../../core/test/seed.js';
@@ -58,7 +59,7 @@ it('with `arrange.policy: sorted`, gateways of different histories send the same
       expect(sent[1]).toEqual(sent[0]);
       hints += sent[0]!.filter((body) => body.includes('order of relevance')).length;
     }),
-    { numRuns: 40 },
+    { numRuns: runs(40) },
   );
   expect(hints).toBeGreaterThan(0);
 });

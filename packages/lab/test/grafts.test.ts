@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import {
   type CachedPrompt,
   createWorkload,
@@ -90,7 +91,7 @@ describe('GraftCache', () => {
           }
         },
       ),
-      { seed: 31, numRuns: 200 },
+      { seed: 31, numRuns: runs(200) },
     );
   });
 

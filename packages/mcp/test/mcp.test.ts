@@ -30,9 +30,9 @@ interface Answer {
 }
 
 const open: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
+const closeAll = async () => {
   for (const close of open.splice(0).reverse()) await close();
-});
+};
 
 /** The SDK's own client, connected. */
 async function connected(transport: StdioClientTransport | StreamableHTTPClientTransport) {
@@ -74,8 +74,14 @@ describe.each([
   ['over stdio', () => stdio('--documents', corpusFile)],
   ['over streamable HTTP', async () => overHttp({ corpus: await readCorpus(corpusFile) })],
 ] as const)('%s', (_, connect) => {
+  let connection: Awaited<ReturnType<typeof connect>>;
+  beforeAll(async () => {
+    connection = await connect();
+  });
+  afterAll(closeAll);
+
   it('arranges documents behind what was arranged before', async () => {
-    const { call, names } = await connect();
+    const { call, names } = connection;
     expect(await names()).toEqual(['arrange', 'explain', 'search']);
     const first = await call('arrange', { documents: documents('ab') });
     const second = await call('arrange', { documents: documents('bca') });
@@ -90,7 +96,7 @@ describe.each([
   });
 
   it('takes documents as texts and in the form of other libraries', async () => {
-    const { call } = await connect();
+    const { call } = connection;
     const given = ['Ada made the clock.', { id: 7, pageContent: 'The tower is 40 m high.' }, { text: ' ' }];
     const { structuredContent } = await call('arrange', { documents: given });
     expect(structuredContent).toMatchObject({
@@ -100,7 +106,7 @@ describe.each([
   });
 
   it('searches, and arranges what it found', async () => {
-    const { call } = await connect();
+    const { call } = connection;
     const first = await call('search', { query: 'the weight of Velka' });
     expect(first.structuredContent.documents.map(({ id }) => id)).toContain('velka');
     const second = await call('search', { query: 'weight teal', k: 2 });
@@ -110,7 +116,7 @@ describe.each([
   });
 
   it('explains a prompt', async () => {
-    const { call } = await connect();
+    const { call } = connection;
     const content = `<documents>\n${['a', 'b'].map((id) => `<document id="${id}">${id} it is.</document>`).join('\n')}\n</documents>\nWhich?`;
     const answer = await call('explain', {
       messages: [
@@ -129,7 +135,7 @@ describe.each([
   });
 
   it('says why a prompt does not continue an earlier one', async () => {
-    const { call } = await connect();
+    const { call } = connection;
     const at = (time: string) => [
       { role: 'system', content: `You are brief. It is ${time}.` },
       { role: 'user', content: 'What was found?' },
@@ -147,7 +153,7 @@ describe.each([
   });
 
   it('answers bad input with an error that says where', async () => {
-    const { call } = await connect();
+    const { call } = connection;
     const long = await call('arrange', { documents: [{ content: 'x'.repeat(1_000_001) }] });
     expect(long.isError).toBe(true);
     expect(long.content[0]!.text).toContain('documents[0].content');
@@ -157,6 +163,8 @@ describe.each([
 });
 
 describe('the server', () => {
+  afterEach(closeAll);
+
   it('has no search without documents', async () => {
     const { names } = await overHttp();
     expect(await names()).toEqual(['arrange', 'explain']);
@@ -201,10 +209,16 @@ describe('the server', () => {
 
   it('names what is wrong with its options and its file', async () => {
     const fails = (...args: string[]) => run(process.execPath, [MAIN, ...args]).catch((error: unknown) => error);
-    expect(await fails('--prot', '1')).toMatchObject({ code: 2, stderr: expect.stringContaining('--prot') });
-    expect(await fails('--http', '--port', 'x')).toMatchObject({ code: 2, stderr: expect.stringContaining('--port') });
-    expect(await fails('--documents', join(folder, 'none'))).toMatchObject({ code: 1 });
-    expect((await run(process.execPath, [MAIN, '--help'])).stdout).toContain('--gateway');
+    const [option, port, file, help] = await Promise.all([
+      fails('--prot', '1'),
+      fails('--http', '--port', 'x'),
+      fails('--documents', join(folder, 'none')),
+      run(process.execPath, [MAIN, '--help']),
+    ]);
+    expect(option).toMatchObject({ code: 2, stderr: expect.stringContaining('--prot') });
+    expect(port).toMatchObject({ code: 2, stderr: expect.stringContaining('--port') });
+    expect(file).toMatchObject({ code: 1 });
+    expect(help.stdout).toContain('--gateway');
     await writeFile(join(folder, 'bad.jsonl'), '{"content": "fine"}\n{"content": ""}\n');
     await expect(readCorpus(join(folder, 'bad.jsonl'))).rejects.toMatchObject({ code: 'WARMPATH_EMPTY_DOCUMENT' });
     await writeFile(join(folder, 'bad.jsonl'), 'no json\n');

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { Bm25Retriever } from '../src/index.js';
 import { Bm25 } from '../src/lexical/bm25.ts';
 import { mergePostings, type Postings, PostingsBuilder } from '../src/lexical/postings.ts';
@@ -55,7 +56,7 @@ describe('BM25', () => {
       fc.property(fc.array(text, { maxLength: 60 }), query, fc.integer({ min: 1, max: 70 }), (texts, asked, k) => {
         expectExact(new Bm25(build(texts)), texts, asked, k);
       }),
-      { seed: 11, numRuns: 400 },
+      { seed: 11, numRuns: runs(400) },
     );
   });
 
@@ -90,7 +91,7 @@ describe('BM25', () => {
         expect([...merged.ordinals]).toEqual(kept);
         expect(new Bm25(merged).search(asked, 10)).toEqual(new Bm25(build(left)).search(asked, 10));
       }),
-      { seed: 12, numRuns: 300 },
+      { seed: 12, numRuns: runs(300) },
     );
   });
 
@@ -129,7 +130,7 @@ describe('terms', () => {
           expect(terms.every((term) => term.length > 0 && term.length <= 128)).toBe(true);
         },
       ),
-      { seed: 13, numRuns: 150 },
+      { seed: 13, numRuns: runs(150) },
     );
     expect(tokenise('x'.repeat(1_000_000))[0]!.length).toBe(64);
   });

@@ -1,6 +1,7 @@
 import { estimateTokens } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { chunk } from '../src/parse/chunk.ts';
 import { parsePdf } from '../src/parse/parse-pdf.ts';
 import { parseText, type TextFormat } from '../src/parse/parse-text.ts';
@@ -77,7 +78,7 @@ npm ci
       fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
         expect(parseText(text, format).blocks).toBeInstanceOf(Array);
       }),
-      { seed: 21, numRuns: 300 },
+      { seed: 21, numRuns: runs(300) },
     );
     for (const unit of [
       '>',
@@ -133,7 +134,7 @@ describe('passages', () => {
         const without = (texts: readonly string[]) => all(texts.map((text) => text.replace(/^## [ABC]$/gm, '')));
         expect(without(passages.map(({ content }) => content))).toBe(without(given.map(({ text }) => text)));
       }),
-      { seed: 22, numRuns: 200 },
+      { seed: 22, numRuns: runs(200) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { Replacement, type ReplacementPolicy, type Tier } from '../../src/internal.js';
 import { NaiveReplacement } from '../naive-replacement.js';
 
@@ -61,7 +62,7 @@ export function replacementPolicyCases(policy: ReplacementPolicy): void {
             expect(forgotten.toSorted()).toEqual(naive.forgotten.toSorted());
           }
         }),
-        { numRuns: 200 },
+        { numRuns: runs(200) },
       );
     });
   });

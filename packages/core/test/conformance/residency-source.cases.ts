@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import type { ServedHistory } from '../../src/index.js';
 import { order } from '../arbitraries.js';
 
@@ -69,7 +70,7 @@ export function residencySourceCases(
             expect(predicted).toBeLessThanOrEqual(promptTokens);
           }
         }),
-        { numRuns: 60 },
+        { numRuns: runs(60) },
       );
     });
 
@@ -81,7 +82,7 @@ export function residencySourceCases(
           const before = [twin.predict(ids), twin.history.tree.nodes, twin.history.requests];
           expect([twin.predict(ids), twin.history.tree.nodes, twin.history.requests]).toEqual(before);
         }),
-        { numRuns: 60 },
+        { numRuns: runs(60) },
       );
     });
 
@@ -96,7 +97,7 @@ export function residencySourceCases(
           expect(Math.abs(predicted - cached)).toBeLessThanOrEqual(BLOCK_TOKENS);
           expect(cached).toBeGreaterThan(0);
         }),
-        { numRuns: 60 },
+        { numRuns: runs(60) },
       );
     });
 
@@ -109,7 +110,7 @@ export function residencySourceCases(
             if (within !== undefined) expect(errors.at(-1)).toBeLessThanOrEqual(within);
           }
         }),
-        { numRuns: 40 },
+        { numRuns: runs(40) },
       );
       const mean = errors.reduce((sum, error) => sum + error, 0) / errors.length;
       expect(mean).toBeLessThanOrEqual(meanErrorUnderPressure);

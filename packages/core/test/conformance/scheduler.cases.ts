@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import type { Scheduler, SchedulerName } from '../../src/internal.js';
 
 /** A waiting request of the tests: its number in order of arrival, and what it finds in the cache. */
@@ -89,7 +90,7 @@ export function schedulerCases(
           const numbers = [...served, ...removed].map(({ number }) => number);
           expect(numbers.toSorted((a, b) => a - b)).toEqual(pushed.map(({ number }) => number));
         }),
-        { numRuns: 200 },
+        { numRuns: runs(200) },
       );
     });
 
@@ -98,7 +99,7 @@ export function schedulerCases(
         fc.property(stepsArbitrary, (steps) => {
           expect(play(create({}), steps).served).toEqual(play(create({}), steps).served);
         }),
-        { numRuns: 50 },
+        { numRuns: runs(50) },
       );
     });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import {
   adjustLogits,
   changesLogits,
@@ -53,7 +54,7 @@ describe('sampling', () => {
         const token = sampleToken(logits, { temperature: 0.8, topP }, () => value);
         expect(naiveNucleus(logits, 0.8, topP).has(token)).toBe(true);
       }),
-      { seed: 2, numRuns: 500 },
+      { seed: 2, numRuns: runs(500) },
     );
   });
 
@@ -111,7 +112,7 @@ describe('sampling', () => {
         const sampling = { temperature: 1, topP: 1 };
         expect(sampleToken(logits, { ...sampling, topK }, () => value)).toBe(sampleToken(kept, sampling, () => value));
       }),
-      { seed: 5, numRuns: 300 },
+      { seed: 5, numRuns: runs(300) },
     );
   });
 
@@ -145,7 +146,7 @@ describe('sampling', () => {
           for (const [token, logit] of expected.entries()) expect(adjusted[token]).toBeCloseTo(logit, 9);
         },
       ),
-      { seed: 6, numRuns: 300 },
+      { seed: 6, numRuns: runs(300) },
     );
   });
 

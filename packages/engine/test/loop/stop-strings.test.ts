@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { StopStrings } from '../../src/loop/stop-strings.js';
 
 const letters = (maxLength: number) =>
@@ -39,7 +40,7 @@ describe('stop strings', () => {
           }
         },
       ),
-      { seed: 1, numRuns: 2000 },
+      { seed: 1, numRuns: runs(2000) },
     );
   });
 

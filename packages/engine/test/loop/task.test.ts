@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import type { GenerationRequest } from '../../src/loop/generation.js';
 import { GenerationTask, type TokenPieces } from '../../src/loop/task.js';
 
@@ -69,7 +70,7 @@ describe('the text of a generation', () => {
         expect(texts.every((part) => part !== '')).toBe(true);
         expect(reason).toBe('stop');
       }),
-      { seed: 1, numRuns: 500 },
+      { seed: 1, numRuns: runs(500) },
     );
   });
 
@@ -125,7 +126,7 @@ describe('what a task found in the cache', () => {
         expect(cachedByTier).toEqual({ device: had('device'), host: had('host'), disk: had('disk') });
         expect(cachedTokens).toBeLessThan(100);
       }),
-      { seed: 3, numRuns: 300 },
+      { seed: 3, numRuns: runs(300) },
     );
   });
 });

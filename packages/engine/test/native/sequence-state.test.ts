@@ -162,7 +162,7 @@ const RUNS: Readonly<Record<string, number>> = isFull
       'random:1m-longrope512': 20,
       'random:4m-window64': 20,
     }
-  : { demo: 8, 'random:1m-mla': 8, 'random:4m-window64': 8 };
+  : { demo: 8, 'random:1m-mla': 6, 'random:4m-window64': 6 };
 
 describe.each(Object.entries(RUNS))('the saved cells of %s', (spec, numRuns) => {
   let folder: string;

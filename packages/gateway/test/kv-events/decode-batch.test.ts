@@ -2,6 +2,7 @@ import { Encoder } from '@msgpack/msgpack';
 import type { KvEvent } from '@warmpath/core/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { decodeBatch, noDecodeAnomalies } from '../../src/engines/kv-events/decode-batch.js';
 import { hasTrueLengths } from '../../src/engines/kv-events/true-lengths.js';
 import '../../../core/test/seed.js';
@@ -267,7 +268,7 @@ describe('batches of KV events', () => {
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         expect(Array.isArray(decodeBatch(bytes, anomalies))).toBe(true);
       }),
-      { numRuns: 20_000 },
+      { numRuns: runs(20_000) },
     );
     // The decoder refuses a batch in which anything has this name.
     const value = fc.jsonValue().filter((each) => !JSON.stringify(each).includes('__proto__'));
@@ -276,7 +277,7 @@ describe('batches of KV events', () => {
         const { events } = read([1, [event, other, ['AllBlocksCleared']], 0]);
         expect(events.at(-1)).toEqual({ kind: 'cleared' });
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
     expect(anomalies.undecodable).toBeGreaterThan(0);
   });

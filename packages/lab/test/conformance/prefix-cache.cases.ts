@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import {
   type Admission,
   type CachedPrompt,
@@ -35,7 +36,7 @@ export function itIsAPrefixCache(
             before.push(tokens);
           }
         }),
-        { seed: 11, numRuns: 150 },
+        { seed: 11, numRuns: runs(150) },
       );
     });
 
@@ -54,7 +55,7 @@ export function itIsAPrefixCache(
           expect(prompts.map((prompt) => cache.cachedTokens(prompt))).toEqual(prompts.map(() => 0));
           expect(prompts.map((prompt) => serveAtOnce(cache, prompt))).toEqual(served);
         }),
-        { seed: 12, numRuns: 60 },
+        { seed: 12, numRuns: runs(60) },
       );
     });
 
@@ -80,7 +81,7 @@ export function itIsAPrefixCache(
           for (const action of actions) if (action.kind === 'admit') serveAtOnce(cache, action.prompt);
           expect(cache.usedTokens).toBeLessThanOrEqual(cache.capacityTokens);
         }),
-        { seed: 13, numRuns: 150 },
+        { seed: 13, numRuns: runs(150) },
       );
     });
 
@@ -99,7 +100,7 @@ export function itIsAPrefixCache(
           });
           expect(again).toEqual(admitted);
         }),
-        { seed: 14, numRuns: 60 },
+        { seed: 14, numRuns: runs(60) },
       );
     });
   });
