@@ -160,7 +160,7 @@ describe('the page of requests', () => {
     await detail.getByText('The operator has not allowed this kind of prompt').waitFor();
     await detail.locator('code').getByText('warmpath prompts', { exact: true }).waitFor();
     await detail.locator('.body').getByText('The mill is new.').waitFor();
-    expect(await accessibilityFaults(page)).toEqual([]);
+    if (isFull) expect(await accessibilityFaults(page)).toEqual([]);
     await page.getByRole('button', { name: 'Forget bodies' }).click();
     await page.getByRole('button', { name: 'Capture the next 10 bodies' }).waitFor();
     expect(await detail.locator('.body').count()).toBe(0);

@@ -1,10 +1,11 @@
 import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { applyEdits, BodyView, type ByteEdit } from '../src/json/json-body.js';
 import { JsonScanner } from '../src/json/json-scanner.js';
 
-const SEED = { seed: 20261122, numRuns: 500 };
+const SEED = { seed: 20261122, numRuns: runs(500) };
 
 const anyName = fc.oneof(
   fc.constantFrom('messages', 'x"y', 'm\\', 'é', ''),
@@ -59,7 +60,7 @@ describe('a scan of JSON', () => {
           expect(spans.map((span) => scan.parse(span))).toEqual(value.messages);
         }
       }),
-      { ...SEED, numRuns: 50 },
+      { ...SEED, numRuns: runs(50) },
     );
     // A search for each word and its quote, of 600,000 in all.
     const scan = new JsonScanner(Buffer.from(JSON.stringify(['a word in front of a quote"'.repeat(250_000)])));

@@ -22,6 +22,9 @@ import {
 import { Distribution } from '../src/replay/reuse-sums.js';
 import { SessionRepeats } from '../src/replay/traffic.js';
 
+/** Requests of a log. */
+const REQUESTS = isFull ? 1_000 : 400;
+
 const cache = (name: string) => ({ name, create: readCache(name) });
 
 function settings(changes: Partial<ReplaySettings> = {}): ReplaySettings {
@@ -57,7 +60,9 @@ describe('Replay', () => {
   // Every question of a log is another.
   const distinct = {
     ...workload,
-    requests: workload.requests.map((request, i) => ({ ...request, question: { key: `q${i}`, tokens: 24 } })),
+    requests: workload.requests
+      .slice(0, REQUESTS)
+      .map((request, i) => ({ ...request, question: { key: `q${i}`, tokens: 24 } })),
   };
   const log = logOf(distinct);
 
@@ -67,7 +72,7 @@ describe('Replay', () => {
       for (const result of report.results) {
         const outcomes = simulate(distinct, 'foresight', { cache: readCache(result.cache)(), queue });
         const uncached = outcomes.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
-        expect(result.requests).toBe(1_000);
+        expect(result.requests).toBe(REQUESTS);
         expect(result.uncachedTokens.total).toBe(uncached.reduce((a, b) => a + b));
         expect(result.cachedDocumentShare).toBeCloseTo(
           mean(outcomes.map(({ cachedDocuments, documents }) => cachedDocuments / documents)),
@@ -143,9 +148,9 @@ describe('Replay', () => {
   });
 
   it('serves the warm-up without counting it', () => {
-    const { traffic, results } = replay(log, { warmUp: 900 });
+    const { traffic, results } = replay(log, { warmUp: REQUESTS - 100 });
     expect(results.map(({ requests }) => requests)).toEqual([100, 100]);
-    expect(traffic).toMatchObject({ requests: 1_000, warmUp: 900 });
+    expect(traffic).toMatchObject({ requests: REQUESTS, warmUp: REQUESTS - 100 });
     expect(results[0]!.cachedTokenShare).toBeGreaterThan(replay(log).results[0]!.cachedTokenShare);
     expect(traffic.seenBefore).toBeGreaterThan(results[1]!.cachedTokenShare);
   });
@@ -162,10 +167,10 @@ describe('Replay', () => {
     const long = { ...log[0]!, documents: [{ id: 'long', tokens: 5_000 }] };
     const { results } = replay([...log, long], { caches: [cache('radix:4000'), cache('off')] });
     expect(results.map(({ tooLong, requests }) => [tooLong, requests])).toEqual([
-      [1, 1_000],
-      [1, 1_000],
-      [0, 1_001],
-      [0, 1_001],
+      [1, REQUESTS],
+      [1, REQUESTS],
+      [0, REQUESTS + 1],
+      [0, REQUESTS + 1],
     ]);
   });
 
@@ -191,7 +196,9 @@ describe('Replay', () => {
 
 describe('RecordedReplay', () => {
   const workload = createWorkload('sessions', { seed: 6 });
-  const log = logOf(workload).map((request, i) => ({ ...request, timestampMs: 1_000_000 + 90 * i }));
+  const log = logOf(workload)
+    .slice(0, REQUESTS)
+    .map((request, i) => ({ ...request, timestampMs: 1_000_000 + 90 * i }));
   const run = (changes: Partial<ReplaySettings> = {}, steps = Number.POSITIVE_INFINITY) => {
     const running = new RecordedReplay(settings({ caches: [cache('900'), cache('radix:9000')], ...changes }));
     for (const request of log) running.next(request);
@@ -215,7 +222,7 @@ describe('RecordedReplay', () => {
         6,
       );
     }
-    expect(report).toMatchObject({ arrivals: 'recorded', traffic: { spanMs: 90 * 999 } });
+    expect(report).toMatchObject({ arrivals: 'recorded', traffic: { spanMs: 90 * (REQUESTS - 1) } });
     expect(report.utilisation).toBeGreaterThan(0.5);
     expect(report.bounds.map(({ cache: name }) => name)).toEqual(['900', 'radix:9000']);
   });
@@ -229,7 +236,7 @@ describe('RecordedReplay', () => {
   });
 
   it('leaves the warm-up and what does not fit out of the figures', () => {
-    const { results } = run({ warmUp: 900, caches: [cache('radix:1080'), cache('radix:1000')] });
+    const { results } = run({ warmUp: REQUESTS - 100, caches: [cache('radix:1080'), cache('radix:1000')] });
     expect(results.map(({ requests, tooLong }) => [requests, tooLong])).toEqual([
       [100, 0],
       [100, 0],

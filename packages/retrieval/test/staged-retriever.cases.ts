@@ -1,5 +1,5 @@
 import { getEventListeners } from 'node:events';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { Stage, StagedRetriever } from '../src/index.js';
 
 /** A passage to be found. */
@@ -25,14 +25,15 @@ export function runStagedRetrieverCases(
   build: (documents: readonly CaseDocument[]) => Promise<BuiltRetriever> | BuiltRetriever,
 ): void {
   describe(`${name} as a staged retriever`, () => {
-    const built: BuiltRetriever[] = [];
+    const built = new Map<readonly CaseDocument[], Promise<BuiltRetriever> | BuiltRetriever>();
+    /** Searches change nothing: one retriever serves all cases over the same documents. */
     const over = async (documents: readonly CaseDocument[]) => {
-      const one = await build(documents);
-      built.push(one);
-      return one.retriever;
+      const one = built.get(documents) ?? build(documents);
+      built.set(documents, one);
+      return (await one).retriever;
     };
-    afterEach(async () => {
-      for (const one of built.splice(0)) await one.close?.();
+    afterAll(async () => {
+      for (const one of built.values()) await (await one).close?.();
     });
 
     it('answers in stages that count up, of which the last is final, and only it', async () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { RecurrenceHistory } from '../../src/internal.js';
 import '../seed.js';
 
@@ -148,7 +149,7 @@ describe('no document is cut', () => {
       fc.property(lengths, seeds, perPrompt, (sizes, given, count) =>
         neverCut(kinds[name]!(distinct(sizes)), given, count),
       ),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });

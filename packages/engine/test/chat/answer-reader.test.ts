@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../../test/suite.js';
 import { type AnswerBeginning, type AnswerPart, answerReader } from '../../src/chat/answer-reader.js';
 import { answerSyntax } from '../../src/chat/answer-syntax.js';
 import type { ToolDefinition } from '../../src/chat/messages.js';
@@ -308,7 +309,7 @@ describe('calls in an answer', () => {
         fc.property(callsOf(isRaw === true ? raw : tagged), pieces, (calls, sizes) => {
           expect(read(source, write(calls), { sizes })).toEqual({ content: '', reasoning: '', calls: kept(calls) });
         }),
-        { seed: 38, numRuns: 100 },
+        { seed: 38, numRuns: runs(100) },
       );
     },
   );
@@ -416,7 +417,7 @@ describe('an answer without calls', () => {
         fc.pre(!['<tool_call>', '[TOOL_CALLS]', '<think>'].some((mark) => text.includes(mark)));
         expect(read(source, text, { sizes })).toEqual({ content: text, reasoning: '', calls: [] });
       }),
-      { seed: 38, numRuns: 200 },
+      { seed: 38, numRuns: runs(200) },
     );
   });
 

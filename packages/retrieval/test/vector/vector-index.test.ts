@@ -221,7 +221,9 @@ describe('a file of an index', () => {
 describe('building', () => {
   it('takes the kind that suits the number of vectors', async () => {
     expect((await buildVectorIndex([], { dimension: 4 })).kind).toBe('exact');
-    expect((await buildVectorIndex(entriesOf(seededVectors(10_001, 4, 1)), { dimension: 4 })).kind).toBe('hnsw');
+    const many = entriesOf(seededVectors(10_001, 4, 1));
+    const hnsw = { links: 2, buildBreadth: 10 };
+    expect((await buildVectorIndex(many, { dimension: 4, hnsw })).kind).toBe('hnsw');
   });
 
   it.each(KINDS)('answers from an empty index of kind %s, and fills it later', async (kind) => {
