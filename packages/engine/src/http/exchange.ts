@@ -99,7 +99,7 @@ interface WholeAnswer {
  * @throws WARMPATH_CLIENT_CLOSED when it does not wait any more; what the first generation that fails, fails with. The
  *   others are aborted.
  */
-export async function generateWhole(
+async function generateWhole(
   target: GenerationTarget,
   requests: readonly GenerationRequest[],
   reply: FastifyReply,
