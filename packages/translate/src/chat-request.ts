@@ -92,13 +92,15 @@ export function chatRequest(request: RequestValue, members: ChatMembers): string
  */
 export function functionTool(tool: RequestValue, schema: string): ChatTool {
   const description = tool.get('description');
+  const parameters = tool.get(schema);
   const strict = tool.get('strict').value;
   return {
     type: 'function',
     function: {
       name: tool.get('name').string(),
       ...(description.isGiven && { description: description.raw() }),
-      parameters: tool.get(schema).raw(),
+      // Chat templates read an object.
+      parameters: parameters.value === null ? undefined : parameters.raw(),
       ...(typeof strict === 'boolean' && { strict }),
     },
   };

@@ -525,6 +525,11 @@ describe('a Responses request', () => {
   const tools = ['f', 'g'].map((name) => ({ type: 'function', name, parameters: {} }));
   const called = (name: string) => ({ type: 'function', function: { name } });
 
+  it('has a function without parameters where the client writes null', () => {
+    const tool = { type: 'function', name: 'f', parameters: null, strict: null };
+    expect(toChat('responses', { input: 'Q', tools: [tool] })['tools']).toEqual([called('f')]);
+  });
+
   it.each<[object, unknown]>([
     [{ type: 'function', name: 'f' }, called('f')],
     [{ type: 'custom', name: 'x' }, called('x')],
