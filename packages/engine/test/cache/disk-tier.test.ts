@@ -313,7 +313,7 @@ describe('the cache with a disk tier', () => {
       }),
       { seed: 24, numRuns: SCHEDULES },
     );
-    expect(counts.damaged).toBeGreaterThan(SCHEDULES / 8);
+    expect(counts.damaged).toBeGreaterThan(SCHEDULES / 12);
     expect(counts.lost).toBeGreaterThan(SCHEDULES / 20);
     expect(counts.restarts).toBeGreaterThan(SCHEDULES / 4);
     expect(counts.aborted).toBeGreaterThan(SCHEDULES / 8);
