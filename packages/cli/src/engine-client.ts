@@ -1,5 +1,6 @@
 import { readServerSentEvents } from '@warmpath/client/internal';
 import { WarmpathError } from '@warmpath/core';
+import type { SessionList } from '@warmpath/gateway';
 import { type Dispatcher, Pool } from 'undici';
 import { errorOfServer } from './server-error.js';
 
@@ -114,6 +115,11 @@ export class EngineClient {
   async models(signal: AbortSignal): Promise<readonly ServedModel[]> {
     const { data } = (await this.get('/v1/models', signal)) as { data?: readonly ServedModel[] };
     return Array.isArray(data) ? data : [];
+  }
+
+  /** The sessions whose tokens a gateway counts. */
+  sessions(signal: AbortSignal): Promise<SessionList> {
+    return this.get('/v1/sessions', signal) as Promise<SessionList>;
   }
 
   /** Sends a chat completion with `stream: true` and usage asked for, reads it to its end, and measures. */

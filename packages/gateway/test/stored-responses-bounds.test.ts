@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { BodyView } from '../src/json/json-body.js';
 import { StoredResponses } from '../src/memory/stored-responses.js';
 
 it('responses are kept within a time and within bytes', () => {
@@ -6,7 +7,7 @@ it('responses are kept within a time and within bytes', () => {
   const responses = new StoredResponses({ maxBytes: 20_000, maxContinued: 9_000, maxAgeMs: 1_000, now: () => now });
   const owner = { tenant: 't', user: undefined };
   const store = (id: string, fields: object = {}) => {
-    const request = responses.continued(Buffer.from(JSON.stringify({ input: 'Q', ...fields })), owner);
+    const request = responses.continued(new BodyView(Buffer.from(JSON.stringify({ input: 'Q', ...fields }))), owner);
     request.store(JSON.stringify({ id, output: [{ text: 'x'.repeat(4_000) }] }));
     return request;
   };

@@ -91,22 +91,30 @@ export function chatRequest(request: RequestValue, members: ChatMembers): string
  * @throws TranslateError `WARMPATH_INVALID_REQUEST`.
  */
 export function functionTool(tool: RequestValue, schema: string): ChatTool {
-  const description = tool.get('description');
-  const parameters = tool.get(schema);
   const strict = tool.get('strict').value;
+  const described = describedTool(tool, tool.get('name').string(), schemaIn(tool.get(schema)));
+  return typeof strict === 'boolean' ? { ...described, function: { ...described.function, strict } } : described;
+}
+
+/** A function of a name and parameters, with the tool's own description. */
+export function describedTool(
+  tool: RequestValue,
+  name: string,
+  parameters: ChatTool['function']['parameters'],
+): ChatTool {
+  const description = tool.get('description');
   return {
     type: 'function',
-    function: {
-      name: tool.get('name').string(),
-      ...(description.isGiven && { description: description.raw() }),
-      // Chat templates read an object.
-      parameters: parameters.value === null ? undefined : parameters.raw(),
-      ...(typeof strict === 'boolean' && { strict }),
-    },
+    function: { name, ...(description.isGiven && { description: description.raw() }), parameters },
   };
 }
 
-/** Characters of a type's name that stand in for what was left out. */
+/** Chat templates read an object: `null` is no schema. */
+export function schemaIn(given: RequestValue): RawJson | undefined {
+  return given.value === null ? undefined : given.raw();
+}
+
+/** Most characters of a type's name in the note that replaces a part. */
 const MAX_TYPE_LENGTH = 64;
 
 /** Stands in a message for what chat completions cannot express, so that the model knows of it. */

@@ -1,4 +1,4 @@
-import { type CallForm, type ChatTool, functionTool } from './chat-request.js';
+import { type CallForm, type ChatTool, describedTool, functionTool, schemaIn } from './chat-request.js';
 import type { RequestValue } from './request-value.js';
 
 /** OpenAI's models know tools of this namespace without its name. */
@@ -46,7 +46,7 @@ export class ResponseTools {
     else if (type.value === 'namespace' && namespace === undefined)
       this.addAll(tool.get('tools'), tool.get('name').string());
     else if (type.value === 'tool_search' && tool.get('execution').value === 'client')
-      this.#addFunction('search', searchTool(tool), namespace);
+      this.#addFunction('search', describedTool(tool, 'tool_search', schemaIn(tool.get('parameters'))), namespace);
     else this.#leftOut.push(type);
   }
 
@@ -62,24 +62,8 @@ export class ResponseTools {
 
 /** A tool with a free text, as a function with one argument. A grammar becomes a part of the description. */
 function textTool(tool: RequestValue): ChatTool {
-  const description = tool.get('description');
   const definition = tool.get('format').get('definition').value;
   const grammar = typeof definition === 'string' ? { description: `A text of this grammar:\n${definition}` } : {};
-  return {
-    type: 'function',
-    function: {
-      name: tool.get('name').string(),
-      ...(description.isGiven && { description: description.raw() }),
-      parameters: { type: 'object', properties: { input: { type: 'string', ...grammar } }, required: ['input'] },
-    },
-  };
-}
-
-function searchTool(tool: RequestValue): ChatTool {
-  const description = tool.get('description');
-  const parameters = tool.get('parameters').raw();
-  return {
-    type: 'function',
-    function: { name: 'tool_search', ...(description.isGiven && { description: description.raw() }), parameters },
-  };
+  const properties = { input: { type: 'string', ...grammar } };
+  return describedTool(tool, tool.get('name').string(), { type: 'object', properties, required: ['input'] });
 }

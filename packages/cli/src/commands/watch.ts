@@ -1,7 +1,6 @@
-import type { ListedSession, SessionList } from '@warmpath/gateway';
+import type { ListedSession } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import type { EngineClient } from '../engine-client.js';
 import { pause } from '../interruption.js';
 import { addGatewayOption } from '../options.js';
 import { percent, type Terminal } from '../terminal.js';
@@ -25,21 +24,17 @@ export function addWatchCommand(program: Command, context: CommandContext): void
     .option('--once', 'print the sessions and end')
     .action((options: WatchOptions) =>
       withGateway(options, environment, async (client, signal) => {
-        const list = await sessionsOf(client, signal);
+        const list = await client.sessions(signal);
         terminal.data(list);
         printSessions(terminal, list.data);
         const told = new Set<string>();
         for (const session of list.data) printBreaks(terminal, session, told);
         while (options.once !== true) {
           await pause(REFRESH_MS, signal);
-          for (const session of (await sessionsOf(client, signal)).data) printBreaks(terminal, session, told);
+          for (const session of (await client.sessions(signal)).data) printBreaks(terminal, session, told);
         }
       }),
     );
-}
-
-async function sessionsOf(client: EngineClient, signal: AbortSignal): Promise<SessionList> {
-  return (await client.get('/v1/sessions', signal)) as SessionList;
 }
 
 function printSessions(terminal: Terminal, sessions: readonly ListedSession[]): void {

@@ -91,7 +91,7 @@ interface OpenGateway {
 async function openGateway(options: WrapOptions, context: CommandContext): Promise<OpenGateway> {
   const { engine, gateway: named } = options;
   const key = keyFrom(options, context.environment);
-  const url = withoutPath(named ?? DEFAULT_GATEWAY);
+  const url = new URL(named ?? DEFAULT_GATEWAY).origin;
   // Another gateway may stand before another engine than the named one.
   if ((engine === undefined || named !== undefined) && (await isGateway(url))) {
     if (engine !== undefined) context.terminal.note(`A gateway runs at ${url}: it is used, before its own engine.`);
@@ -111,10 +111,6 @@ async function openGateway(options: WrapOptions, context: CommandContext): Promi
   const log = { level: 'silent' } as const;
   const started = await startGateway({ ...settings, upstream, log }, { stateFolder: stateFolder! });
   return { url: started.url, key: undefined, close: () => started.close() };
-}
-
-function withoutPath(url: string): string {
-  return new URL(url).origin;
 }
 
 async function isGateway(url: string): Promise<boolean> {
@@ -153,10 +149,7 @@ async function findTarget(
 async function readSessions({ url, key }: AgentTarget): Promise<readonly ListedSession[] | undefined> {
   const client = new EngineClient({ url, apiKey: key });
   try {
-    const { data } = (await client.get('/v1/sessions', new AbortController().signal)) as {
-      readonly data: readonly ListedSession[];
-    };
-    return data;
+    return (await client.sessions(new AbortController().signal)).data;
   } catch {
     return undefined;
   } finally {

@@ -1,3 +1,5 @@
+import { isRecord } from '../document.js';
+
 /** Members that say nothing to the model: marks for caches, and what clients and engines add. */
 const UNREAD: ReadonlySet<string> = new Set([
   'annotations',
@@ -26,7 +28,7 @@ type Members = Readonly<Record<string, unknown>>;
  */
 export function messageMeaning(message: unknown): string {
   if (typeof message === 'string') return messageMeaning({ role: 'user', content: message });
-  if (!isObject(message)) return JSON.stringify(meaningOf(message)) ?? '';
+  if (!isRecord(message)) return JSON.stringify(meaningOf(message)) ?? '';
   const { content, output, type, id, name, ...others } = message;
   return JSON.stringify(
     meaningOf({
@@ -44,12 +46,12 @@ export function messageMeaning(message: unknown): string {
 /** Whether one message may be sent for another: they say the same, thoughts and given names included. O(messages). */
 export function saysTheSame(one: unknown, other: unknown): boolean {
   if (messageMeaning(one) !== messageMeaning(other) || thoughtsIn(one) !== thoughtsIn(other)) return false;
-  const [name, otherName] = [one, other].map((message) => (isObject(message) ? message['name'] : undefined));
+  const [name, otherName] = [one, other].map((message) => (isRecord(message) ? message['name'] : undefined));
   return name === otherName || name === undefined || otherName === undefined;
 }
 
 function thoughtsIn(message: unknown): string {
-  if (!isObject(message)) return '';
+  if (!isRecord(message)) return '';
   const { content, reasoning = null, reasoning_content: otherwise = null } = message;
   const parts = Array.isArray(content)
     ? content.filter((part: Members | null) => THOUGHT_PARTS.has(part?.['type']))
@@ -61,7 +63,7 @@ function partsOf(content: unknown): unknown {
   if (typeof content === 'string') return content === '' ? [] : [content];
   if (!Array.isArray(content)) return content;
   return content.flatMap((part: unknown) => {
-    if (!isObject(part)) return [part];
+    if (!isRecord(part)) return [part];
     if (THOUGHT_PARTS.has(part['type'])) return [];
     const { type, text, ...others } = part;
     if (TEXT_PARTS.has(type) && typeof text === 'string' && countedKeys(others).length === 0) return [text];
@@ -72,7 +74,7 @@ function partsOf(content: unknown): unknown {
 /** The value without what says nothing. Objects become pairs in the order of their keys. */
 function meaningOf(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(meaningOf);
-  if (!isObject(value)) return value;
+  if (!isRecord(value)) return value;
   const pairs = countedKeys(value).map((key) => [key, INPUTS.has(key) ? inputOf(value[key]) : meaningOf(value[key])]);
   return { pairs };
 }
@@ -94,15 +96,11 @@ function inputOf(input: unknown): unknown {
 /** The value with objects as pairs in the order of their keys. O(value). */
 export function keySorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(keySorted);
-  if (!isObject(value)) return value;
+  if (!isRecord(value)) return value;
   const keys = Object.keys(value).sort();
   return { pairs: keys.map((key) => [key, keySorted(value[key])]) };
 }
 
 function isNothing(value: unknown): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0);
-}
-
-function isObject(value: unknown): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

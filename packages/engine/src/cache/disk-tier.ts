@@ -29,8 +29,6 @@ export interface DiskTierStats {
   readonly evictedTokens: number;
   /** Files that could not be written, or not be read when they were wanted, or were damaged. */
   readonly failures: number;
-  /** Files that were not written because too much waited already or the disk was full. */
-  readonly refusedWrites: number;
   /** Files that the start found and could not use: damaged, unfinished, or of another model or library. */
   readonly refusedFiles: number;
 }
@@ -71,7 +69,6 @@ export class DiskTier {
       usedBytes: store.usedBytes,
       files: store.files,
       ...this.counts,
-      refusedWrites: store.refusedWrites,
       refusedFiles: store.refusedFiles + this.#orphanedFiles,
     };
   }

@@ -139,9 +139,10 @@ export class PromptServer {
     const { engines, responses } = this.#parts;
     if (!engines.all.every(isLocal)) return undefined;
     const { caller } = report;
-    const user = endUserIn(new BodyView(body), caller);
+    const view = new BodyView(body);
+    const user = endUserIn(view, caller);
     if (user === undefined && !caller.bodyNamesEndUser) return undefined;
-    return responses.continued(body, { tenant, user });
+    return responses.continued(view, { tenant, user });
   }
 
   #serve(call: Call): void {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import { TenantCache } from '@warmpath/core/internal';
-import { applyEdits, BodyView } from '../json/json-body.js';
+import { applyEdits, type BodyView } from '../json/json-body.js';
 import { isObject, type JsonObject, parseJson } from '../json/json-scanner.js';
 
 /** Who asks for a response. */
@@ -63,10 +63,9 @@ export class StoredResponses {
    * The request with the items of `previous_response_id` and of `item_reference` items in place of these. What is not
    * known stays. O(items).
    *
-   * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`, `WARMPATH_BODY_TOO_LARGE`
+   * @throws WarmpathError `WARMPATH_BODY_TOO_COMPLEX`, `WARMPATH_BODY_TOO_LARGE`
    */
-  continued(given: Buffer, owner: ResponseOwner): ContinuedRequest {
-    const view = new BodyView(given);
+  continued(view: BodyView, owner: ResponseOwner): ContinuedRequest {
     const previous = view.string('previous_response_id');
     const room = new Room(this.#options.maxContinued);
     const before = previous === undefined ? [] : this.#itemsUpTo(previous, owner, room);
@@ -81,7 +80,7 @@ export class StoredResponses {
       : [];
     const isStored = view.raw('store') !== 'false' && isKnown;
     return {
-      body: applyEdits(given, edits),
+      body: applyEdits(view.bytes, edits),
       stored: { id: isStored ? randomUUID().replaceAll('-', '') : undefined, previousId: previous },
       store: (response) => {
         if (isStored) this.#set(owner, { input: own.items.join(), previous, response });
