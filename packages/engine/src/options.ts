@@ -1,6 +1,5 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
-import { REPLACEMENT_POLICY_NAMES } from '@warmpath/core/internal';
 import { z } from 'zod';
 import { TEMPLATE_DATE } from './chat/default-templates.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
@@ -55,10 +54,6 @@ export const engineOptionsSchema = z.strictObject({
     .optional()
     .describe('Folder for KV of users, evicted from the host tier; survives restarts'),
   diskTierBytes: z.int().min(1).default(8_589_934_592).describe('Largest size of the disk tier').meta(IN_BYTES),
-  policy: z
-    .enum(REPLACEMENT_POLICY_NAMES)
-    .default('pgdsf')
-    .describe(`What leaves each tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
   chatTemplate: z
     .string()
     .regex(/^chatml$|[{]/, { error: 'Expected chatml, or a template in Jinja; --chat-template-file reads one' })

@@ -20,23 +20,18 @@ export interface LeaseUse {
 }
 
 /**
- * Decides by a replacement policy which node leaves which tier first. A policy may remember the uses of a node that
- * left every tier: they count on when the same tokens come back to the same place. In host memory, copies of what lies
- * on the device too leave first: losing one costs a copy, not a computation. Prompts of each salt share every tier
- * fairly; tokens that only work that can wait has used leave first ({@link Replacement}).
+ * Decides by a replacement policy which node leaves which tier first. In host memory, copies of nodes that are on the
+ * device too leave first: losing one costs a copy, not a computation. The prompts of each salt share every tier fairly.
+ * Nodes that only work of low priority has used leave first ({@link Replacement}).
  */
 export class EvictionOrder {
   readonly #replacement: Replacement;
   readonly #tiers: readonly Tier[];
-  readonly #remembersEvicted: boolean;
   readonly #cost: CostModel;
   readonly #sizeOf: (node: RadixNode) => number;
   /** The node of each handle; `undefined` when it lies nowhere. */
   readonly #nodes: (RadixNode | undefined)[] = [];
   readonly #freeHandles: number[] = [];
-  /** Handles of nodes that lie nowhere and are remembered, by what they held, and the other way round. */
-  readonly #remembered = new Map<string, number>();
-  readonly #rememberedKeys = new Map<number, string>();
   /** By root, to whom what other work uses and what only work that can wait uses belongs. */
   readonly #owners = new WeakMap<RadixNode, Readonly<Record<'waiting' | 'other', NodeOwner>>>();
   /** Nodes in host memory that lie on the device too. */
@@ -51,11 +46,14 @@ export class EvictionOrder {
     tiers: readonly Tier[],
     { cost, sizeOf }: { readonly cost: CostModel; sizeOf(node: RadixNode): number },
   ) {
-    this.#remembersEvicted = policy.remembersEvicted;
     this.#cost = cost;
     this.#sizeOf = sizeOf;
     this.#tiers = tiers;
-    this.#replacement = new Replacement({ policy, tiers, onForgotten: (handle) => this.#forget(handle) });
+    this.#replacement = new Replacement({
+      policy,
+      tiers,
+      onForgotten: (handle) => void this.#freeHandles.push(handle),
+    });
   }
 
   /** Nodes that may be evicted from a tier. */
@@ -118,11 +116,6 @@ export class EvictionOrder {
       return;
     }
     if (!node.isResident) {
-      if (this.#remembersEvicted) {
-        const key = node.pathKey();
-        this.#remembered.set(key, handle);
-        this.#rememberedKeys.set(handle, key);
-      }
       this.#nodes[handle] = undefined;
       node.handle = undefined;
     }
@@ -174,7 +167,7 @@ export class EvictionOrder {
     if (node.handle !== undefined) {
       return node.handle;
     }
-    const handle = this.#takeRemembered(node) ?? this.#freeHandles.pop() ?? this.#nodes.length;
+    const handle = this.#freeHandles.pop() ?? this.#nodes.length;
     this.#nodes[handle] = node;
     node.handle = handle;
     this.resized(node);
@@ -196,31 +189,5 @@ export class EvictionOrder {
       this.#owners.set(root, owners);
     }
     return node.canWait ? owners.waiting : owners.other;
-  }
-
-  /** The handle under which uses of the same tokens at the same place are remembered. */
-  #takeRemembered(node: RadixNode): number | undefined {
-    if (this.#remembered.size === 0) {
-      return undefined;
-    }
-    const key = node.pathKey();
-    const handle = this.#remembered.get(key);
-    if (handle !== undefined) {
-      this.#remembered.delete(key);
-      this.#rememberedKeys.delete(handle);
-    }
-    return handle;
-  }
-
-  #forget(handle: number): void {
-    const key = this.#rememberedKeys.get(handle);
-    if (key !== undefined) {
-      this.#rememberedKeys.delete(handle);
-      // Two handles can have held the same in turn, when the second was known before it had grown to it.
-      if (this.#remembered.get(key) === handle) {
-        this.#remembered.delete(key);
-      }
-    }
-    this.#freeHandles.push(handle);
   }
 }

@@ -19,16 +19,6 @@ export interface DiskLoad {
   state: Uint8Array | undefined;
 }
 
-/** Hashes of all tokens to a node's end, and the position of that end when they were computed. */
-interface PathHash {
-  readonly end: number;
-  readonly low: number;
-  readonly high: number;
-}
-
-const FNV_PRIME = 0x01000193;
-const FNV_SEEDS = { low: 0x811c9dc5, high: 0x050c5d1f };
-
 /** Part of a node, or all of it, that stands on the path of some tokens. */
 export interface PathStep {
   readonly node: RadixNode;
@@ -70,7 +60,6 @@ export class RadixNode {
   #onDevice = false;
   #copy: HostCopy | undefined;
   #file: DiskCopy | undefined;
-  #pathHash: PathHash | undefined;
 
   constructor(parent: RadixNode | undefined, start: number, tokens: number[], salt?: string) {
     this.parent = parent;
@@ -134,15 +123,6 @@ export class RadixNode {
       this.parent.diskChildren += Number(value !== undefined) - Number(this.#file !== undefined);
     }
     this.#file = value;
-  }
-
-  /**
-   * What the node holds, as a short text: its place and a 64-bit hash (FNV-1a twice) of the salt and all tokens to its
-   * end. Two that are equal by accident share statistics and nothing else. Cost: O(tokens) once a node.
-   */
-  pathKey(): string {
-    const { low, high } = this.#hashPath();
-    return `${this.start}:${this.end}:${low}:${high}`;
   }
 
   /** Whether the node lies in a tier. */
@@ -240,21 +220,6 @@ export class RadixNode {
   /** Takes the node out of the tree; it must lie nowhere by now. */
   detach(): void {
     this.parent?.children.delete(this.tokens[0]!);
-  }
-
-  #hashPath(): PathHash {
-    // A node that was cut still ends where it ended; one that grew or lost tokens does not.
-    if (this.#pathHash?.end === this.end) {
-      return this.#pathHash;
-    }
-    let { low, high } = this.parent === undefined ? FNV_SEEDS : this.parent.#hashPath();
-    const numbers = this.parent === undefined ? Buffer.from(this.salt ?? '') : this.tokens;
-    for (const number of numbers) {
-      low = Math.imul(low ^ number, FNV_PRIME) >>> 0;
-      high = Math.imul(high ^ (number + 1), FNV_PRIME) >>> 0;
-    }
-    this.#pathHash = { end: this.end, low, high };
-    return this.#pathHash;
   }
 }
 

@@ -20,7 +20,7 @@ export interface LoopMemory {
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
   const { bindings, model, cells, batchTokens, maxRunning, threads, kvType, batchInvariant = false } = options;
-  const { policy = 'pgdsf', hostTierBytes = 0, diskTier, kvEvents } = options;
+  const { hostTierBytes = 0, diskTier, kvEvents } = options;
   const reuse = reuseOf(options);
   if (reuse === 'none' && (hostTierBytes > 0 || diskTier !== undefined)) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
@@ -60,7 +60,7 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
       memory: context,
       cells: context.cells,
       sequences: context.sequences,
-      policy: replacementPolicy(policy),
+      policy: replacementPolicy('pgdsf'),
       cost,
       host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes } : undefined,
       disk,

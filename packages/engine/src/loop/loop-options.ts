@@ -14,7 +14,7 @@ interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'capacityBy
 
 /** The engine's own options that the loop takes as they are. */
 type LoopSettings = Pick<ResolvedEngineOptions, 'batchTokens' | 'maxRunning' | 'queueLimit' | 'threads'> &
-  Partial<Pick<ResolvedEngineOptions, 'batchInvariant' | 'kvType' | 'policy'>>;
+  Partial<Pick<ResolvedEngineOptions, 'batchInvariant' | 'kvType'>>;
 
 /**
  * Where what one request computed may serve another: at any token, only where its state was saved, or nowhere.

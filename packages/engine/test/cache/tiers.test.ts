@@ -259,24 +259,6 @@ describe('the replacement policy', () => {
     expect(afterPopularity('pgdsf', many)).toBe(false);
   });
 
-  it('counts on, in pgdsf, when what left every tier comes back', () => {
-    const survivors = (['pgdsf', 'gdsf'] as const).map((policy) => {
-      const bench = new Bench(10, 8, { policy });
-      for (let time = 0; time < 4; time++) {
-        bench.serve(asked(1), [4]);
-      }
-      // Takes every cell.
-      bench.serve(asked(2, 3).concat(0), [4, 8]);
-      expect(bench.cache.match(asked(1)).device).toBe(0);
-      bench.serve(asked(1), [4]);
-      bench.serve(asked(4), [4]);
-      bench.serve(asked(5), [4]);
-      return bench.cache.match(asked(1).slice(0, 4)).device;
-    });
-    expect(survivors[0]).toBe(4);
-    expect(survivors[1]).toBeLessThan(4);
-  });
-
   it('keeps, in pgdsf, what is dearer to compute', () => {
     const bench = new Bench(14, 8, {
       policy: 'pgdsf',

@@ -113,7 +113,6 @@ describe('what operators ask of the cache', () => {
       contextTokens: 512,
       hostTier,
       diskTier: folder,
-      policy: 'lru',
     });
   };
   const [NOTHING, one, other] = [{ device: 0, host: 0, disk: 0 }, someTokens(200, 1), someTokens(120, 2)];

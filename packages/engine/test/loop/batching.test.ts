@@ -194,13 +194,13 @@ describe('continuous batching', () => {
     expect(stats.usedCells).toBeLessThanOrEqual(512);
   });
 
-  it('evicts what was used longest ago when the cells run short, and keeps counting exactly', async () => {
-    engine = await TestEngine.start({ contextTokens: 1024, hostTier: 0, policy: 'lru' });
+  it('evicts what was used least when the cells run short, and keeps counting exactly', async () => {
+    engine = await TestEngine.start({ contextTokens: 1024, hostTier: 0 });
     const cached = async (prompt: number[]): Promise<number> =>
       (await engine.complete(prompt)).usage.prompt_tokens_details.cached_tokens;
     const [a, b, c] = [someTokens(400, 1), someTokens(400, 2), someTokens(400, 3)];
     expect([await cached(a), await cached(b), await cached(a), await cached(c)]).toEqual([0, 0, 399, 0]);
-    // 1200 tokens do not fit into 1024 cells: 176 went from the end of the second, which was used longest ago. One more
+    // 1200 tokens do not fit into 1024 cells: 176 went from the end of the second, which was used once. One more
     // goes now, for the last token of the first, which is computed again for its logits before it is found a duplicate.
     expect(await cached(a)).toBe(399);
     expect(await cached(c)).toBe(399);

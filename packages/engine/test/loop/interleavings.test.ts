@@ -74,7 +74,6 @@ const settings = fc.record({
   batchTokens: fc.constantFrom(8, 13, 32),
   maxRunning: fc.integer({ min: 1, max: 6 }),
   hostTierBytes: fc.constantFrom(0, 300, 1_500, 100_000),
-  policy: fc.constantFrom('lru' as const, 'pgdsf' as const, 'lfu' as const),
 });
 
 /** A request, what it has said so far, and how it ended. */
