@@ -90,7 +90,6 @@ export const TARGETS = {
     tokens: YAML_TOKENS,
     maxBytes: 1_024,
   },
-  gguf: { load: async () => (await import('./targets/files.js')).gguf(), tokens: ['GGUF', 'general.alignment'] },
   'engine-state': { load: async () => (await import('./targets/files.js')).engineState(), tokens: JSON_TOKENS },
   postings: { load: async () => (await import('./targets/files.js')).postings(), tokens: JSON_TOKENS },
   'vector-index': { load: async () => (await import('./targets/files.js')).vectorIndex(), tokens: JSON_TOKENS },

@@ -44,7 +44,7 @@ it('warmpath models downloads, lists and removes a model', async () => {
   expect(pulled.stdout + pulled.stderr).not.toContain('secret');
   const path = /is here: (.*), /.exec(pulled.stdout)![1]!;
   expect(pulled.stdout).toBe(`${model} is here: ${path}, ${megabytes}.\n`);
-  expect(await resolveModel(path)).toMatchObject({ kind: 'demo' });
+  expect(await resolveModel(path)).toMatchObject({ kind: 'file' });
   expect(await json('pull', model)).toEqual({ model, path, bytes: size });
 
   expect((await run('list')).stdout).toBe(`${model}   ${megabytes}\n  ${path}\n`);

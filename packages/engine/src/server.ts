@@ -17,13 +17,16 @@ import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-options.js';
 import type { ModelProgressListener } from './models/download.js';
 import { modelFingerprint } from './models/fingerprint.js';
-import { type ResolvedModel, resolveModel } from './models/resolve.js';
-import { llamaBindings, llamaFor } from './native/bindings.js';
+import { DEMO_NAME, type ResolvedModel, resolveModel } from './models/resolve.js';
+import { llamaBindings } from './native/bindings.js';
 import type { CpuVariant } from './native/cpu-variant.js';
 import { EmbeddingContext } from './native/embedding-context.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
+
+const DEMO_NOTICE =
+  'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.';
 
 /** What accompanies a start and is no configuration. */
 export interface EngineHooks {
@@ -105,8 +108,9 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  const bindings = await llamaFor(resolved.path, settings);
-  const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
+  const { nativeLog, gpuLayers } = settings;
+  const bindings = llamaBindings({ nativeLog, gpuLayers, model: resolved.path });
+  const model = await NativeModel.load(bindings, resolved.path, gpuLayers);
   let publisher: ZmqKvEventPublisher | undefined;
   try {
     publisher = await openKvEvents(settings);
@@ -130,6 +134,8 @@ async function serve(
   resolved: ResolvedModel,
   { model, publisher, socketPath }: Opened,
 ): Promise<EngineServer> {
+  // The demo model is known by what its file says, whatever the file is called.
+  const isDemo = model.name === DEMO_NAME;
   const template = new ChatTemplate(await templateSources(settings, model), model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
   const loop = await EngineLoop.start({
@@ -163,7 +169,7 @@ async function serve(
   );
   const app = createApp({
     model: resolved.name,
-    isDemo: resolved.kind === 'demo',
+    isDemo,
     created: Math.floor(Date.now() / 1000),
     cpuVariant: llamaBindings().cpuVariant,
     loop,
@@ -198,8 +204,8 @@ async function serve(
     url: baseUrl(app.server.address()),
     model: {
       name: resolved.name,
-      kind: resolved.kind,
-      ...(resolved.notice !== undefined && { notice: resolved.notice }),
+      kind: isDemo ? 'demo' : resolved.kind,
+      ...(isDemo && { notice: DEMO_NOTICE }),
       parameters: model.parameterCount,
       architecture: model.architecture,
       reuse: loop.reuse,

@@ -1,4 +1,4 @@
-// Files: a model's header, what the engine keeps on disk, the indexes of a collection. What stands behind a checksum of
+// Files: what the engine keeps on disk, the indexes of a collection. What stands behind a checksum of
 // an index is fuzzed twice: as it is, and with its checksums put right, as if it had been written so.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { WarmpathError } from '@warmpath/core';
-import { readGgufHeader } from '../../../packages/engine/dist/gguf/reader.js';
 import {
   decodeHead,
   encodeHead,
@@ -37,49 +36,6 @@ async function refusable(promise, code) {
     if (WarmpathError.isInstance(error) && error.code === code) return undefined;
     throw error;
   }
-}
-
-export function gguf() {
-  const text = (value) => Buffer.concat([number(value.length, 8), Buffer.from(value)]);
-  const metadata = [
-    [text('general.alignment'), number(4, 4), number(32, 4)],
-    [text('a'), number(9, 4), number(8, 4), number(2, 8), text('x'), text('yz')],
-    [text('b'), number(12, 4), Buffer.alloc(8)],
-    [text('c'), number(7, 4), Buffer.from([1])],
-  ].map((parts) => Buffer.concat(parts));
-  const tensor = Buffer.concat([text('t'), number(2, 4), number(4, 8), number(2, 8), number(0, 4), number(0, 8)]);
-  const head = (keys, tensors) =>
-    Buffer.concat([
-      Buffer.from('GGUF'),
-      number(3, 4),
-      number(tensors.length, 8),
-      number(keys.length, 8),
-      ...keys,
-      ...tensors,
-    ]);
-  const whole = head(metadata, [tensor]);
-  return {
-    seeds: [
-      head([], []),
-      head(metadata, []),
-      Buffer.concat([whole, Buffer.alloc(64 + 32)]),
-      '<!doctype html>',
-      'PK\u0003\u0004',
-    ],
-    async run(bytes) {
-      const header = await refusable(readGgufHeader(fileOf(bytes)), 'WARMPATH_MODEL_FILE');
-      if (header === undefined) return;
-      assert(header.expectedBytes <= bytes.length, 'a file that is cut short is taken');
-      assert(header.dataOffset >= 24);
-      for (const { offset, bytes: length } of header.tensors) assert(offset >= 0 && length >= 0);
-    },
-  };
-}
-
-function number(value, bytes) {
-  const buffer = Buffer.alloc(8);
-  buffer.writeBigUInt64LE(BigInt(value));
-  return buffer.subarray(0, bytes);
 }
 
 export function engineState() {

@@ -18,8 +18,8 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import { type Dispatcher, EnvHttpProxyAgent } from 'undici';
-import { readGgufHeader } from '../gguf/reader.js';
 import { acquireFileLock } from './file-lock.js';
+import { checkGgufFile, isGgufFile } from './gguf-file.js';
 import { type Content, failed, type RemoteFile, refusal, requestFile, TransientFailure } from './request-file.js';
 
 /** Failures in a row without a new byte before the download is given up. */
@@ -59,35 +59,24 @@ export interface DownloadOptions {
  * Downloads a model file unless it is there already.
  *
  * A transfer that breaks is resumed, by the next call too, where the server names the content (SHA-256 or strong entity
- * tag). The length, the SHA-256 and the GGUF header are checked. One process downloads; others wait for its file.
+ * tag). The length, the SHA-256 and the first bytes are checked. One process downloads; others wait for its file.
  *
  * @throws WARMPATH_DOWNLOAD_FAILED, WARMPATH_MODEL_FILE, the signal's reason. None shows the token or a query.
  */
 export async function download(file: RemoteFile, options: DownloadOptions): Promise<string> {
   const { name, path } = file;
   const { signal, onProgress } = options;
-  if (await isIntact(path)) return path;
+  if (await isGgufFile(path)) return path;
   stored(name, () => mkdirSync(dirname(path), { recursive: true }));
   const lock = await acquireFileLock(`${path}.lock`, { signal, onWait: () => onProgress?.({ kind: 'wait', name }) });
   try {
     // Another process may have finished it meanwhile.
-    if (await isIntact(path)) return path;
+    if (await isGgufFile(path)) return path;
     const ends = signal === undefined ? lock.lost : AbortSignal.any([signal, lock.lost]);
     await retry(file, { ...options, signal: ends });
     return path;
   } finally {
     await lock.release();
-  }
-}
-
-/** Whether the file is there and as long as its header says. */
-export async function isIntact(path: string): Promise<boolean> {
-  try {
-    await readGgufHeader(path);
-    return true;
-  } catch (error) {
-    if (WarmpathError.isInstance(error)) return false;
-    throw error;
   }
 }
 
@@ -163,7 +152,7 @@ async function attempt(transfer: Transfer): Promise<boolean> {
     }
   }
   try {
-    await readGgufHeader(partial, name);
+    await checkGgufFile(partial, name);
   } catch (error) {
     // The server has no other content: another try would not help.
     discard(path);

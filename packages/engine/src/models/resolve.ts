@@ -2,9 +2,9 @@ import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
-import { type GgufHeader, readGgufHeader } from '../gguf/reader.js';
 import { cacheFolder, hubCacheSnapshot } from './cache-folder.js';
-import { download, isIntact, type ModelProgressListener } from './download.js';
+import { download, type ModelProgressListener } from './download.js';
+import { checkGgufFile, isGgufFile } from './gguf-file.js';
 import { chooseHubFile } from './hub-choice.js';
 import {
   type HubReference,
@@ -24,9 +24,7 @@ import type { RemoteFile } from './request-file.js';
 /** The demo model that comes with this package; the same place from the sources and from the build. */
 const DEMO_PATH = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
 /** Its name in `/v1/models`, and `general.name` of its file. */
-const DEMO_NAME = 'warmpath-tiny';
-const DEMO_NOTICE =
-  'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.';
+export const DEMO_NAME = 'warmpath-tiny';
 
 const ACCEPTED_FORMS =
   'a path to a .gguf file, hf:org/repo/file.gguf or hf:org/repo[:Q4_K_M] (each may have @revision behind repo), https://host/file.gguf, or demo';
@@ -38,15 +36,13 @@ export interface ResolveModelOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A model file that is on this machine and whose header was checked. */
+/** A model file that is on this machine. */
 export interface ResolvedModel {
   /** Absolute path of the GGUF file. */
   readonly path: string;
   /** What `/v1/models` calls it. */
   readonly name: string;
   readonly kind: 'demo' | 'file' | 'hub' | 'url';
-  /** One plain line that the user ought to see. */
-  readonly notice?: string;
 }
 
 /**
@@ -61,16 +57,11 @@ export async function resolveModel(
   options: ResolveModelOptions = {},
 ): Promise<ResolvedModel> {
   if (spec === undefined || spec === 'demo') {
-    return describe({ path: DEMO_PATH, name: DEMO_NAME, kind: 'demo' }, await readGgufHeader(DEMO_PATH));
+    return { path: DEMO_PATH, name: DEMO_NAME, kind: 'demo' };
   }
   const hubText = spec.startsWith('hf:') ? spec.slice('hf:'.length) : hubTextOf(spec, parseHubUrl());
   if (hubText !== undefined) return resolveHub(hubText, options);
   return isModelUrl(spec) ? resolveUrl(spec, options) : resolveFile(spec);
-}
-
-/** The demo model is known by what its file says, whatever the file is called. */
-function describe(model: ResolvedModel, { metadata }: GgufHeader): ResolvedModel {
-  return metadata.get('general.name')?.value === DEMO_NAME ? { ...model, kind: 'demo', notice: DEMO_NOTICE } : model;
 }
 
 async function resolveHub(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
@@ -99,7 +90,7 @@ async function inHubCache(parts: readonly HubReference[]): Promise<string | unde
   const snapshot = await hubCacheSnapshot(parts[0]!);
   if (snapshot === undefined) return undefined;
   const paths = parts.map(({ segments }) => join(snapshot, ...segments));
-  for (const path of paths) if (!(await isIntact(path))) return undefined;
+  for (const path of paths) if (!(await isGgufFile(path))) return undefined;
   return paths[0];
 }
 
@@ -130,7 +121,8 @@ async function resolveFile(spec: string): Promise<ResolvedModel> {
     });
   }
   const path = resolve(spec);
-  return describe({ path, name: modelName(path), kind: 'file' }, await readGgufHeader(path, spec));
+  await checkGgufFile(path, spec);
+  return { path, name: modelName(path), kind: 'file' };
 }
 
 /** The name of its file, without the number of a part. */

@@ -1,5 +1,5 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
-import { type CpuVariant, type CpuVariantChoice, hasNarrowHeads, loadCpuVariant } from './cpu-variant.js';
+import { type CpuVariant, type CpuVariantChoice, loadCpuVariant } from './cpu-variant.js';
 import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
 import { type ErrorsDuring, nativeLog } from './native-log.js';
@@ -66,11 +66,6 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
     bound = { ...functions, ...initialise(libraries, settings), threadPools: threadPools(libraries) };
   }
   return bound;
-}
-
-/** The same with the CPU code that suits the model of a file. @throws WARMPATH_MODEL_FILE, too. */
-export async function llamaFor(model: string, { nativeLog, gpuLayers }: LlamaSettings = {}): Promise<LlamaBindings> {
-  return llamaBindings({ nativeLog, gpuLayers, hasNarrowHeads: await hasNarrowHeads(model) });
 }
 
 /**

@@ -1,6 +1,5 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { readGgufHeader } from '../gguf/reader.js';
 import { ffi } from './ffi.js';
 import { LLAMA_RELEASE, mismatch, type NativeLibraries } from './library.js';
 
@@ -14,8 +13,8 @@ export interface CpuVariant {
 
 /** What the choice of a variant depends on beside the processor. */
 export interface CpuVariantChoice {
-  /** Of the model: see {@link hasNarrowHeads}. */
-  readonly hasNarrowHeads?: boolean;
+  /** Path of the model that the process will load. */
+  readonly model?: string | undefined;
   /** Loads this variant, even an excluded one; for tests of the variants. */
   readonly cpuVariant?: string | undefined;
 }
@@ -37,7 +36,8 @@ const OTHER_BACKEND_FILE = /^(?:lib)?ggml-(?!base\.|cpu[-.])[a-z0-9_]+\.(?:so|dy
  * Loads the CPU variant for this processor and every other backend of the folder. A folder with one build of the CPU
  * code is left to llama.cpp. @throws WARMPATH_NATIVE_MISMATCH when no variant can be loaded.
  */
-export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: CpuVariantChoice): CpuVariant {
+export function loadCpuVariant(libraries: NativeLibraries, choice: CpuVariantChoice): CpuVariant {
+  const { ggml, directory } = libraries;
   const files = readdirSync(directory);
   const variants = files.flatMap((file) => {
     const variant = VARIANT_FILE.exec(file)?.[1];
@@ -55,7 +55,7 @@ export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: Cpu
     choice.cpuVariant === undefined
       ? chooseCpuVariant(
           variants.map((variant) => ({ ...variant, score: scoreOf(variant.path) })),
-          choice,
+          choice.model !== undefined && hasNarrowHeads(libraries, choice.model),
         )
       : { name: choice.cpuVariant, reason: 'asked for by name' };
   const path = variants.find((variant) => variant.name === chosen?.name)?.path;
@@ -68,7 +68,7 @@ export function loadCpuVariant({ ggml, directory }: NativeLibraries, choice: Cpu
 /** The variant with the best score that is not excluded, of those that can run, whose score is above 0. */
 export function chooseCpuVariant(
   variants: readonly { readonly name: string; readonly score: number }[],
-  { hasNarrowHeads = false }: CpuVariantChoice = {},
+  hasNarrowHeads = false,
 ): CpuVariant | undefined {
   const runnable = variants.filter(({ score }) => score > 0).sort((first, second) => second.score - first.score);
   const allowed = runnable.filter(({ name }) => !(name in EXCLUDED));
@@ -84,15 +84,36 @@ export function chooseCpuVariant(
   return chosen && { name: chosen.name, reason: [why, ...exclusions].join('; ') };
 }
 
+/** `GGUF_TYPE_UINT32`, `GGUF_TYPE_STRING` (gguf.h). */
+const UINT32 = 4;
+const STRING = 8;
+
 /**
  * Whether the heads of a model are narrower than a vector of AVX-512, as of the demo model: llama.cpp computes what
- * does not fill a vector number by number (`ggml_vec_dot_f16`). @throws WARMPATH_MODEL_FILE
+ * does not fill a vector number by number (`ggml_vec_dot_f16`).
  */
-export async function hasNarrowHeads(path: string): Promise<boolean> {
-  const { metadata } = await readGgufHeader(path);
-  const architecture = metadata.get('general.architecture')?.value;
-  const read = (key: string): number => Number(metadata.get(`${architecture}.${key}`)?.value);
-  return (read('attention.key_length') || read('embedding_length') / read('attention.head_count')) < WIDE_VECTOR;
+export function hasNarrowHeads({ ggmlBase }: Pick<NativeLibraries, 'ggmlBase'>, path: string): boolean {
+  const params = ffi().struct({ no_alloc: 'bool', ctx: 'void *' });
+  const file: unknown = ggmlBase.func('gguf_init_from_file', 'void *', ['str', params])(path, {
+    no_alloc: true,
+    ctx: null,
+  });
+  if (file === null) {
+    return false;
+  }
+  const ask = (name: string, result: string, argument: string, value: unknown): unknown =>
+    ggmlBase.func(name, result, ['void *', argument])(file, value);
+  const read = (key: string, type: number, name: string, result: string): unknown => {
+    const id = ask('gguf_find_key', 'int64', 'str', key);
+    const isThere = Number(id) >= 0 && ask('gguf_get_kv_type', 'int', 'int64', id) === type;
+    return isThere ? ask(name, result, 'int64', id) : undefined;
+  };
+  const architecture = String(read('general.architecture', STRING, 'gguf_get_val_str', 'str'));
+  const number = (key: string): number =>
+    Number(read(`${architecture}.${key}`, UINT32, 'gguf_get_val_u32', 'uint32') ?? 0);
+  const width = number('attention.key_length') || number('embedding_length') / number('attention.head_count');
+  ggmlBase.func('gguf_free', 'void', ['void *'])(file);
+  return width < WIDE_VECTOR;
 }
 
 /** How well a variant suits this processor, by its own account: 0 when it cannot run here. */

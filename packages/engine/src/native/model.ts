@@ -12,6 +12,8 @@ export class NativeModel {
   readonly #bindings: LlamaBindings;
   readonly #model: NativePointer;
   readonly vocabulary: Vocabulary;
+  /** What its file calls it (`general.name`); empty where it does not say. */
+  readonly name: string;
   /** The name of its architecture in llama.cpp, as `qwen3`. */
   readonly architecture: string;
   /** Context length that the model was trained for, in tokens. */
@@ -55,6 +57,7 @@ export class NativeModel {
     this.width = bindings.width(model);
     this.slidingWindow = Math.max(0, bindings.slidingWindow(model));
     this.attentionBuffers = bindings.isRecurrent(model) ? 0 : this.slidingWindow > 0 ? 2 : 1;
+    this.name = metadata(bindings, model, 'general.name');
     const architecture = metadata(bindings, model, 'general.architecture');
     this.poolingType = Number(metadata(bindings, model, `${architecture}.pooling_type`));
     this.architecture = architecture;
@@ -70,8 +73,8 @@ export class NativeModel {
 
   /**
    * Loads a GGUF file without blocking the event loop.
-   * @throws WARMPATH_ENGINE_FAILED when there is no GPU for its layers; WARMPATH_MODEL_UNSUPPORTED when llama.cpp
-   *   refuses the model, or it is no decoder of text.
+   * @throws WARMPATH_ENGINE_FAILED when there is no GPU for its layers; WARMPATH_MODEL_FILE for a damaged file;
+   *   WARMPATH_MODEL_UNSUPPORTED when llama.cpp refuses the model, or it is no decoder of text.
    */
   static async load(bindings: LlamaBindings, path: string, gpuLayers = 0): Promise<NativeModel> {
     if (gpuLayers > 0 && !bindings.supportsGpu()) {
@@ -84,7 +87,11 @@ export class NativeModel {
     const load = (): Promise<NativePointer | null> => callBeside(bindings.modelLoadFromFile, path, params);
     const pointer = await load();
     if (pointer === null) {
-      throw unsupported((await bindings.errorsDuring(load)) || 'llama.cpp gives no reason');
+      const reason = await bindings.errorsDuring(load);
+      if (/corrupted|failed to read/.test(reason)) {
+        throw new WarmpathError('WARMPATH_MODEL_FILE', { path: 'model', detail: reason });
+      }
+      throw unsupported(reason || 'llama.cpp gives no reason');
     }
     const obstacle = [
       bindings.isDiffusion(pointer) && 'is a diffusion model',

@@ -118,7 +118,7 @@ describe('a download that goes well', () => {
 
   it('fetches again what is there but damaged', async () => {
     await download();
-    await writeFile(path, hub.behaviour.content.subarray(0, 1000));
+    await writeFile(path, Buffer.alloc(1000));
     await download();
     expect(await isWhole()).toBe(true);
   });
@@ -281,10 +281,8 @@ describe('content that changes', () => {
     hub.behaviour.onTransfer = () => {
       hub.behaviour.content = whole;
     };
-    const error = await failure(download());
+    await download();
     expect(hub.transfers.slice(5).map(({ status }) => status)).toStrictEqual([416, 200]);
-    // The 1 000 bytes are all that the hub has, and they are no whole model.
-    expect(error).toMatchObject({ code: 'WARMPATH_MODEL_FILE' });
   });
 });
 

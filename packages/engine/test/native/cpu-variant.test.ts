@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { chooseCpuVariant, hasNarrowHeads } from '../../src/native/cpu-variant.js';
-import { findLibraryDirectory } from '../../src/native/library.js';
+import { findLibraryDirectory, loadLibraries } from '../../src/native/library.js';
 
 /** As each variant scores itself on a processor that has everything up to AMX. */
 const ON_AMX = [
@@ -23,6 +23,8 @@ const ON_AMX = [
 /** A text that stands in each library with AMX kernels, and in no other. */
 const AMX_TEXT = 'AMX is not ready to be used!';
 
+const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+
 const LATENT_ATTENTION = 'random:1m-mla';
 
 describe('the variant of the CPU code', () => {
@@ -35,13 +37,13 @@ describe('the variant of the CPU code', () => {
   });
 
   it('is the best without AVX-512 for models of narrow heads, where there is one', async () => {
-    const narrow = chooseCpuVariant(ON_AMX, { hasNarrowHeads: true })!;
+    const narrow = chooseCpuVariant(ON_AMX, true)!;
     expect(narrow.name).toBe('haswell');
     expect(narrow.reason).toMatch(/without AVX-512.*sapphirerapids is excluded/);
-    expect(chooseCpuVariant([{ name: 'icelake', score: 5 }], { hasNarrowHeads: true })!.name).toBe('icelake');
-    const demo = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
-    expect(await hasNarrowHeads(demo)).toBe(true);
-    expect(await hasNarrowHeads(await modelPath('random:24m'))).toBe(false);
+    expect(chooseCpuVariant([{ name: 'icelake', score: 5 }], true)!.name).toBe('icelake');
+    const libraries = loadLibraries(findLibraryDirectory());
+    expect(hasNarrowHeads(libraries, DEMO)).toBe(true);
+    expect(hasNarrowHeads(libraries, await modelPath('random:24m'))).toBe(false);
   });
 
   it('is none where only an excluded one runs', () => {
@@ -60,7 +62,7 @@ describe('the variant of the CPU code', () => {
   });
 
   it('is what the process computes with', () => {
-    const bindings = llamaBindings({ hasNarrowHeads: true });
+    const bindings = llamaBindings({ model: DEMO });
     expect(bindings.cpuVariant.name).not.toBe('');
     expect(bindings.systemInfo()).toContain('CPU :');
     expect(bindings.systemInfo()).not.toMatch(/AVX512 = 1|AMX_INT8 = 1/);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { toHalfFloat } from '../../bench/random-model/src/half-float.js';
-import { fromHalfFloat } from '../gguf/decode.js';
+import { fromHalfFloat } from './decode.js';
 
 describe('half-precision conversion', () => {
   it('gives every half-precision number its own bits', () => {

@@ -5,10 +5,10 @@ import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isFull, runs } from '../../../../test/suite.js';
+import { readGgufHeader } from '../../bench/random-model/src/gguf-reader.js';
 import { chooseArchitecture } from '../../bench/random-model/src/random-architecture.js';
 import { parseRandomModel, randomModel, randomModelName } from '../../bench/random-model/src/random-model.js';
 import { type SeededWeightsRequest, seededWeights } from '../../bench/random-model/src/seeded-weights.js';
-import { readGgufHeader } from '../../src/gguf/reader.js';
 
 let folder: string;
 beforeAll(async () => {

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { GgufValue } from '../../bench/random-model/src/gguf-format.js';
+import { readGgufHeader } from '../../bench/random-model/src/gguf-reader.js';
 import { type GgufTensorSource, writeGguf } from '../../bench/random-model/src/gguf-writer.js';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
-import type { GgufValue } from '../../src/gguf/format.js';
-import { readGgufHeader } from '../../src/gguf/reader.js';
-import { decodeWeights } from '../gguf/decode.js';
+import { decodeWeights } from '../random-model/decode.js';
 
 const PARTS = 2;
 

@@ -10,7 +10,7 @@ import {
   type GgufValueType,
   TENSOR_TYPES,
   VALUE_TYPES,
-} from '../../../dist/gguf/format.js';
+} from './gguf-format.js';
 import { encodeWeights, WRITABLE_TYPE_NUMBERS, type WritableTensorType } from './tensor-encoding.js';
 
 const VERSION = 3;

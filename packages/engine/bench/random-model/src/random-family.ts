@@ -1,4 +1,4 @@
-import type { GgufValue } from '../../../dist/gguf/format.js';
+import type { GgufValue } from './gguf-format.js';
 import type { GgufTensorSource } from './gguf-writer.js';
 import type { Architecture } from './random-architecture.js';
 

@@ -1,8 +1,8 @@
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import type { GgufMetadata, GgufValue } from '../../../dist/gguf/format.js';
-import { readGgufHeader } from '../../../dist/gguf/reader.js';
+import type { GgufMetadata, GgufValue } from './gguf-format.js';
+import { readGgufHeader } from './gguf-reader.js';
 import { type GgufTensorSource, type WriteGgufOptions, writeGguf } from './gguf-writer.js';
 import { type Architecture, chooseArchitecture } from './random-architecture.js';
 import { type RandomFamily, readFamily, type TensorMaker } from './random-family.js';

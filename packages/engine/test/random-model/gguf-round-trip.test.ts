@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { GgufScalar, GgufValue, GgufValueType } from '../../bench/random-model/src/gguf-format.js';
+import { readGgufHeader } from '../../bench/random-model/src/gguf-reader.js';
 import { type GgufTensorSource, writeGguf } from '../../bench/random-model/src/gguf-writer.js';
-import type { GgufScalar, GgufValue, GgufValueType } from '../../src/gguf/format.js';
-import { readGgufHeader } from '../../src/gguf/reader.js';
 import { decodeWeights } from './decode.js';
 
 let folder: string;
