@@ -204,7 +204,7 @@ describe('collections over HTTP', () => {
     };
 
     it.each<[string, string | Uint8Array, string | undefined]>([
-      ['application/pdf', pdf([lines, other]), 'page 1'],
+      ['application/pdf', pdf([lines, other]), undefined],
       ['text/markdown', '# Velka\n\nThe weight of Velka\nis 42 kg.', 'Velka'],
       ['Text/HTML; charset=utf-8', '<title>Velka</title><p>The weight of Velka is 42 kg.<script>no</script>', 'Velka'],
       ['text/plain;charset=utf-8', 'The weight of Velka is 42 kg.', undefined],

@@ -19,6 +19,7 @@ export type { IngestOptions, IngestProgress, IngestReport } from './ingest/inges
 export type { CutDocument, DocumentFile, DocumentText, FileDocument } from './ingest/read-file.js';
 export { Bm25Retriever } from './lexical/bm25-retriever.js';
 export type { ChunkSettings } from './parse/chunk.js';
+export { MEDIA_TYPES } from './parse/formats.js';
 export {
   checkSearch,
   MAX_CANDIDATES,

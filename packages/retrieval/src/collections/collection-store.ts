@@ -18,8 +18,10 @@ import {
   hashOf,
   type NewDocument,
   type NewPassage,
+  type PassagePlace,
   type PassageText,
   passageHash,
+  placeOf,
   type StoredEmbedding,
   type StoredPassage,
   textOf,
@@ -178,7 +180,11 @@ export class CollectionStore {
         id: passageId(document.id, hash),
         ...(title !== undefined && { title }),
         content,
-        metadata: { ...document.metadata, source: document.id },
+        metadata: {
+          ...document.metadata,
+          ...document.places?.[document.passages.indexOf(ordinal)],
+          source: document.id,
+        },
       };
     });
   }
@@ -206,13 +212,13 @@ export class CollectionStore {
   }
 
   /** The passages of a document, in the order of its text. */
-  passagesOf({ passages }: DocumentRecord): NewPassage[] {
+  passagesOf(document: DocumentRecord): NewPassage[] {
     return this.#reading(() =>
-      passages.flatMap((ordinal) => {
+      document.passages.flatMap((ordinal, position) => {
         const record = this.#passageAt(ordinal);
         if (record === undefined) return [];
         const { hash: _, ...passage } = record;
-        return [passage];
+        return [{ ...passage, ...document.places?.[position] }];
       }),
     );
   }
@@ -486,25 +492,27 @@ export class CollectionStore {
   #putDocument(document: NewDocument, draft: Draft, removed: number[]): 'added' | 'changed' | 'unchanged' {
     const { passages, ...fields } = document;
     const hashes = passages.map(passageHash);
-    const hash = hashOf(JSON.stringify([fields, hashes]));
+    const hasPlaces = passages.some(({ pages, lines }) => pages !== undefined || lines !== undefined);
+    const hash = hashOf(JSON.stringify([fields, hashes, ...(hasPlaces ? [passages.map(placeOf)] : [])]));
     const known = this.#numbers.get(hashOf(document.id));
     const before = known === undefined ? undefined : this.#documentAt(known);
     if (before?.hash === hash) return 'unchanged';
     const number = known ?? draft.nextDocument++;
     // The same passage twice in one document is one passage of it.
-    const ordinals = new Set<number>();
+    const places = new Map<number, PassagePlace>();
     const held = new Set(before?.passages);
     for (const [position, passage] of passages.entries()) {
       const ordinal = this.#putPassage(hashes[position]!, passage, draft);
-      if (!ordinals.has(ordinal) && !held.has(ordinal)) this.#holders.put(ordinal, number);
-      ordinals.add(ordinal);
+      if (places.has(ordinal)) continue;
+      if (!held.has(ordinal)) this.#holders.put(ordinal, number);
+      places.set(ordinal, placeOf(passage));
     }
     if (before === undefined) {
       this.#numbers.put(hashOf(document.id), number);
       draft.totals.documents++;
     } else {
       for (const ordinal of before.passages) {
-        if (!ordinals.has(ordinal)) this.#releasePassage(ordinal, number, draft, removed);
+        if (!places.has(ordinal)) this.#releasePassage(ordinal, number, draft, removed);
       }
       draft.totals.bytes -= before.bytes;
       draft.totals.duplicates -= before.passages.length;
@@ -514,8 +522,13 @@ export class CollectionStore {
       this.#origins.put(hashOf(document.origin), number);
     }
     draft.totals.bytes += document.bytes;
-    draft.totals.duplicates += ordinals.size;
-    this.#documents.put(number, { ...fields, hash, passages: [...ordinals] });
+    draft.totals.duplicates += places.size;
+    this.#documents.put(number, {
+      ...fields,
+      hash,
+      passages: [...places.keys()],
+      ...(hasPlaces && { places: [...places.values()] }),
+    });
     return before === undefined ? 'added' : 'changed';
   }
 

@@ -221,9 +221,9 @@ export class Collection {
     await this.#store.close();
   }
 
-  *#cut(documents: Iterable<DocumentText>): Iterable<NewDocument> {
+  async *#cut(documents: Iterable<DocumentText>): AsyncIterable<NewDocument> {
     const { chunks } = this;
-    for (const document of documents) yield { ...cutDocument(document, chunks), origin: HANDED_IN };
+    for (const document of documents) yield { ...(await cutDocument(document, chunks)), origin: HANDED_IN };
   }
 
   /** Looks when it is taken, within the write. */
@@ -347,9 +347,15 @@ async function* readExport(bytes: AsyncIterable<Buffer>, taken: () => number): A
       bytes: Number(bytes) || 0,
       origin: HANDED_IN,
       passages: passages.map((passage: unknown) => {
-        const { title: heading, content } = (passage ?? {}) as Record<string, unknown>;
+        const { title: heading, content, pages, lines } = (passage ?? {}) as Record<string, unknown>;
         if (typeof content !== 'string') throw refuse('a passage has no string `content`');
-        return { ...(typeof heading === 'string' && { title: heading }), content, tokens: estimateTokens(content) };
+        return {
+          ...(typeof heading === 'string' && { title: heading }),
+          content,
+          tokens: estimateTokens(content),
+          ...(typeof pages === 'string' && { pages }),
+          ...(typeof lines === 'string' && { lines }),
+        };
       }),
     };
   }

@@ -19,10 +19,20 @@ export interface DocumentRecord {
   readonly isPart?: true;
   /** Ordinals of its passages, in the order of the text. */
   readonly passages: readonly number[];
+  /** Of each passage; left out where no passage has one. */
+  readonly places?: readonly PassagePlace[];
+}
+
+/** Where a passage stands in the file of its document. */
+export interface PassagePlace {
+  /** `3` or `3-4`. */
+  readonly pages?: string;
+  /** `12` or `12-40`. */
+  readonly lines?: string;
 }
 
 /** A passage before it is stored. */
-export interface NewPassage {
+export interface NewPassage extends PassagePlace {
   readonly title?: string;
   readonly content: string;
   /** Estimated. */
@@ -111,6 +121,11 @@ export interface Applied {
 /** A passage as search reads it. */
 export function textOf({ title, content }: NewPassage): string {
   return title === undefined ? content : `${title}\n${content}`;
+}
+
+/** Where a passage says that it stands. */
+export function placeOf({ pages, lines }: PassagePlace): PassagePlace {
+  return { ...(pages !== undefined && { pages }), ...(lines !== undefined && { lines }) };
 }
 
 /** The same for passages of the same words. */

@@ -1,6 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { NewPassage } from '../collections/records.js';
 import type { ChunkSettings } from '../parse/chunk.js';
+import type { FilePlace } from '../parse/document.js';
 import { FileTurns } from './file-turns.js';
 import type { FoundFile } from './find-files.js';
 import {
@@ -10,7 +11,6 @@ import {
   type DocumentText,
   type FileDocument,
   readDocument,
-  type UnreadPart,
 } from './read-file.js';
 import type { ReadTask } from './read-process.js';
 import { type ReadBounds, ReaderProcess, readBounds } from './reader-process.js';
@@ -32,7 +32,7 @@ export interface ReadOptions {
 /** What a file holds: documents, what of it cannot be read, and at the end its hash. */
 export type FilePart =
   | { readonly document: CutDocument; readonly bytes: number }
-  | { readonly unread: UnreadPart }
+  | { readonly unread: FilePlace }
   | { readonly hash: string; readonly isKnown: boolean };
 
 /**
@@ -99,7 +99,7 @@ export class FileReader {
     options: Pick<ReadOptions, 'tenant' | 'signal'>,
   ): Promise<FileDocument> {
     let document: CutDocument | undefined;
-    const unread: UnreadPart[] = [];
+    const unread: FilePlace[] = [];
     for await (const part of this.#readInTurn({ ...task, length: bytes.length }, bytes, options)) {
       if ('document' in part) document = part.document;
       else if ('unread' in part) unread.push(part.unread);

@@ -3,9 +3,10 @@ import { type FileHandle, lstat, open, opendir, realpath, stat } from 'node:fs/p
 import { basename, dirname, extname, join, relative, resolve, sep } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { fileErrorReason } from '@warmpath/core/internal';
+import { type DocumentFormat, formatOfPath } from '../parse/formats.js';
 
 /** What a file is read as. */
-type FileFormat = 'markdown' | 'text' | 'html' | 'pdf' | 'jsonl';
+type FileFormat = DocumentFormat | 'jsonl';
 
 /** A file to be ingested. */
 export interface FoundFile {
@@ -48,19 +49,8 @@ export interface FoundFiles {
   readonly skippedLinks: readonly FoundLink[];
 }
 
-const FORMATS: Readonly<Record<string, FileFormat>> = {
-  '.md': 'markdown',
-  '.markdown': 'markdown',
-  '.mdx': 'markdown',
-  '.txt': 'text',
-  '.text': 'text',
-  '.html': 'html',
-  '.htm': 'html',
-  '.xhtml': 'html',
-  '.pdf': 'pdf',
-  '.jsonl': 'jsonl',
-  '.ndjson': 'jsonl',
-};
+/** Extensions of files that hold a document a line. */
+const LINE_EXTENSIONS = new Set(['.jsonl', '.ndjson']);
 /** Folders in which nobody keeps documents. */
 const LEFT_OUT = new Set(['node_modules', '__pycache__']);
 /** Files of one run. */
@@ -87,7 +77,7 @@ export async function findFiles(
   const addFile = async (path: string, name: string, isNamed: boolean) => {
     const { size, mtimeMs } = await stat(path);
     if (files.size >= MAX_FILES) throw new RangeError(`more than ${MAX_FILES.toLocaleString('en')} files`);
-    const format = FORMATS[extname(path).toLowerCase()];
+    const format = LINE_EXTENSIONS.has(extname(path).toLowerCase()) ? 'jsonl' : formatOfPath(path);
     files.set(path, { path, name, format, isNamed, size, modifiedMs: mtimeMs });
   };
 

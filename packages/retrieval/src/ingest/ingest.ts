@@ -59,7 +59,7 @@ export interface IngestReader {
 }
 
 /** Raised when documents are cut another way, so that files are read again. */
-const CUTTING = 1;
+const CUTTING = 2;
 const MAX_ERRORS = 1000;
 const MAX_SKIPPED = 1000;
 const MAX_LINKS = 1000;

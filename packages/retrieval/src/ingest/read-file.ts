@@ -4,13 +4,13 @@ import { WarmpathError } from '@warmpath/core';
 import { isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
-import { parsePdf } from '../parse/parse-pdf.js';
-import { type ParsedText, parseText, type TextFormat } from '../parse/parse-text.js';
+import { decode } from '../parse/decode.js';
+import { type FilePlace, type ParsedDocument, type ParseOptions, titleHeading } from '../parse/document.js';
+import { type DocumentFormat, maxBytesOf, parseDocument, parseText, type TextFormat } from '../parse/formats.js';
 import { type FoundFile, openFound } from './find-files.js';
 
-/** Longest text and PDF that are read, as a whole; JSONL is read line by line, however long the file is. */
-const LONGEST_TEXT_BYTES = 64 * 2 ** 20;
-const LONGEST_PDF_BYTES = 256 * 2 ** 20;
+/** UTF-16 units of the text of one document; JSONL is read line by line, however long the file is. */
+const LONGEST_TEXT = 64 * 2 ** 20;
 const LONGEST_LINE_BYTES = 16 * 2 ** 20;
 
 /** Content as a caller hands it in. */
@@ -25,27 +25,23 @@ export interface DocumentText {
 
 export type CutDocument = Omit<NewDocument, 'origin'>;
 
-/** A line or page of a file that cannot be read, and why. */
-export interface UnreadPart {
-  readonly position: string;
-  readonly message: string;
-}
-
 /** A document that was cut, or what is wrong with one line or page of a file. */
-type ReadDocument = CutDocument | UnreadPart;
+type ReadDocument = CutDocument | FilePlace;
 
 /** What a file is read as that is one document. */
 export interface DocumentFile {
   readonly id: string;
   /** That of the text if left out. */
   readonly title?: string;
-  readonly format: TextFormat | 'pdf';
+  readonly format: DocumentFormat;
+  /** Encoding that the sender of the bytes declared. */
+  readonly charset?: string;
 }
 
 /** The document of a file. It is a part where pages could not be read. */
 export interface FileDocument {
   readonly document: CutDocument;
-  readonly unread: readonly UnreadPart[];
+  readonly unread: readonly FilePlace[];
 }
 
 /** A file that is read: its documents, and at the end its hash. */
@@ -58,27 +54,43 @@ export interface FileReading {
 }
 
 /** Cuts a text into the passages of one document. A title stands before the headings of the text. */
-export function cutDocument(
+export async function cutDocument(
   { id, title, content, metadata, format = 'text' }: DocumentText,
   settings: ChunkSettings,
-): CutDocument {
-  const document = assemble(id, title, parseText(content.toWellFormed(), format), settings, Buffer.byteLength(content));
-  return metadata === undefined ? document : { ...document, metadata };
+): Promise<CutDocument> {
+  const parsed = await parseText(content, format);
+  // Lines are those of a file.
+  const blocks = parsed.blocks.map(({ line: _, lines: __, ...block }) => block);
+  return assemble({ id, title, metadata, bytes: Buffer.byteLength(content) }, { ...parsed, blocks }, settings);
 }
 
 function assemble(
-  id: string,
-  title: string | undefined,
-  parsed: ParsedText,
+  given: {
+    readonly id: string;
+    readonly title: string | undefined;
+    readonly metadata?: DocumentText['metadata'];
+    readonly bytes: number;
+  },
+  parsed: ParsedDocument,
   settings: ChunkSettings,
-  bytes: number,
 ): CutDocument {
-  const named = title ?? parsed.title;
-  const blocks = parsed.blocks.map(({ headings, text }) => ({
-    headings: named === undefined || headings[0] === named ? headings : [named, ...headings],
-    text,
-  }));
-  return { id, ...(named !== undefined && { title: named }), bytes, passages: chunk(blocks, settings) };
+  const { id, bytes } = given;
+  const top = titleHeading(parsed.blocks);
+  const named = given.title ?? parsed.title;
+  const root = named === undefined || top?.text === named ? undefined : { level: 1, text: named };
+  const blocks =
+    root === undefined
+      ? parsed.blocks
+      : parsed.blocks.map((block) => ({ ...block, headings: [root, ...block.headings] }));
+  const title = named ?? top?.text;
+  const metadata = { ...(parsed.language && { language: parsed.language }), ...parsed.metadata, ...given.metadata };
+  return {
+    id,
+    ...(title !== undefined && { title }),
+    ...((given.metadata !== undefined || Object.keys(metadata).length > 0) && { metadata }),
+    bytes,
+    passages: chunk(blocks, settings),
+  };
 }
 
 /**
@@ -87,19 +99,14 @@ function assemble(
  */
 export async function readDocument(
   bytes: Buffer,
-  { id, title, format }: DocumentFile,
+  { id, title, format, charset }: DocumentFile,
   settings: ChunkSettings,
-  { signal, longest = Number.POSITIVE_INFINITY }: { readonly signal: AbortSignal; readonly longest?: number },
+  options: Pick<ParseOptions, 'signal' | 'longest'>,
 ): Promise<FileDocument> {
-  if (format !== 'pdf') {
-    const content = decode(bytes);
-    if (content.length > longest) throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE');
-    const document = cutDocument({ id, ...(title !== undefined && { title }), content, format }, settings);
-    return { document, unread: [] };
-  }
-  const { unread, ...parsed } = await parsePdf(new Uint8Array(bytes), signal, { longest });
+  const parsed = await parseDocument(bytes, { ...options, format, ...(charset !== undefined && { charset }) });
+  const { unread } = parsed;
   const length = parsed.blocks.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
-  const document = assemble(id, title, parsed, settings, length);
+  const document = assemble({ id, title, bytes: format === 'pdf' ? length : bytes.length }, parsed, settings);
   return { document: unread.length === 0 ? document : { ...document, isPart: true }, unread };
 }
 
@@ -114,7 +121,7 @@ export async function readDocuments(
 ): Promise<FileReading> {
   const { format = 'text' } = file;
   if (format === 'jsonl') return new LineReading(file, settings, signal);
-  const most = format === 'pdf' ? LONGEST_PDF_BYTES : LONGEST_TEXT_BYTES;
+  const most = maxBytesOf(format);
   if (file.size > most) {
     // Of one that may be no text at all, the beginning says.
     if (file.format === undefined) decode(await beginningOf(await openFound(file)));
@@ -131,7 +138,7 @@ export async function readDocuments(
     documents: async function* () {
       const { document, unread } = await readDocument(bytes, { id: file.name, format }, settings, {
         signal,
-        longest: LONGEST_TEXT_BYTES,
+        longest: LONGEST_TEXT,
       });
       yield* unread;
       yield document;
@@ -148,29 +155,6 @@ async function beginningOf(file: FileHandle): Promise<Buffer> {
   } finally {
     await file.close();
   }
-}
-
-/** Whether bytes are the beginning of a text: no control characters but those that stand in texts. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for.
-const BINARY = /[\x00-\x08\x0e-\x1a\x1c-\x1f]/;
-
-/** The text of a file: UTF-8, UTF-16 with its mark, or else Windows' Latin letters, if it is text at all. */
-function decode(bytes: Buffer): string {
-  if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder('utf-16le').decode(bytes);
-  if (bytes[0] === 0xfe && bytes[1] === 0xff) return new TextDecoder('utf-16be').decode(bytes);
-  let text: string;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    text = new TextDecoder('windows-1252').decode(bytes);
-  }
-  const control = BINARY.exec(text);
-  if (control !== null) {
-    const line = text.slice(0, control.index).split('\n').length;
-    const detail = `it is not a text: line ${line} has control characters`;
-    throw new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail });
-  }
-  return text;
 }
 
 /** JSON Lines, also as BEIR has them: each line a document. */
@@ -214,7 +198,7 @@ class LineReading implements FileReading {
       }
       const id = used.has(read.id) ? `${read.id}:${number}` : read.id;
       used.add(id);
-      yield cutDocument({ ...read, id }, this.#settings);
+      yield await cutDocument({ ...read, id }, this.#settings);
     }
   }
 

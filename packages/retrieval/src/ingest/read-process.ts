@@ -5,15 +5,10 @@ import { Worker } from 'node:worker_threads';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
 import type { NewPassage } from '../collections/records.js';
 import type { ChunkSettings } from '../parse/chunk.js';
+import type { FilePlace } from '../parse/document.js';
+import type { TextFormat } from '../parse/formats.js';
 import type { FoundFile } from './find-files.js';
-import {
-  type CutDocument,
-  cutDocument,
-  type DocumentFile,
-  readDocument,
-  readDocuments,
-  type UnreadPart,
-} from './read-file.js';
+import { type CutDocument, cutDocument, type DocumentFile, readDocument, readDocuments } from './read-file.js';
 import type { MemoryWatch } from './watch-memory.js';
 
 /** What the process is given to read. */
@@ -36,7 +31,7 @@ export type ReadTask = { readonly settings: ChunkSettings } & (
 
 /** A part of what was read. Passages belong to the document before them. */
 export type ReadPart =
-  | { readonly unread: UnreadPart }
+  | { readonly unread: FilePlace }
   | {
       readonly document: Omit<CutDocument, 'passages'>;
       readonly passageCount: number;
@@ -106,7 +101,7 @@ async function* partsOf(task: ReadTask): AsyncIterable<ReadPart> {
     const bytes = takeInput(task.length);
     if (isText) {
       yield* partsOfDocument(
-        cutDocument({ ...file, content: bytes.toString(), format: textFormat(file) }, settings),
+        await cutDocument({ ...file, content: bytes.toString(), format: file.format as TextFormat }, settings),
         0,
       );
     } else {
@@ -132,10 +127,6 @@ function* partsOfDocument({ passages, ...document }: CutDocument, bytes: number)
   yield { document, passageCount: passages.length, bytes };
   for (let from = 0; from < passages.length; from += PASSAGES)
     yield { passages: passages.slice(from, from + PASSAGES) };
-}
-
-function textFormat({ format }: DocumentFile) {
-  return format === 'pdf' ? 'text' : format;
 }
 
 function takeInput(length: number): Buffer {

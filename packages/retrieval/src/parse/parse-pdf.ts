@@ -1,36 +1,23 @@
 import { WarmpathError } from '@warmpath/core';
-import type { Block } from './chunk.js';
-import type { ParsedText } from './parse-text.js';
+import { type Block, type FilePlace, type ParsedDocument, type ParseOptions, unreadable } from './document.js';
 
 /** Pages that are read of one file. */
 const MAX_PAGES = 10_000;
 
-/** A PDF that was read, and its pages that could not be. */
-interface ParsedPdf extends ParsedText {
-  readonly unread: readonly { readonly position: string; readonly message: string }[];
-}
-
-/** Bounds on what is read of one file. */
-interface PdfBounds {
-  readonly mostPages?: number;
-  /** UTF-16 units of its text. */
-  readonly longest?: number;
-}
-
 /**
- * Reads the text of a PDF, a block a paragraph, with the page as its heading where the document has no outline.
+ * Reads the text of a PDF, a block a paragraph, with its page.
  * The reader is loaded when the first PDF comes. Errors: WARMPATH_UNREADABLE_FILE for what is encrypted, broken or has
  * no text; WARMPATH_DOCUMENT_TOO_LARGE as soon as the text is too long.
  */
 export async function parsePdf(
   bytes: Uint8Array,
-  signal: AbortSignal,
-  { mostPages = MAX_PAGES, longest = Number.POSITIVE_INFINITY }: PdfBounds = {},
-): Promise<ParsedPdf> {
+  { signal, longest = Number.POSITIVE_INFINITY, mostPages = MAX_PAGES }: ParseOptions & { readonly mostPages?: number },
+): Promise<ParsedDocument> {
   const { getDocumentProxy } = await import('unpdf');
   let document: Awaited<ReturnType<typeof getDocumentProxy>>;
   try {
-    document = await getDocumentProxy(bytes, { verbosity: 0, isEvalSupported: false });
+    // pdf.js takes no Buffer.
+    document = await getDocumentProxy(new Uint8Array(bytes), { verbosity: 0, isEvalSupported: false });
   } catch (cause) {
     throw unreadable(
       (cause as Error).name === 'PasswordException' ? 'the PDF is encrypted' : 'the PDF is broken',
@@ -39,7 +26,7 @@ export async function parsePdf(
   }
   try {
     const blocks: Block[] = [];
-    const unread: { position: string; message: string }[] = [];
+    const unread: FilePlace[] = [];
     const { numPages } = document;
     let length = 0;
     for (let page = 1; page <= Math.min(numPages, mostPages); page++) {
@@ -47,7 +34,7 @@ export async function parsePdf(
       try {
         const content = await (await document.getPage(page)).getTextContent();
         for (const text of paragraphs(content.items as readonly PdfItem[])) {
-          blocks.push({ headings: [`page ${page}`], text });
+          blocks.push({ headings: [], text, page });
           length += text.length;
         }
       } catch {
@@ -118,8 +105,4 @@ function paragraphs(items: readonly PdfItem[]): string[] {
 
 function counted(pages: number): string {
   return pages.toLocaleString('en');
-}
-
-function unreadable(detail: string, cause?: unknown): WarmpathError {
-  return new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail, cause });
 }

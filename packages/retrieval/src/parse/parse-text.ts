@@ -1,39 +1,22 @@
 import { Parser } from 'htmlparser2';
 import { Lexer, type Token } from 'marked';
-import type { Block } from './chunk.js';
-
-/** A document read from a file or a request, before it is cut. */
-export interface ParsedText {
-  readonly title?: string;
-  readonly blocks: readonly Block[];
-}
-
-/** What a text is written in. */
-export type TextFormat = 'markdown' | 'text' | 'html';
-
-/** Headings of a path, by level: a heading ends those of its level and below. */
-class HeadingPath {
-  #path: { readonly level: number; readonly text: string }[] = [];
-
-  enter(level: number, text: string): void {
-    this.#path = this.#path.filter((heading) => heading.level < level);
-    if (text !== '') this.#path.push({ level, text });
-  }
-
-  get headings(): string[] {
-    return this.#path.map(({ text }) => text);
-  }
-}
+import { BlockWriter, type ParsedDocument } from './document.js';
 
 /** Reads a text in blocks. What cannot be read as its format says is read as plain text. O(length). */
-export function parseText(text: string, format: TextFormat): ParsedText {
-  const plain = text.replaceAll('\r\n', '\n').replaceAll('\0', ' ');
-  if (format === 'html') return parseHtml(plain);
-  return format === 'markdown' ? parseMarkdown(plain) : parsePlain(plain);
+export function parseText(text: string, format: 'markdown' | 'text' | 'html'): ParsedDocument {
+  if (format === 'html') return parseHtml(text);
+  return format === 'markdown' ? parseMarkdown(text) : parsePlain(text);
 }
 
-function parsePlain(text: string): ParsedText {
-  return { blocks: text.split(/\n{2,}/).map((paragraph) => ({ headings: [], text: paragraph })) };
+function parsePlain(text: string): ParsedDocument {
+  const writer = new BlockWriter();
+  let line = 1;
+  for (const part of text.split(/(\n{2,})/)) {
+    const breaks = part.split('\n').length - 1;
+    writer.block({ text: part, line, lines: breaks + 1 });
+    line += breaks;
+  }
+  return { blocks: writer.finish(), unread: [] };
 }
 
 /** Nesting from which a text is no document: the parser recurses. */
@@ -45,23 +28,21 @@ const DEEPEST_NESTING = /^(?:[ \t]*(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s))){100}/m;
 const SEGMENT_LENGTH = 16_384;
 const LONGEST_SEGMENT = 65_536;
 
-function parseMarkdown(text: string): ParsedText {
+function parseMarkdown(text: string): ParsedDocument {
   const { body, title: named } = splitFrontMatter(text);
-  const path = new HeadingPath();
-  const blocks: Block[] = [];
-  let title = named;
+  const writer = new BlockWriter();
+  const title = named;
   for (const token of segmentsOf(body).flatMap(blocksOfSegment)) {
     if (token.type === 'heading') {
       const heading = plainHeading(token['text'] as string);
-      title ??= heading;
-      path.enter(token['depth'] as number, heading);
+      writer.heading(token['depth'] as number, heading);
     } else if (token.type === 'html') {
-      for (const block of parseHtml(token.raw).blocks) blocks.push({ ...block, headings: path.headings });
+      for (const { text } of parseHtml(token.raw).blocks) writer.block({ text });
     } else if (token.type !== 'space' && token.type !== 'hr' && token.type !== 'def') {
-      blocks.push({ headings: path.headings, text: withoutComments(token.raw).trimEnd() });
+      writer.block({ text: withoutComments(token.raw).trimEnd() });
     }
   }
-  return { ...(title !== undefined && { title }), blocks };
+  return { ...(title !== undefined && { title }), blocks: writer.finish(), unread: [] };
 }
 
 /** Parts of a Markdown text that can be read by themselves: cut at empty lines outside of code. */
@@ -156,7 +137,7 @@ const DEEPEST = 1000;
 const TOO_DEEP = new Error('too deep');
 
 /** What is nested deeper than any page is read without its elements. */
-function parseHtml(html: string): ParsedText {
+function parseHtml(html: string): ParsedDocument {
   try {
     return readHtml(html);
   } catch (error) {
@@ -165,9 +146,8 @@ function parseHtml(html: string): ParsedText {
   }
 }
 
-function readHtml(html: string): ParsedText {
-  const path = new HeadingPath();
-  const blocks: Block[] = [];
+function readHtml(html: string): ParsedDocument {
+  const writer = new BlockWriter();
   let text = '';
   let title: string | undefined;
   let heading = 0;
@@ -187,9 +167,8 @@ function readHtml(html: string): ParsedText {
     if (block === '') return;
     if (heading > 0) {
       const words = block.replace(/\s+/g, ' ').slice(0, LONGEST_HEADING);
-      title ??= words;
-      path.enter(heading, words);
-    } else blocks.push({ headings: path.headings, text: block });
+      writer.heading(heading, words);
+    } else writer.block({ text: block });
   };
   const line = () => {
     if (text !== '' && !text.endsWith('\n')) text += '\n';
@@ -249,5 +228,5 @@ function readHtml(html: string): ParsedText {
   parser.end();
   end();
   const named = title?.trim();
-  return { ...(named && { title: named }), blocks };
+  return { ...(named && { title: named }), blocks: writer.finish(), unread: [] };
 }

@@ -1,0 +1,98 @@
+import { extname } from 'node:path';
+import { WarmpathError } from '@warmpath/core';
+import { decode } from './decode.js';
+import type { ParsedDocument, ParseOptions } from './document.js';
+
+const MIB = 2 ** 20;
+
+interface FormatNames {
+  /** Lower case, with the dot. */
+  readonly extensions: readonly string[];
+  readonly mediaTypes: readonly string[];
+  readonly maxBytes: number;
+}
+
+/** Reads a text that is decoded. Parsers are loaded with the first document of their format. */
+interface TextFormatEntry extends FormatNames {
+  readonly parseText: (text: string) => Promise<ParsedDocument>;
+}
+
+interface BinaryFormatEntry extends FormatNames {
+  readonly parseBytes: (bytes: Uint8Array, options: ParseOptions) => Promise<ParsedDocument>;
+}
+
+const TEXT_FORMATS = {
+  markdown: {
+    extensions: ['.md', '.markdown', '.mdx'],
+    mediaTypes: ['text/markdown'],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'markdown'),
+  },
+  html: {
+    extensions: ['.html', '.htm', '.xhtml'],
+    mediaTypes: ['text/html'],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'html'),
+  },
+  text: {
+    extensions: ['.txt', '.text'],
+    mediaTypes: ['text/plain'],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'text'),
+  },
+} satisfies Record<string, TextFormatEntry>;
+
+const BINARY_FORMATS = {
+  pdf: {
+    extensions: ['.pdf'],
+    mediaTypes: ['application/pdf'],
+    maxBytes: 256 * MIB,
+    parseBytes: async (bytes, options) => (await import('./parse-pdf.js')).parsePdf(bytes, options),
+  },
+} satisfies Record<string, BinaryFormatEntry>;
+
+/** What a text is written in. */
+export type TextFormat = keyof typeof TEXT_FORMATS;
+/** What a file is read as that is one document. */
+export type DocumentFormat = TextFormat | keyof typeof BINARY_FORMATS;
+
+const FORMATS: Readonly<Record<DocumentFormat, TextFormatEntry | BinaryFormatEntry>> = {
+  ...TEXT_FORMATS,
+  ...BINARY_FORMATS,
+};
+const names = Object.keys(FORMATS) as DocumentFormat[];
+const BY_EXTENSION = new Map(names.flatMap((name) => FORMATS[name].extensions.map((extension) => [extension, name])));
+
+/** Formats of whole documents by media type. */
+export const MEDIA_TYPES: ReadonlyMap<string, DocumentFormat> = new Map(
+  names.flatMap((name) => FORMATS[name].mediaTypes.map((type) => [type, name])),
+);
+
+/** The format that the extension of a file names. */
+export function formatOfPath(path: string): DocumentFormat | undefined {
+  return BY_EXTENSION.get(extname(path).toLowerCase());
+}
+
+/** Bytes of the largest file of a format that is read. */
+export function maxBytesOf(format: DocumentFormat): number {
+  return FORMATS[format].maxBytes;
+}
+
+/** Reads a text. O(length). */
+export function parseText(text: string, format: TextFormat): Promise<ParsedDocument> {
+  return TEXT_FORMATS[format].parseText(text.toWellFormed().replaceAll('\r\n', '\n').replaceAll('\0', ' '));
+}
+
+/** Reads a file that is one document. Errors: WARMPATH_UNREADABLE_FILE, WARMPATH_DOCUMENT_TOO_LARGE. */
+export async function parseDocument(
+  bytes: Uint8Array,
+  { format, ...options }: ParseOptions & { readonly format: DocumentFormat },
+): Promise<ParsedDocument> {
+  const entry = FORMATS[format];
+  if ('parseBytes' in entry) return entry.parseBytes(bytes, options);
+  const { text, doubts } = decode(bytes);
+  if (text.length > (options.longest ?? Number.POSITIVE_INFINITY)) {
+    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE');
+  }
+  return { ...(await parseText(text, format as TextFormat)), doubts };
+}
