@@ -20,9 +20,11 @@ export interface ChatOptions {
 
 /** How the client's API writes calls of a tool. */
 export interface CallForm {
-  readonly kind: 'function' | 'custom' | 'search';
+  readonly kind: 'function' | 'custom' | 'search' | 'item';
   readonly name: string;
   readonly namespace: string | undefined;
+  /** Of a tool whose calls are items of their own. */
+  readonly type: string | undefined;
 }
 
 /** A part of a message's content, for `writeJson`. */

@@ -11,6 +11,7 @@ import {
   leftOutPart,
   textPart,
 } from './chat-request.js';
+import { clientTool } from './client-tools.js';
 import { isObject } from './errors.js';
 import type { RequestValue } from './request-value.js';
 import { settleMessages } from './settle-messages.js';
@@ -250,14 +251,15 @@ function textsGiven(...values: readonly RequestValue[]): readonly ChatPart[] {
     .map((text) => textPart(text.text()));
 }
 
-/** Tools that run at Anthropic, or that only its models know, are left out. */
+/** Tools that run at Anthropic are left out. */
 function toolOf(tool: RequestValue, leftOut: RequestValue[]): readonly ChatTool[] {
   tool.object();
   const type = tool.get('type');
   if (type.value === undefined || type.value === null || type.value === 'custom')
     return [functionTool(tool, 'input_schema')];
-  leftOut.push(type);
-  return [];
+  const known = clientTool(tool);
+  if (known === undefined) leftOut.push(type);
+  return known === undefined ? [] : [known];
 }
 
 function toolChoice(choice: RequestValue, tools: readonly ChatTool[], leftOut: RequestValue[]): object {

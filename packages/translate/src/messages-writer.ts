@@ -37,17 +37,32 @@ export function messagesErrorType(status: number): string {
  * @param promptTokens An estimate that a stream begins with; it ends with what the engine counted.
  */
 export function messagesWriter(promptTokens = 0): AnswerWriter {
+  // What the arguments of the open call begin as. What is no object waits for its end.
+  let begun: 'nothing' | 'object' | 'other' = 'nothing';
+  const delta = (block: AnswerBlock, text: string) =>
+    event('content_block_delta', { index: block.index, delta: deltaOf(block, text) });
   return {
     start: (head, usage) => {
       const counts = usageOf({ promptTokens, ...usage });
       return event('message_start', { message: message(head, [], STOP_OF_NOTHING, counts) }) + event('ping', {});
     },
-    open: (block) => event('content_block_start', { index: block.index, content_block: startOf(block) }),
-    append: (block, text) => event('content_block_delta', { index: block.index, delta: deltaOf(block, text) }),
-    close: (block) =>
-      (block.kind === 'reasoning'
-        ? event('content_block_delta', { index: block.index, delta: { type: 'signature_delta', signature: '' } })
-        : '') + event('content_block_stop', { index: block.index }),
+    open: (block) => {
+      begun = 'nothing';
+      return event('content_block_start', { index: block.index, content_block: startOf(block) });
+    },
+    append: (block, text) => {
+      if (block.kind !== 'call' || begun === 'object') return delta(block, text);
+      const first = begun === 'nothing' ? block.text.trimStart()[0] : undefined;
+      if (first !== undefined) begun = first === '{' ? 'object' : 'other';
+      return first === '{' ? delta(block, block.text) : '';
+    },
+    close: (block) => {
+      const { kind, index, text } = block;
+      const signature = { index, delta: { type: 'signature_delta', signature: '' } };
+      const last = kind === 'reasoning' ? event('content_block_delta', signature) : '';
+      const held = kind === 'call' && begun === 'other' ? delta(block, writeJson(inputOf(text))) : '';
+      return last + held + event('content_block_stop', { index });
+    },
     end: (answer) =>
       event('message_delta', { delta: stopOf(answer), usage: usageOf({ promptTokens, ...answer.usage }) }) +
       event('message_stop', {}),
@@ -99,9 +114,24 @@ function blockOf({ kind, callId, name, text }: AnswerBlock): object {
   return kind === 'reasoning' ? { type: 'thinking', thinking: text, signature: '' } : { type: 'text', text };
 }
 
-/** Arguments as the model wrote them, if they are an object; a model may fail to write one. */
+/**
+ * Arguments as the model wrote them. Some engines write the JSON of their JSON. What is no object stands in the object
+ * that Anthropic's documentation has for that.
+ */
 function inputOf(text: string): object {
-  return parseObject(text) === undefined ? {} : new RawJson(text.trim());
+  if (text.trim() === '') return {};
+  const written = parseObject(text) === undefined ? textIn(text) : text;
+  return parseObject(written) === undefined ? { INVALID_JSON: text } : new RawJson(written.trim());
+}
+
+/** The text that a JSON string stands for. */
+function textIn(json: string): string {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === 'string' ? value : '';
+  } catch {
+    return '';
+  }
 }
 
 function errorBody(failure: AnswerFailure, requestId: string | undefined): string {

@@ -1,4 +1,5 @@
 import { type CallForm, type ChatTool, describedTool, functionTool, schemaIn } from './chat-request.js';
+import { itemTool } from './client-tools.js';
 import type { RequestValue } from './request-value.js';
 
 /** OpenAI's models know tools of this namespace without its name. */
@@ -8,11 +9,6 @@ const DEFAULT_NAMESPACE = 'functions';
 export function functionName(name: string, namespace: unknown): string {
   if (typeof namespace !== 'string' || namespace === '' || namespace === DEFAULT_NAMESPACE) return name;
   return namespace.endsWith('__') ? namespace + name : `${namespace}__${name}`;
-}
-
-/** The arguments of the function that stands for a tool with a free text. */
-export function textArguments(text: string): string {
-  return JSON.stringify({ input: text });
 }
 
 /** The tools of a Responses request as functions, each name once. Tools that run at OpenAI are left out. */
@@ -41,7 +37,9 @@ export class ResponseTools {
   #add(tool: RequestValue, namespace: string | undefined): void {
     tool.object();
     const type = tool.get('type');
-    if (type.value === 'function') this.#addFunction('function', functionTool(tool, 'parameters'), namespace);
+    const known = itemTool(tool);
+    if (known !== undefined) this.#addFunction('item', known, undefined, type.string());
+    else if (type.value === 'function') this.#addFunction('function', functionTool(tool, 'parameters'), namespace);
     else if (type.value === 'custom') this.#addFunction('custom', textTool(tool), namespace);
     else if (type.value === 'namespace' && namespace === undefined)
       this.addAll(tool.get('tools'), tool.get('name').string());
@@ -50,13 +48,13 @@ export class ResponseTools {
     else this.#leftOut.push(type);
   }
 
-  #addFunction(kind: CallForm['kind'], tool: ChatTool, namespace: string | undefined): void {
+  #addFunction(kind: CallForm['kind'], tool: ChatTool, namespace: string | undefined, type?: string): void {
     const { name } = tool.function;
     const flat = functionName(name, namespace);
     if (this.#functions.has(flat)) return;
     this.#functions.set(flat, { ...tool, function: { ...tool.function, name: flat } });
     if (kind === 'function' && flat === name) return;
-    this.callForms.set(flat, { kind, name, namespace: flat === name ? undefined : namespace });
+    this.callForms.set(flat, { kind, name, namespace: flat === name ? undefined : namespace, type });
   }
 }
 

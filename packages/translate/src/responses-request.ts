@@ -11,9 +11,11 @@ import {
   textPart,
   writeJson,
 } from './chat-request.js';
+import { itemToolName } from './client-tools.js';
 import { isObject } from './errors.js';
+import { textArguments } from './free-text.js';
 import type { JsonText, RequestValue } from './request-value.js';
-import { functionName, ResponseTools, textArguments } from './response-tools.js';
+import { functionName, ResponseTools } from './response-tools.js';
 import { settleMessages } from './settle-messages.js';
 
 /** Members that are translated or left out; members of other names mean the same, or are the engine's own. */
@@ -157,7 +159,9 @@ class ItemReader {
   #messageOf(item: RequestValue): ChatMessage {
     const role = item.get('role');
     if (isResult(item)) {
-      const content = contentOf(this.#resultParts(item));
+      const parts = this.#resultParts(item);
+      // Chat completions have no mark for a result that is an error.
+      const content = contentOf(item.get('status').value === 'failed' ? [textPart('Error:'), ...parts] : parts);
       return { role: 'tool', tool_call_id: resultId(item).string(), content };
     }
     if (role.value !== 'user' && role.value !== 'system' && role.value !== 'developer') {
@@ -178,7 +182,8 @@ class ItemReader {
     // A picture of a screen.
     if (output.get('image_url').isGiven) return [imagePart(output)];
     const result = output.isGiven ? output : item.get('tools');
-    return [textPart(result.raw()?.text ?? '')];
+    const status = item.get('status').value;
+    return [textPart(result.raw()?.text ?? (typeof status === 'string' ? status : ''))];
   }
 
   /** The content of an item (a string, or parts) as parts of chat completions. */
@@ -268,6 +273,10 @@ const NO_ARGUMENTS: ReadonlySet<string> = new Set([
   'name',
   'namespace',
   'execution',
+  'environment',
+  'pending_safety_checks',
+  'caller',
+  'created_by',
 ]);
 
 function argumentsOf(item: RequestValue): JsonText {
@@ -307,7 +316,7 @@ function toolChoice(choice: RequestValue, tools: ResponseTools, leftOut: Request
   choice.object();
   const type = choice.get('type');
   if (type.value === 'allowed_tools') return allowedTools(choice, tools, leftOut);
-  const name = type.value === 'function' || type.value === 'custom' ? nameIn(choice) : undefined;
+  const name = nameIn(choice);
   if (name !== undefined && tools.has(name)) return { tool_choice: { type: 'function', function: { name } } };
   leftOut.push(type);
   return {};
@@ -316,8 +325,8 @@ function toolChoice(choice: RequestValue, tools: ResponseTools, leftOut: Request
 /** All tools stay in the prompt, whose prefix would change with them. One that must be called is named. */
 function allowedTools(choice: RequestValue, tools: ResponseTools, leftOut: RequestValue[]): object {
   const allowed = choice.get('tools');
-  const names = allowed.elements().map((tool) => (tool.get('name').isGiven ? nameIn(tool) : ''));
-  const [only] = names.filter((name) => tools.has(name));
+  const names = allowed.elements().map(nameIn);
+  const [only] = names.filter((name) => name !== undefined && tools.has(name));
   const isRequired = choice.get('mode').value === 'required';
   if (only === undefined) return { tool_choice: 'none' };
   if (isRequired && names.length === 1) return { tool_choice: { type: 'function', function: { name: only } } };
@@ -325,8 +334,10 @@ function allowedTools(choice: RequestValue, tools: ResponseTools, leftOut: Reque
   return { tool_choice: isRequired ? 'required' : 'auto' };
 }
 
-function nameIn(tool: RequestValue): string {
-  return functionName(tool.get('name').string(), tool.get('namespace').value);
+/** The function of a tool that a choice names. */
+function nameIn(tool: RequestValue): string | undefined {
+  const name = tool.get('name');
+  return name.isGiven ? functionName(name.string(), tool.get('namespace').value) : itemToolName(tool.get('type').value);
 }
 
 function textFields(text: RequestValue): object {

@@ -2,7 +2,9 @@ import type { AnswerFailure, TokenCounts } from '@warmpath/core/internal';
 import type { Answer, AnswerBlock, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import { sseEvent } from './answer-assembly.js';
 import type { CallForm } from './chat-request.js';
+import { callItem } from './client-tools.js';
 import { isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
+import { FreeText, freeTextIn } from './free-text.js';
 
 /** What a response repeats of its request, with the API's own defaults. */
 const REPEATED: Readonly<Record<string, unknown>> = {
@@ -37,6 +39,8 @@ export class ResponsesWriter implements AnswerWriter {
   readonly #stored: StoredAs | undefined;
   #responseId = '';
   #sequence = 0;
+  /** Of the open call. */
+  #freeText = new FreeText();
 
   /**
    * @param request The body that the answer is to.
@@ -56,10 +60,13 @@ export class ResponsesWriter implements AnswerWriter {
   }
 
   open(block: AnswerBlock): string {
-    const item = this.#item(block, 'in_progress');
-    const added = this.#event('response.output_item.added', { output_index: block.index, item });
-    if (block.kind === 'call') return added;
-    return added + this.#event('response.content_part.added', { ...this.#place(block), part: partOf(block.kind, '') });
+    this.#freeText = new FreeText();
+    // The form of its item is known once its arguments are complete.
+    if (block.kind === 'call') return this.#isStreamed(block) ? this.#added(block) : '';
+    return (
+      this.#added(block) +
+      this.#event('response.content_part.added', { ...this.#place(block), part: partOf(block.kind, '') })
+    );
   }
 
   append(block: AnswerBlock, delta: string): string {
@@ -68,8 +75,8 @@ export class ResponsesWriter implements AnswerWriter {
       return this.#event('response.output_text.delta', { ...this.#place(block), delta, logprobs: [] });
     }
     if (kind !== 'call') return this.#event(`response.${EVENTS[kind]}.delta`, { ...this.#place(block), delta });
-    // Its text is known once its arguments are complete.
-    if (this.#formOf(block).kind !== 'function') return '';
+    if (this.#formOf(block).kind === 'custom') return this.#inputDelta(block, this.#freeText.read(delta));
+    if (!this.#isStreamed(block)) return '';
     const { output_index, item_id } = this.#place(block);
     return this.#event('response.function_call_arguments.delta', { item_id, output_index, delta });
   }
@@ -86,22 +93,36 @@ export class ResponsesWriter implements AnswerWriter {
     return done + this.#event('response.output_item.done', { output_index, item: this.#item(block, 'completed') });
   }
 
+  #added(block: AnswerBlock, stage: 'in_progress' | 'completed' = 'in_progress'): string {
+    const item = this.#item(block, stage);
+    return this.#event('response.output_item.added', { output_index: block.index, item });
+  }
+
+  #inputDelta(block: AnswerBlock, delta: string): string {
+    if (delta === '') return '';
+    const { item_id, output_index } = this.#place(block);
+    return this.#event('response.custom_tool_call_input.delta', { item_id, output_index, delta });
+  }
+
   #callDone(block: AnswerBlock): string {
     const { kind, name } = this.#formOf(block);
     const { item_id, output_index } = this.#place(block);
     const place = { item_id, output_index };
-    if (kind === 'search') return '';
+    if (!this.#isStreamed(block)) return this.#added(block, 'completed');
     if (kind === 'function')
       return this.#event('response.function_call_arguments.done', { ...place, name, arguments: block.text });
-    const input = textOfArguments(block.text);
-    return (
-      this.#event('response.custom_tool_call_input.delta', { ...place, delta: input }) +
-      this.#event('response.custom_tool_call_input.done', { ...place, input })
-    );
+    const rest = this.#inputDelta(block, this.#freeText.end());
+    return rest + this.#event('response.custom_tool_call_input.done', { ...place, input: this.#freeText.text });
   }
 
   #formOf({ name }: AnswerBlock): CallForm {
-    return this.#callForms.get(name) ?? { kind: 'function', name, namespace: undefined };
+    return this.#callForms.get(name) ?? { kind: 'function', name, namespace: undefined, type: undefined };
+  }
+
+  /** Whether the client gets the call in pieces. */
+  #isStreamed(block: AnswerBlock): boolean {
+    const { kind } = this.#formOf(block);
+    return kind === 'function' || kind === 'custom';
   }
 
   end(answer: Answer): string {
@@ -180,22 +201,23 @@ export class ResponsesWriter implements AnswerWriter {
     return { type: 'message', id, role: 'assistant', status, content };
   }
 
+  /** Arguments that a tool cannot have reach the client as they are: as a function's. */
   #call(block: AnswerBlock, text: string): object {
-    const { kind, name, namespace } = this.#formOf(block);
-    const call = { call_id: block.callId, ...(kind !== 'search' && { name }), ...(namespace && { namespace }) };
-    if (kind === 'custom') return { type: 'custom_tool_call', ...call, input: textOfArguments(text) };
-    if (kind === 'function') return { type: 'function_call', ...call, arguments: text };
-    return { type: 'tool_search_call', ...call, execution: 'client', arguments: parseObject(text) ?? {} };
+    const { kind, name, namespace, type } = this.#formOf(block);
+    const { callId: call_id } = block;
+    const named = { call_id, name, ...(namespace && { namespace }) };
+    if (kind === 'custom') return { type: 'custom_tool_call', ...named, input: freeTextIn(text) };
+    const item = type === undefined ? searchItem(kind, text) : callItem(type, text);
+    return item === undefined ? { type: 'function_call', ...named, arguments: text } : { call_id, ...item };
   }
 }
 
 const EVENTS = { text: 'output_text', refusal: 'refusal', reasoning: 'reasoning_text' } as const;
 const PREFIXES = { text: 'msg', refusal: 'msg', reasoning: 'rs', call: 'fc' } as const;
 
-/** The free text that a model put into the one argument; what it wrote otherwise. */
-function textOfArguments(text: string): string {
-  const input = parseObject(text)?.['input'];
-  return typeof input === 'string' ? input : text;
+function searchItem(kind: CallForm['kind'], text: string): JsonObject | undefined {
+  const given = kind === 'search' ? parseObject(text) : undefined;
+  return given && { type: 'tool_search_call', execution: 'client', arguments: given };
 }
 
 function errorOf({ message, type = 'upstream_error', param = null, code }: AnswerFailure) {

@@ -352,11 +352,30 @@ describe('numbers that JavaScript cannot hold', () => {
       '"input":{"id": 12345678901234567890, "x": 1.0}',
     );
   });
+});
 
-  it('a tool whose arguments are no object gets none', () => {
-    const calls = [{ id: 'c', name: 'f', text: '[1' }];
-    const sent = wholeChat({ reasoning: '', content: '', calls, finish: 'tool_calls' });
-    expect(read(answerFor('messages', false), 'application/json', [Buffer.from(sent)])).toContain('"input":{}');
+describe('arguments that are no JSON object reach a client of Messages', () => {
+  it.each([
+    ['a list', '[1', { INVALID_JSON: '[1' }],
+    ['a text', 'ls -l', { INVALID_JSON: 'ls -l' }],
+    ['null', 'null', { INVALID_JSON: 'null' }],
+    ['a part of an object', '{"a":1,', { INVALID_JSON: '{"a":1,' }],
+    ['the JSON of an object as a text', ' "{\\"a\\":1}"', { a: 1 }],
+    ['the JSON of a text as a text', '"ls"', { INVALID_JSON: '"ls"' }],
+    ['white space', '  ', {}],
+  ])('%s', (_, text, input) => {
+    const answer = { reasoning: '', content: '', calls: [{ id: 'c', name: 'f', text }], finish: 'tool_calls' };
+    const whole = read(answerFor('messages', false), 'application/json', [Buffer.from(wholeChat(answer))]);
+    expect(JSON.parse(whole)).toMatchObject({ content: [{ type: 'tool_use', input }] });
+    const streamed = streamedChat(
+      answer,
+      (all) => all.match(/.{1,2}/gs) ?? [],
+      (sequences) => sequences.flat(),
+    );
+    const told = events(read(answerFor('messages', true), 'text/event-stream', [Buffer.from(streamed)]));
+    const json = told.map(({ delta }) => (delta as { partial_json?: string } | undefined)?.partial_json ?? '').join('');
+    // What began as an object went out already, and says it itself.
+    expect(json).toBe(text.startsWith('{') ? text : text.trim() === '' ? `${text}{}` : JSON.stringify(input));
   });
 });
 

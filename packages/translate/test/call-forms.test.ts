@@ -6,7 +6,14 @@ const TOOLS = [
   { type: 'namespace', name: 'clock', tools: [{ type: 'function', name: 'sleep', parameters: {} }] },
   { type: 'tool_search', execution: 'client', parameters: {} },
   { type: 'function', name: 'plain', parameters: {} },
+  { type: 'local_shell' },
+  { type: 'shell', environment: { type: 'local' } },
+  { type: 'apply_patch' },
+  { type: 'computer_use_preview', display_width: 800, display_height: 600, environment: 'linux' },
 ];
+
+/** Those whose arguments come in pieces. */
+const FUNCTIONS = new Set(['clock__sleep', 'plain', 'unknown']);
 
 interface ResponseEvent {
   readonly type: string;
@@ -17,8 +24,13 @@ interface ResponseEvent {
 }
 
 /** What a client of Responses gets for one call of a function, its arguments in pieces of two characters. */
-function answerTo(name: string, text: string, stream: boolean): readonly ResponseEvent[] {
-  const body = Buffer.from(JSON.stringify({ input: 'Q', tools: TOOLS, stream }));
+function answerTo(
+  name: string,
+  text: string,
+  stream: boolean,
+  tools: readonly object[] = TOOLS,
+): readonly ResponseEvent[] {
+  const body = Buffer.from(JSON.stringify({ input: 'Q', tools, stream }));
   const { answer } = translate({ api: 'responses', body });
   answer.start({ status: 200, contentType: 'text/event-stream' });
   const pieces = ['', ...(text.match(/.{1,2}/gsu) ?? [])];
@@ -46,6 +58,43 @@ describe('a call comes back in the form of its tool', () => {
     ['tool_search', '{"query":"x"}', { type: 'tool_search_call', execution: 'client', arguments: { query: 'x' } }],
     ['plain', '{"a":1}', { type: 'function_call', name: 'plain', arguments: '{"a":1}' }],
     ['unknown', '{}', { type: 'function_call', name: 'unknown', arguments: '{}' }],
+    // A model's own slips: what can be read of it is the text, and no character is lost.
+    ['exec', ' { "input" :"x"}', { type: 'custom_tool_call', input: 'x' }],
+    ['exec', '{"note":1,"input":"x"}', { type: 'custom_tool_call', input: 'x' }],
+    ['exec', '{"input":"a\nb\\d"}', { type: 'custom_tool_call', input: 'a\nb\\d' }],
+    ['exec', '{"input":"\\ud83e\\udd80\\"\\u00e9"}', { type: 'custom_tool_call', input: '🦀"é' }],
+    ['exec', '{"input":"cut', { type: 'custom_tool_call', input: 'cut' }],
+    ['exec', '{"input":7}', { type: 'custom_tool_call', input: '{"input":7}' }],
+    ['exec', `{${' '.repeat(99)}"input":"x"}`, { type: 'custom_tool_call', input: 'x' }],
+    [
+      'local_shell',
+      '{"action":{"command":["ls","-l"]}}',
+      { type: 'local_shell_call', action: { type: 'exec', command: ['ls', '-l'], env: {} } },
+    ],
+    ['local_shell', '{"command":["ls"]}', { type: 'local_shell_call', action: { command: ['ls'] } }],
+    ['local_shell', '{"command":"ls"}', { type: 'function_call', name: 'local_shell', arguments: '{"command":"ls"}' }],
+    ['local_shell', 'ls', { type: 'function_call', name: 'local_shell', arguments: 'ls' }],
+    [
+      'shell',
+      '{"action":{"commands":["ls"],"timeout_ms":9}}',
+      {
+        type: 'shell_call',
+        environment: { type: 'local' },
+        action: { commands: ['ls'], timeout_ms: 9, max_output_length: null },
+      },
+    ],
+    [
+      'apply_patch',
+      '{"operation":{"type":"delete_file","path":"a"}}',
+      { type: 'apply_patch_call', operation: { type: 'delete_file', path: 'a' } },
+    ],
+    ['apply_patch', '{"operation":{"type":"delete_file"}}', { type: 'function_call', name: 'apply_patch' }],
+    [
+      'computer',
+      '{"action":{"type":"click","x":1,"y":2}}',
+      { type: 'computer_call', pending_safety_checks: [], action: { type: 'click', x: 1, y: 2 } },
+    ],
+    ['tool_search', 'x', { type: 'function_call', name: 'tool_search', arguments: 'x' }],
   ];
 
   it.each(cases)('%s %s', (name, text, item) => {
@@ -54,12 +103,26 @@ describe('a call comes back in the form of its tool', () => {
     const events = answerTo(name, text, true);
     expect(events.filter(({ type }) => type === 'response.output_item.done')).toMatchObject([{ item: expected }]);
     expect(events.at(-1)!.response!.output).toMatchObject([expected]);
-    const { input } = item as { readonly input?: string };
+    const { input } = events.at(-1)!.response!.output[0] as { readonly input?: string };
     const deltas = events.filter(({ type }) => type === 'response.custom_tool_call_input.delta');
     expect(deltas.map(({ delta }) => delta).join('')).toBe(input ?? '');
     const done = events.find(({ type }) => type === 'response.custom_tool_call_input.done');
     expect(done?.input).toBe(input);
-    const isFunction = 'arguments' in item && typeof item.arguments === 'string';
+    const isFunction = FUNCTIONS.has(name);
     expect(events.some(({ type }) => type.startsWith('response.function_call_arguments'))).toBe(isFunction);
+    expect(events.filter(({ type }) => type === 'response.output_item.added')).toHaveLength(1);
+  });
+
+  it('gives a free text out as it comes, and halves of characters whole', () => {
+    const events = answerTo('exec', '{"input":"line 1\\nline 2 \\ud83e\\udd80"}', true);
+    const deltas = events.filter(({ type }) => type === 'response.custom_tool_call_input.delta');
+    expect(deltas.length).toBeGreaterThan(5);
+    expect(deltas.filter(({ delta }) => /[\ud800-\udfff]/.test(delta!.replaceAll('🦀', '')))).toEqual([]);
+  });
+
+  it('has lists of actions as calls of the newer tool of a screen', () => {
+    const [whole] = answerTo('computer', '{"actions":[{"type":"screenshot"}]}', false, [{ type: 'computer' }]);
+    const call = { type: 'computer_call', actions: [{ type: 'screenshot' }], pending_safety_checks: [] };
+    expect(whole!.response!.output).toMatchObject([call]);
   });
 });

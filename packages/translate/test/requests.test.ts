@@ -192,6 +192,26 @@ describe('a Messages request', () => {
     );
   });
 
+  it.each([
+    ['bash_20241022', 'bash', ['command', 'restart']],
+    ['bash_20250124', 'bash', ['command', 'restart']],
+    ['text_editor_20250124', 'str_replace_editor', ['command', 'path', 'old_str']],
+    ['text_editor_20250728', 'str_replace_based_edit_tool', ['command', 'path', 'old_str']],
+    ['memory_20250818', 'memory', ['command', 'path', 'insert_text']],
+    ['computer_20251124', 'computer', ['action', 'coordinate']],
+  ])('has a tool that the client runs as a function: %s', (type, name, members) => {
+    const tool = { type, name, display_width_px: 800, display_height_px: 600, cache_control: { type: 'ephemeral' } };
+    const request = { messages: [], tools: [tool], tool_choice: { type: 'tool', name } };
+    const { body, warnings } = translate({ api: 'messages', body: Buffer.from(JSON.stringify(request)) });
+    expect(warnings).toEqual([]);
+    const chat = JSON.parse(body) as ChatBody;
+    const [written] = chat['tools'] as { function: { description: string; parameters: { properties: object } } }[];
+    expect(written).toMatchObject({ type: 'function', function: { name } });
+    expect(Object.keys(written!.function.parameters.properties)).toEqual(expect.arrayContaining(members));
+    expect(written!.function.description.includes('800 x 600')).toBe(true);
+    expect(chat['tool_choice']).toEqual({ type: 'function', function: { name } });
+  });
+
   it('is refused where the form of the answer has no equivalent', () => {
     const body = { messages: [], output_format: { type: 'grammar' } };
     expectRefusal('messages', body, 'WARMPATH_NOT_TRANSLATABLE', 'output_format.type');
@@ -203,7 +223,8 @@ describe('a Messages request', () => {
 
   it.each<[string, object, string[]]>([
     ['tools[0].type', { messages: [], tools: [{ type: 'web_search_20250305', name: 'web_search' }] }, []],
-    ['tools[0].type', { messages: [], tools: [{ type: 'bash_20250124', name: 'bash' }] }, []],
+    ['tools[0].type', { messages: [], tools: [{ type: 'code_execution_20250825', name: 'code_execution' }] }, []],
+    ['tools[0].type', { messages: [], tools: [{ type: 'computer_toolset_20260801' }] }, []],
     ['tools[1].type', { messages: [], tools: [{ name: 'f' }, { type: 'mcp_toolset' }] }, []],
     ['container', { messages: [], container: 'c' }, []],
     ['mcp_servers', { messages: [], mcp_servers: [{ url: 'x' }] }, []],
@@ -414,7 +435,13 @@ describe('a Responses request', () => {
   it.each<[string, object, string[]]>([
     ['background', { input: 'Q', background: true }, ['user text Q']],
     ['tools[0].type', { input: 'Q', tools: [{ type: 'web_search' }] }, ['user text Q']],
-    ['tools[0].type', { input: 'Q', tools: [{ type: 'local_shell' }] }, ['user text Q']],
+    ['tools[0].type', { input: 'Q', tools: [{ type: 'code_interpreter' }] }, ['user text Q']],
+    ['tools[0].type', { input: 'Q', tools: [{ type: 'file_search' }] }, ['user text Q']],
+    [
+      'tools[0].type',
+      { input: 'Q', tools: [{ type: 'shell', environment: { type: 'container_auto' } }] },
+      ['user text Q'],
+    ],
     [
       'tools[0].tools[0].type',
       { input: 'Q', tools: [{ type: 'namespace', name: 'n', tools: [{ type: 'x' }] }] },
@@ -486,6 +513,8 @@ describe('a Responses request', () => {
       { type: 'local_shell_call_output', id: 'l', output: 'R' },
       { type: 'computer_call_output', call_id: 'c', output: picture },
       { type: 'shell_call_output', call_id: 's', output: [{ stdout: 'S' }] },
+      { type: 'apply_patch_call_output', call_id: 'p', status: 'failed', output: 'no file' },
+      { type: 'apply_patch_call_output', call_id: 'q', status: 'completed' },
     ];
     expect(piecesOf(toChat('responses', { input }))).toEqual([
       'assistant call c computer {"action":{"type":"screenshot"}}',
@@ -493,6 +522,9 @@ describe('a Responses request', () => {
       'tool text R of l',
       'tool text [image in the next message] of c',
       'tool text [{"stdout":"S"}] of s',
+      'tool text Error: of p',
+      'tool text no file of p',
+      'tool text completed of q',
       'user image https://x',
     ]);
   });
@@ -535,6 +567,9 @@ describe('a Responses request', () => {
     [{ type: 'custom', name: 'x' }, called('x')],
     [{ type: 'function', name: 'none' }, undefined],
     [{ type: 'web_search' }, undefined],
+    [{ type: 'local_shell' }, called('local_shell')],
+    [{ type: 'apply_patch' }, undefined],
+    [{ type: 'allowed_tools', mode: 'required', tools: [{ type: 'local_shell' }] }, called('local_shell')],
     [{ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'f' }] }, 'auto'],
     [{ type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'f' }] }, called('f')],
     [
@@ -545,10 +580,10 @@ describe('a Responses request', () => {
   ])('leaves all tools in the prompt, whichever may be called: %j', (choice, expected) => {
     const chat = toChat('responses', {
       input: 'Q',
-      tools: [...tools, { type: 'custom', name: 'x' }],
+      tools: [...tools, { type: 'custom', name: 'x' }, { type: 'local_shell' }],
       tool_choice: choice,
     });
-    expect(chat['tools']).toHaveLength(3);
+    expect(chat['tools']).toHaveLength(4);
     expect(chat['tool_choice']).toEqual(expected);
   });
 
