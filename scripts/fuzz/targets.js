@@ -92,7 +92,6 @@ export const TARGETS = {
   },
   'engine-state': { load: async () => (await import('./targets/files.js')).engineState(), tokens: JSON_TOKENS },
   postings: { load: async () => (await import('./targets/files.js')).postings(), tokens: JSON_TOKENS },
-  'vector-index': { load: async () => (await import('./targets/files.js')).vectorIndex(), tokens: JSON_TOKENS },
   'redis-records': {
     load: async () => (await import('./targets/redis-records.js')).redisRecords(),
     tokens: [...JSON_TOKENS, '"at":0', '"add":"text-before"', '"turns"', '"edits"', '"documents"', '__proto__'],

@@ -227,14 +227,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'A vector is not valid.',
-    remedy:
-      'Send vectors of finite numbers with the dimension of the collection. With `cosine`, a vector must not be all zeros.',
-  },
-  WARMPATH_INDEX_FILE: {
-    status: 500,
-    type: 'configuration_error',
-    message: 'The file is not a readable vector index.',
-    remedy: 'Build the index again. Documents and vectors are kept.',
+    remedy: 'Send vectors of finite numbers with the dimension of the collection, not all of them zeros.',
   },
   WARMPATH_EMBEDDING_INVALID: {
     status: 502,

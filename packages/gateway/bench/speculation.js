@@ -1,5 +1,5 @@
 // Generation that starts before a search is over, beside generation that waits for it: on the embedded engine and in
-// simulation, at loads from low to saturated. Documents, questions and the candidates of stages are real (a graph over
+// simulation, at loads from low to saturated. Documents, questions and the candidates of stages are real (lists of
 // hashed TF-IDF vectors of a BEIR folder); when each stage comes is paced: a search takes 50 to 500 ms in 4 to 8
 // stages, as RAGCache's do. Both lanes have an engine and a gateway of their own and take turns, block by block.
 // `node bench/speculation.js --data FOLDER [--model random:24m] [--requests 30] [--rounds 2] [--k 6]
@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { estimateTokens } from '@warmpath/core';
 import { SpeculationGate } from '@warmpath/core/internal';
 import { spawnEngine } from '@warmpath/engine';
-import { buildVectorIndex, HashedTfIdf, VectorRetriever } from '@warmpath/retrieval';
+import { HashedTfIdf, VectorIndex, VectorRetriever } from '@warmpath/retrieval';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { labDocument, readCache } from '../../lab/dist/index.js';
 import { SpeculationRun } from '../../papers/dist/ragcache/speculation-run.js';
@@ -57,13 +57,14 @@ const documents = lines('corpus.jsonl').map(({ _id, title, text }) => ({ id: _id
 const questions = lines('queries.jsonl').map(({ text }) => text);
 const byId = new Map(documents.map((document) => [document.id, document]));
 
-/** The stages of each question, as the graph finds them, spread over the number of stages that was drawn for it. */
+/** The stages of each question, as the index finds them, spread over the number of stages that was drawn for it. */
 async function searches() {
   const dimension = 1024;
   const textOf = ({ title, content }) => `${title ?? ''}\n${content}`;
   const embedder = HashedTfIdf.learn(documents.map(textOf), dimension);
   const entries = documents.map((document) => ({ id: document.id, vector: embedder.vector(textOf(document)) }));
-  const index = await buildVectorIndex(entries, { dimension, kind: 'hnsw', hnsw: { breadth: 48, stages: 8 } });
+  const index = new VectorIndex({ dimension, stagesFrom: 1 });
+  await index.add(entries);
   const retriever = new VectorRetriever({ index, embedder, passages: (ids) => ids.map((id) => byId.get(id)) });
   const found = new Map();
   for (const text of questions) {

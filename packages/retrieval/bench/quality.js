@@ -1,8 +1,7 @@
 /**
  * How well search finds what answers a question, on data sets in BEIR's layout: nDCG@10, recall@5 and @10 of a
  * collection as it is ingested (words, passages), and over whole documents with the hashed TF-IDF embedding of BM25,
- * exact search, IVF, HNSW and both fused; how much of what exact search finds they find; at which stage the final set
- * is there.
+ * vectors and both fused; at which stage the final set is there.
  * Usage: node bench/quality.js [FOLDER...] [--dimension 1024] [--json file]; the folders of $WARMPATH_DATA without one.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,10 +10,10 @@ import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import {
   Bm25Retriever,
-  buildVectorIndex,
   Collections,
   HashedTfIdf,
   HybridRetriever,
+  VectorIndex,
   VectorRetriever,
 } from '../dist/index.js';
 
@@ -87,30 +86,21 @@ for (const folder of folders) {
   const embedder = HashedTfIdf.learn(documents.map(textOf), dimension);
   const entries = documents.map((document) => ({ id: document.id, vector: embedder.vector(textOf(document)) }));
   const byId = new Map(documents.map((document) => [document.id, document]));
-  const over = async (settings) =>
-    new VectorRetriever({
-      index: await buildVectorIndex(entries, { dimension, ...settings }),
-      embedder,
-      passages: (ids) => ids.map((id) => byId.get(id)),
-    });
+  const index = new VectorIndex({ dimension, stagesFrom: 1 });
+  await index.add(entries);
+  const vectors = new VectorRetriever({ index, embedder, passages: (ids) => ids.map((id) => byId.get(id)) });
   const bm25 = Bm25Retriever.over(documents);
-  const hnsw = await over({ kind: 'hnsw', hnsw: { breadth: 32 } });
   const retrievers = {
     collection,
     'bm25 (whole)': bm25,
-    exact: await over({ kind: 'exact' }),
-    ivf: await over({ kind: 'ivf', ivf: { probes: 8 } }),
-    hnsw,
-    'bm25 + hnsw': new HybridRetriever({ lexical: bm25, dense: hnsw }),
+    vectors,
+    'bm25 + vectors': new HybridRetriever({ lexical: bm25, dense: vectors }),
   };
   console.log(`\n${basename(folder)}: ${documents.length} passages, ${queries.length} questions, ${embedder.name}`);
-  console.log(
-    '                 nDCG@10  recall@5  recall@10  of exact   p50 ms  final set at stage (share of questions)',
-  );
-  const exactIds = [];
+  console.log('                 nDCG@10  recall@5  recall@10   p50 ms  final set at stage (share of questions)');
   for (const [name, retriever] of Object.entries(retrievers)) {
-    const [ndcgs, recalls5, recalls10, agreements, firsts, times] = [[], [], [], [], [], []];
-    for (const [i, { text, relevant }] of queries.entries()) {
+    const [ndcgs, recalls5, recalls10, firsts, times] = [[], [], [], [], []];
+    for (const { text, relevant } of queries) {
       const stages = [];
       const start = performance.now();
       for await (const { candidates } of retriever.search({ text }, { k: K, signal })) {
@@ -118,12 +108,9 @@ for (const folder of folders) {
       }
       times.push(performance.now() - start);
       const ids = stages.at(-1);
-      if (name === 'exact') exactIds.push(new Set(ids));
       ndcgs.push(ndcg(ids, relevant));
       recalls5.push(recall(ids, relevant, 5));
       recalls10.push(recall(ids, relevant, K));
-      if (exactIds.length > i)
-        agreements.push(ids.filter((id) => exactIds[i].has(id)).length / Math.max(1, exactIds[i].size));
       const sets = stages.map((stage) => [...stage].sort().join('\n'));
       const first = sets.indexOf(sets.at(-1));
       firsts[first] = (firsts[first] ?? 0) + 1;
@@ -135,7 +122,6 @@ for (const folder of folders) {
       ndcg10: mean(ndcgs),
       recall5: mean(recalls5),
       recall10: mean(recalls10),
-      ofExact: agreements.length === queries.length ? mean(agreements) : undefined,
       p50Ms: times.sort((a, b) => a - b)[times.length >> 1],
       finalSetAtStage: shares,
     };
@@ -144,7 +130,6 @@ for (const folder of folders) {
       [
         `  ${name.padEnd(14)}`,
         ...[row.ndcg10, row.recall5, row.recall10].map((value) => value.toFixed(3).padStart(7)),
-        (row.ofExact?.toFixed(3) ?? '').padStart(9),
         row.p50Ms.toFixed(2).padStart(7),
         `  ${shares.map((share, stage) => `${stage + 1}: ${(100 * share).toFixed(0)} %`).join(', ')}`,
       ].join('  '),

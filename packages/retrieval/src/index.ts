@@ -30,21 +30,11 @@ export {
   type StagedRetriever,
 } from './staged-retriever.js';
 export type { StoreSettings } from './stores/open-store.js';
-export { type BuildOptions, buildVectorIndex } from './vector/build-index.js';
-export type { HnswSearchOptions } from './vector/hnsw-search.js';
-export { readVectorIndex, writeVectorIndex } from './vector/index-file.js';
-export type { IvfOptions } from './vector/ivf-search.js';
-export type { VectorEntry } from './vector/stored-rows.js';
-export {
-  VectorIndex,
-  type VectorIndexKind,
-  type VectorIndexOptions,
-  type VectorStage,
-} from './vector/vector-index.js';
+export type { Metric } from './stores/stored-fields.js';
+export { type VectorEntry, VectorIndex, type VectorIndexOptions, type VectorStage } from './vector/vector-index.js';
 export {
   type Passage,
   type PassageLookup,
   VectorRetriever,
   type VectorRetrieverOptions,
 } from './vector/vector-retriever.js';
-export type { Metric } from './vector/vector-table.js';

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -27,12 +27,9 @@ const fakeEmbeddings = async () => {
   closing.push(() => fake.close());
   return fake;
 };
-const open = (
-  embeddings?: Partial<EmbeddingSettings> & { readonly url: string },
-  options: { readonly graphAbove?: number } = {},
-) => {
+const open = (embeddings?: Partial<EmbeddingSettings> & { readonly url: string }) => {
   const settings = embeddings && { model: 'fake', ...embeddings };
-  const collections = new Collections(join(folder, 'collections'), { embeddings: settings, ...options });
+  const collections = new Collections(join(folder, 'collections'), { embeddings: settings });
   closing.push(() => collections.close());
   return collections;
 };
@@ -72,11 +69,6 @@ runStagedRetrieverCases('a collection with vectors', async (documents) => {
     },
   };
 });
-
-/** A graph answers in more than one stage, once its thread is done; before, one scan follows the words. */
-async function untilGraph(collection: Collection): Promise<void> {
-  while ((await allStages(collection.retriever, 'tale', 5)).at(-1)!.index < 2) await new Promise(setImmediate);
-}
 
 describe('a collection with an embedding endpoint', () => {
   it('answers from words first, then from words and vectors', async () => {
@@ -139,13 +131,31 @@ describe('a collection with an embedding endpoint', () => {
   });
 
   it.each([
-    ['by scanning', undefined],
-    ['in a graph', 50],
-  ])('follows what is added, changed and removed, %s', async (_, graphAbove) => {
+    ['made of zeros', 0],
+    ['too short for a direction', 1e-30],
+  ])('asks for no passage again whose vector is %s', async (_, value) => {
     const fake = await fakeEmbeddings();
-    const collection = await open(fake, graphAbove === undefined ? {} : { graphAbove }).getOrMake('default', 'c');
+    const collection = await open(fake).getOrMake('default', 'c');
+    fake.answer = ({ body }) => ({
+      body: { data: body.input.map((_: string, index: number) => ({ index, embedding: Array(64).fill(value) })) },
+    });
+    expect(await collection.put(DOCUMENTS)).toMatchObject({ embedding: { embedded: DOCUMENTS.length } });
+    const asked = fake.requests.length;
+    expect(await collection.put([])).toMatchObject({ embedding: { embedded: 0 } });
+    expect(fake.requests).toHaveLength(asked);
+    expect(sources((await last(collection, 'rye bread')).candidates)).toEqual(['bread']);
+    // Another endpoint's vectors are those of another model still, and a passage with words gets its own.
+    const other = await open({ url: fake.url, model: 'other' }).get('default', 'c');
+    await expect(other.put([])).rejects.toMatchObject({ code: 'WARMPATH_COLLECTION_EMBEDDINGS' });
+    fake.answer = undefined;
+    expect(await collection.put(many(1))).toMatchObject({ embedding: { embedded: 1 } });
+    expect((await last(collection, 'tale')).candidates).toHaveLength(1);
+  });
+
+  it('follows what is added, changed and removed', async () => {
+    const fake = await fakeEmbeddings();
+    const collection = await open(fake).getOrMake('default', 'c');
     await collection.put(many(120));
-    if (graphAbove !== undefined) await untilGraph(collection);
     const byVectors = async (text: string) => sources((await last(collection, text, 1000)).candidates);
     const found = await byVectors('tale');
     expect(new Set(found).size).toBe(120);
@@ -182,66 +192,6 @@ describe('a collection with an embedding endpoint', () => {
     expect(fake.embedded).toHaveLength(281);
     expect(fake.embedded).not.toContain(many(1)[0]!.content);
     expect((await last(collection, 'song', 1000)).candidates).toHaveLength(601);
-  });
-
-  it('reads its graph from the file after a start, and builds one anew where it is damaged', async () => {
-    const fake = await fakeEmbeddings();
-    const options = { graphAbove: 50 };
-    const path = join(folder, 'collections', 'default', 'c', 'vectors.index');
-    const stagesOf = (collection: Collection) => allStages(collection.retriever, 'number7 number8', 5);
-    const hasGraph = async (collection: Collection) => (await stagesOf(collection)).at(-1)!.index > 1;
-    const first = open(fake, options);
-    const made = await first.getOrMake('default', 'c');
-    await made.put(many(200));
-    await untilGraph(made);
-    const expected = sources((await last(made, 'number7 number8')).candidates);
-    await first.close();
-    const written = await readFile(path);
-
-    const second = open(fake, options);
-    const read = await second.get('default', 'c');
-    expect(await hasGraph(read)).toBe(true);
-    expect(sources((await last(read, 'number7 number8')).candidates)).toEqual(expected);
-    // What came and went since the file was written.
-    await read.put(many(150, 'song'));
-    await read.remove(['tale7']);
-    expect(await hasGraph(read)).toBe(true);
-    await second.close();
-    expect((await readFile(path)).equals(written)).toBe(false);
-
-    const third = open(fake, options);
-    const followed = await third.get('default', 'c');
-    expect(await hasGraph(followed)).toBe(true);
-    const found = sources((await last(followed, 'number7 number8', 350)).candidates);
-    expect(found).toHaveLength(349);
-    expect(found).not.toContain('tale7');
-    await third.close();
-
-    const bytes = await readFile(path);
-    bytes[bytes.length >> 1]! ^= 1;
-    for (const damaged of [bytes.subarray(0, 1000), Buffer.from('no index'), Buffer.alloc(0), bytes]) {
-      await writeFile(path, damaged);
-      const again = open(fake, options);
-      const collection = await again.get('default', 'c');
-      expect(await hasGraph(collection)).toBe(false);
-      expect(sources((await last(collection, 'number7 number8', 350)).candidates)).toHaveLength(349);
-      if (damaged === bytes) {
-        await writeFile(`${path}.999999999.partial`, 'left by a process that was killed');
-        await untilGraph(collection);
-      }
-      await again.close();
-    }
-    expect((await readdir(join(path, '..'))).filter((name) => name.endsWith('.partial'))).toEqual([]);
-    const repaired = open(fake, options);
-    expect(await hasGraph(await repaired.get('default', 'c'))).toBe(true);
-    await repaired.close();
-    // A collection that is made anew has another one's file by no number of its version.
-    const other = open(fake, options);
-    await other.delete('default', 'c');
-    const anew = await other.getOrMake('default', 'c');
-    await anew.put(many(60));
-    await writeFile(path, written);
-    expect(await hasGraph(anew)).toBe(false);
   });
 
   it('lets no passage that the endpoint refuses keep others back', async () => {
@@ -438,9 +388,9 @@ describe('a collection with an embedding endpoint', () => {
     expect((await last(one, 'bread glaciers', 100)).candidates).toHaveLength(DOCUMENTS.length);
   });
 
-  it('can be deleted, closed and left while it searches, builds and embeds', async () => {
+  it('can be deleted, closed and left while it searches and embeds', async () => {
     const fake = await fakeEmbeddings();
-    const collections = open(fake, { graphAbove: 10 });
+    const collections = open(fake);
     const collection = await collections.getOrMake('default', 'c');
     await collection.put(many(2000));
     await last(collection, 'tale');

@@ -7,7 +7,7 @@ import { isFull } from '../../../test/suite.js';
 import { CollectionStore } from '../dist/collections/collection-store.js';
 import { HANDED_IN } from '../dist/collections/records.js';
 import { OpenAiEmbedder } from '../dist/index.js';
-import { embedPassages } from '../dist/ingest/embed-passages.js';
+import { embedPassages, manyVectors } from '../dist/ingest/embed-passages.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
 
 let folder: string;
@@ -23,6 +23,8 @@ afterEach(async () => {
 const { signal } = new AbortController();
 /** What a busy machine answers in, and what a test waits for one that never does. */
 const TIMEOUT_MS = 1000;
+
+const withoutVectors = (store: CollectionStore) => store.totals.passages - store.vectorCount;
 
 /** A collection of so many passages without vectors, that is being written to, and an endpoint for them. */
 async function passages(count: number) {
@@ -60,7 +62,7 @@ describe('passages without vectors', () => {
       const told: number[] = [];
       const report = await embedPassages(store, endpoint, { signal, onProgress: (embedded) => told.push(embedded) });
       expect(report).toEqual({ embedded: 100 });
-      expect(store.vectorless).toBe(0);
+      expect(withoutVectors(store)).toBe(0);
       expect(store.embedding).toMatchObject({ through: store.position.nextOrdinal });
       // Nothing that was answered is asked for twice, and what took too long is not tried again.
       expect(fake.embedded).toHaveLength(100);
@@ -88,13 +90,13 @@ describe('passages without vectors', () => {
       (body.input as string[]).includes('passage 70') ? { status: 401, body: {} } : undefined;
     const report = await embedPassages(store, endpoint, { signal });
     expect(report).toMatchObject({ embedded: 3 * 64, warning: { code: 'WARMPATH_RETRIEVAL_ERROR' } });
-    expect(store.vectorless).toBe(600 - 3 * 64);
+    expect(withoutVectors(store)).toBe(600 - 3 * 64);
     // The first passage without a vector is where the next run begins.
     expect(store.embedding).toMatchObject({ through: 65 });
     fake.answer = undefined;
     expect(await embedPassages(store, endpoint, { signal })).toEqual({ embedded: 600 - 3 * 64 });
     expect(fake.embedded).toHaveLength(600);
-    expect(store.vectorless).toBe(0);
+    expect(withoutVectors(store)).toBe(0);
   });
 
   it.runIf(isFull)('wait for another run where one alone takes too long', async () => {
@@ -133,6 +135,16 @@ describe('passages without vectors', () => {
     while (answered.size < 3 * 64) await new Promise(setImmediate);
     abort.abort(new Error('interrupted'));
     await expect(given).rejects.toThrow('interrupted');
-    expect(store.vectorless).toBe(64);
+    expect(withoutVectors(store)).toBe(64);
+  });
+});
+
+describe('a collection with many vectors', () => {
+  it('says so above 100,000, and names the databases that hold more', () => {
+    expect(manyVectors(100_000)).toBeUndefined();
+    const { code, message } = manyVectors(123_456)!;
+    expect(code).toBe('WARMPATH_COLLECTION_VECTORS');
+    expect(message).toContain('The collection has 123,456 vectors.');
+    expect(message).toContain('pgvector, qdrant, opensearch in `collections.stores`; lancedb');
   });
 });

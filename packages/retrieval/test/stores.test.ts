@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { Bm25Retriever, buildVectorIndex, HashedTfIdf, type StagedRetriever } from '../src/index.js';
+import { Bm25Retriever, HashedTfIdf, type StagedRetriever, VectorIndex } from '../src/index.js';
 import { OpenSearchRetriever } from '../src/stores/opensearch.js';
 import { QdrantRetriever } from '../src/stores/qdrant.js';
 import { type JsonAnswer, type JsonRequest, startJsonServer } from './json-server.js';
@@ -20,7 +20,8 @@ async function recordsOf(documents: readonly CaseDocument[]) {
   const texts = documents.map(({ title, content }) => `${title ?? ''}\n${content}`);
   const embedder = HashedTfIdf.learn(texts);
   const entries = documents.map(({ id }, i) => ({ id, vector: embedder.vector(texts[i]!) }));
-  const index = await buildVectorIndex(entries, { dimension: embedder.dimension });
+  const index = new VectorIndex({ dimension: embedder.dimension });
+  await index.add(entries);
   const byId = new Map(documents.map((document) => [document.id, document]));
   const closest = async (vector: number[], k: number) => {
     for await (const { ids, scores } of index.search(vector, { k, signal })) {

@@ -5,7 +5,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { WarmpathError } from '@warmpath/core';
 import {
   decodeHead,
   encodeHead,
@@ -13,7 +12,6 @@ import {
   stateOffset,
 } from '../../../packages/engine/dist/store/stored-state.js';
 import { loadPostings } from '../../../packages/retrieval/dist/lexical/postings-file.js';
-import { readVectorIndex } from '../../../packages/retrieval/dist/vector/index-file.js';
 
 let folder;
 
@@ -26,16 +24,6 @@ function fileOf(bytes) {
   const file = join(folder, 'input');
   writeFileSync(file, bytes);
   return file;
-}
-
-/** What a reader answers; `undefined` where it refuses with this code. */
-async function refusable(promise, code) {
-  try {
-    return await promise;
-  } catch (error) {
-    if (WarmpathError.isInstance(error) && error.code === code) return undefined;
-    throw error;
-  }
 }
 
 export function engineState() {
@@ -87,66 +75,6 @@ async function checkPostings(bytes) {
   // What is in a file with its checksum right was written by Warmpath, and is believed.
   const loaded = await loadPostings(fileOf(bytes));
   if (loaded !== undefined) assert(loaded.postings.terms instanceof Map);
-}
-
-export function vectorIndex() {
-  const options = { dimension: 4, metric: 'dot', embedder: 'e' };
-  const rows = Buffer.from(Float32Array.of(1, 0, 0, 0, 0, 1, 0, 0).buffer);
-  const ids = '["a","b"]\n';
-  const exact = indexFile(
-    { options, kind: 'exact', count: 2, numbers: {} },
-    { rows, deleted: Buffer.from([0, 1]), ids },
-  );
-  const graph = indexFile(
-    { options, kind: 'hnsw', count: 2, numbers: { links: 2, buildBreadth: 4, seed: 1, count: 2, entry: 0 } },
-    {
-      ...{ rows, deleted: Buffer.from([0, 0]), ids, lowest: ints(1, 1, 0, 0, 0, 1, 0, 0, 0, 0) },
-      ...{ levels: Buffer.from([0, 0]), upperAt: ints(0, 0), upper: Buffer.alloc(0), twins: ints(-1, -1) },
-    },
-  );
-  const lists = indexFile(
-    { options, kind: 'ivf', count: 2, numbers: {} },
-    { rows, deleted: Buffer.from([0, 0]), ids, centroids: rows, listOf: ints(0, 1) },
-  );
-  return {
-    seeds: [exact, graph, lists],
-    async run(bytes) {
-      for (const file of [bytes, sealedIndex(bytes)]) {
-        const index = await refusable(readVectorIndex(fileOf(file)), 'WARMPATH_INDEX_FILE');
-        if (index !== undefined) assert(index.size >= 0 && index.dimension >= 1);
-      }
-    },
-  };
-}
-
-const PREFIX_BYTES = 16;
-
-function indexFile(header, sections) {
-  const parts = Object.entries(sections).map(([name, part]) => ({ name, bytes: Buffer.from(part) }));
-  const listed = parts.map(({ name, bytes }) => ({ name, bytes: bytes.length }));
-  const json = Buffer.from(JSON.stringify({ endianness: 'LE', ...header, sections: listed }));
-  const prefix = Buffer.alloc(PREFIX_BYTES);
-  prefix.write('WARMVEC1');
-  prefix.writeUInt32LE(json.length, 8);
-  return sealedIndex(Buffer.concat([prefix, json, ...parts.flatMap(({ bytes }) => [bytes, Buffer.alloc(4)])]));
-}
-
-/** The file with every checksum right: the header's length too, as far as the header can be found. */
-function sealedIndex(bytes) {
-  if (bytes.length < PREFIX_BYTES) return bytes;
-  const file = Buffer.from(bytes);
-  const length = file.readUInt32LE(8);
-  const json = file.subarray(PREFIX_BYTES, PREFIX_BYTES + length);
-  file.writeUInt32LE(crc32(json), 12);
-  const header = parsed(json);
-  let at = PREFIX_BYTES + length;
-  for (const section of Array.isArray(header?.sections) ? header.sections : []) {
-    const end = at + Number(section?.bytes);
-    if (!(end >= at) || end + 4 > file.length) break;
-    file.writeUInt32LE(crc32(file.subarray(at, end)), end);
-    at = end + 4;
-  }
-  return file;
 }
 
 function ints(...values) {

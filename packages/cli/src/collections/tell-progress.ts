@@ -33,10 +33,16 @@ export function showProgress(terminal: Pick<Terminal, 'status'>, now: () => numb
   };
 }
 
-/** Says that passages have no vectors, and why, with the exit code. */
+/** Says what is wrong with the vectors of a collection. Passages without one set the exit code. */
 export function tellMissingVectors(embedding: EmbeddingReport | undefined, context: CommandContext): void {
   if (embedding?.warning === undefined) return;
-  context.terminal.note(`Not all passages have vectors: ${embedding.warning.message}`);
+  const { code, message } = embedding.warning;
+  if (code === 'WARMPATH_COLLECTION_VECTORS') {
+    // All have theirs, and they are many.
+    context.terminal.note(message);
+    return;
+  }
+  context.terminal.note(`Not all passages have vectors: ${message}`);
   context.terminal.note('They are found by their words. The same command goes on where this one stopped.');
   context.exitCode = EXIT_CODES.failure;
 }

@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, lstatSync, openSync, readSync, type Stats } from 'node:fs';
 import { join } from 'node:path';
-import { Turn } from '../vector/vector-index.js';
+import { Turn } from '../event-loop-turn.js';
 
 // LMDB maps its file into memory and trusts what it finds there: a damaged page ends the process. These checks read the
 // file instead. Layout: `MDB_page`, `MDB_node`, `MDB_db` and `MDB_meta` in mdb.c of the `lmdb` package, 64 bits.

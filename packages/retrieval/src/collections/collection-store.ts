@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { lstatSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
@@ -29,8 +28,6 @@ import {
 
 interface State {
   readonly format: number;
-  /** Tells the collection from one of the same name before or after it; given at the first write. */
-  readonly id?: string;
   readonly version: number;
   readonly nextOrdinal: number;
   readonly nextDocument: number;
@@ -139,11 +136,6 @@ export class CollectionStore {
     if (format !== FORMAT) {
       throw unreadable(folder, `it has format ${format}, and this version of Warmpath reads ${FORMAT}`);
     }
-  }
-
-  /** What an index of a version of the collection is named by: no other collection has the same. */
-  nameOf(version: number): string {
-    return `${this.#read().id ?? ''}:${version}`;
   }
 
   /**
@@ -274,7 +266,6 @@ export class CollectionStore {
         this.#changes.put(draft.version, { from: before.nextOrdinal, to: draft.nextOrdinal, removed });
         this.#changes.remove(draft.version - KEPT_CHANGES);
       }
-      draft.id ??= randomUUID();
       this.#state.put('state', draft);
     });
     return applied;
@@ -291,7 +282,7 @@ export class CollectionStore {
     if (this.chunks?.tokens === tokens && this.chunks.overlap === overlap) return;
     await this.#transaction(() => {
       const before = this.#read();
-      this.#state.put('state', { ...before, id: before.id ?? randomUUID(), chunks: { tokens, overlap } });
+      this.#state.put('state', { ...before, chunks: { tokens, overlap } });
     });
   }
 
@@ -313,11 +304,10 @@ export class CollectionStore {
     }
   }
 
-  /** Passages that have no vector. */
-  get vectorless(): number {
+  /** Passages that have a vector, empty ones included. */
+  get vectorCount(): number {
     this.#requireOpen();
-    const { entryCount } = this.#vectors.getStats() as { readonly entryCount: number };
-    return this.totals.passages - entryCount;
+    return (this.#vectors.getStats() as { readonly entryCount: number }).entryCount;
   }
 
   /** The first so many passages from an ordinal on that have no vector, as `texts` gives them. */
@@ -357,7 +347,7 @@ export class CollectionStore {
         this.#changes.put(version, { from: before.nextOrdinal, to: before.nextOrdinal, removed: [], embedded });
         this.#changes.remove(version - KEPT_CHANGES);
       }
-      this.#state.put('state', { ...before, id: before.id ?? randomUUID(), version, embedding });
+      this.#state.put('state', { ...before, version, embedding });
     });
   }
 
@@ -620,7 +610,7 @@ export function checkEmbedding(
   stored: StoredEmbedding,
   { model, dimension = stored.dimension }: { readonly model: string; readonly dimension?: number | undefined },
 ): void {
-  if (model === stored.model && dimension === stored.dimension) return;
+  if (model === stored.model && (dimension === stored.dimension || stored.dimension === 0)) return;
   const detail = `it has vectors of ${stored.dimension} dimensions by ${stored.model}, and not of ${dimension} by ${model}.`;
   throw new WarmpathError('WARMPATH_COLLECTION_EMBEDDINGS', { detail });
 }

@@ -2,7 +2,12 @@ import { estimateTokens, WarmpathError } from '@warmpath/core';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import type { RerankEndpoint } from '../fusion/rerank-endpoint.js';
 import { RerankRetriever } from '../fusion/rerank-retriever.js';
-import { type EmbeddingReport, type EmbedPassagesOptions, embedPassages } from '../ingest/embed-passages.js';
+import {
+  type EmbeddingReport,
+  type EmbedPassagesOptions,
+  embedPassages,
+  manyVectors,
+} from '../ingest/embed-passages.js';
 import { isWithin, originOf } from '../ingest/find-files.js';
 import { type IngestOptions, type IngestReader, type IngestReport, ingestFiles } from '../ingest/ingest.js';
 import { type CutDocument, cutDocument, type DocumentText, linesOf, tooLong } from '../ingest/read-file.js';
@@ -58,13 +63,11 @@ export class Collection {
     {
       endpoint,
       reranker,
-      graphAbove,
       files,
     }: {
       readonly files: IngestReader;
       readonly endpoint?: EmbeddingEndpoint | undefined;
       readonly reranker?: RerankEndpoint | undefined;
-      readonly graphAbove?: number | undefined;
     },
   ) {
     this.name = name;
@@ -76,7 +79,7 @@ export class Collection {
       current: () => this.#index.current(),
       passage: (ordinal) => store.passage(ordinal),
     });
-    this.#search = endpoint && new CollectionSearch(store, endpoint, { lexical, graphAbove });
+    this.#search = endpoint && new CollectionSearch(store, endpoint, lexical);
     const retriever = this.#search ?? lexical;
     this.retriever = reranker === undefined ? retriever : new RerankRetriever({ retriever, endpoint: reranker });
   }
@@ -143,7 +146,8 @@ export class Collection {
     return this.#writing(async () => {
       this.#checkEmbedding();
       const report = await ingestFiles(this.#store, paths, { ...options, ...this.#files });
-      return { ...report, ...(await this.#embed({ onProgress: onEmbedded, ...(signal && { signal }) })) };
+      const embedding = await this.#embed({ onProgress: onEmbedded, ...(signal && { signal }) });
+      return { ...report, ...this.#reported(embedding) };
     });
   }
 
@@ -210,14 +214,14 @@ export class Collection {
   async delete(): Promise<void> {
     await this.#written;
     await this.#store.beginWriting(Date.now());
-    await this.#search?.close({ saves: false });
+    await this.#search?.close();
     await this.#store.delete();
   }
 
   /** Waits for what is being written. */
   async close(): Promise<void> {
     await this.#written;
-    await this.#search?.close({ saves: true });
+    await this.#search?.close();
     await this.#store.close();
   }
 
@@ -262,9 +266,9 @@ export class Collection {
       }
       await flush();
       const own = await this.#embed({ from, onProgress: onEmbedded });
-      if (own.embedding === undefined || own.embedding.warning !== undefined) return { ...sum, ...own };
-      const { embedding: others } = await this.#embed({ most: CATCH_UP, endsWhenLate: true });
-      return { ...sum, embedding: { ...others, embedded: own.embedding.embedded + others!.embedded } };
+      if (own === undefined || own.warning !== undefined) return { ...sum, ...this.#reported(own) };
+      const others = await this.#embed({ most: CATCH_UP, endsWhenLate: true });
+      return { ...sum, ...this.#reported({ ...others, embedded: own.embedded + others!.embedded }) };
     });
   }
 
@@ -276,10 +280,15 @@ export class Collection {
     checkEmbedding(embedding, { model, dimension });
   }
 
-  async #embed(options: Partial<EmbedPassagesOptions>): Promise<Embedded> {
-    if (this.#endpoint === undefined) return {};
+  async #embed(options: Partial<EmbedPassagesOptions>): Promise<EmbeddingReport | undefined> {
+    if (this.#endpoint === undefined) return undefined;
     const { signal = new AbortController().signal } = options;
-    return { embedding: await embedPassages(this.#store, this.#endpoint, { ...options, signal }) };
+    return embedPassages(this.#store, this.#endpoint, { ...options, signal });
+  }
+
+  #reported(embedding: EmbeddingReport | undefined): Embedded {
+    const warning = manyVectors(this.#store.vectorCount);
+    return embedding === undefined ? {} : { embedding: { ...(warning && { warning }), ...embedding } };
   }
 
   #writing<Result>(write: () => Promise<Result>): Promise<Result> {

@@ -46,8 +46,6 @@ export interface CollectionsOptions {
   readonly rerank?: RerankSettings | undefined;
   /** Collections that live in databases of their own, by name. */
   readonly stores?: Readonly<Record<string, StoreSettings & { readonly tenant?: string | undefined }>> | undefined;
-  /** Vectors of a collection above which they are searched through a graph; 20,000 by default. */
-  readonly graphAbove?: number;
   /** Memory that the reading of a file may take. Left out: a quarter of the machine's, from 256 MiB to 1 GiB. */
   readonly memoryBytes?: number | undefined;
 }
@@ -66,7 +64,6 @@ export class Collections {
   readonly #folder: string;
   readonly #endpoint: EmbeddingEndpoint | undefined;
   readonly #reranker: RerankEndpoint | undefined;
-  readonly #graphAbove: number | undefined;
   readonly #reader: FileReader;
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
@@ -77,13 +74,12 @@ export class Collections {
   #isClosed = false;
 
   /** Error: WARMPATH_CONFIG_INVALID where the URL of an endpoint is none. */
-  constructor(folder: string, { embeddings, rerank, graphAbove, stores = {}, memoryBytes }: CollectionsOptions = {}) {
+  constructor(folder: string, { embeddings, rerank, stores = {}, memoryBytes }: CollectionsOptions = {}) {
     this.#reader = new FileReader(readBounds(memoryBytes));
     this.#stores = stores;
     this.#folder = folder;
     this.#endpoint = embeddings && new EmbeddingEndpoint(embeddings);
     this.#reranker = rerank && new RerankEndpoint(rerank);
-    this.#graphAbove = graphAbove;
   }
 
   /** Names of a tenant's collections in databases, sorted. */
@@ -255,7 +251,6 @@ export class Collections {
     const collection = new Collection(name, store, {
       endpoint: this.#endpoint,
       reranker: this.#reranker,
-      graphAbove: this.#graphAbove,
       files: { reader: this.#reader, tenant: basename(dirname(folder)) },
     });
     this.#open.set(folder, collection);

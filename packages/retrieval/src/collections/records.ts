@@ -97,6 +97,7 @@ export interface Change {
 /** Whose vectors a collection has: all of one model, in one dimension. */
 export interface StoredEmbedding {
   readonly model: string;
+  /** 0 as long as the model found nothing in any passage. */
   readonly dimension: number;
   /** Every passage below this ordinal has its vector. */
   readonly through: number;

@@ -4,7 +4,7 @@ import type { PassageText } from '../collections/records.js';
 import type { Embedder } from '../embeddings/embedder.js';
 import { toleratedFailure } from '../fusion/inner-search.js';
 import { refusalStatus } from '../remote/json-service.js';
-import { MAX_DIMENSIONS } from '../vector/vector-table.js';
+import { isZero, MAX_DIMENSIONS } from '../vector/vector-table.js';
 
 /** What became of passages that had no vector. */
 export interface EmbeddingReport {
@@ -35,6 +35,8 @@ const MAX_REFUSED = 16;
 const ABOUT_TEXT = new Set([400, 413, 422, 500]);
 /** What servers, and proxies before them, answer where the time was too short. */
 const ABOUT_TIME = new Set([408, 504]);
+/** Vectors of a collection that are searched in less time than it takes to embed a question. */
+const FEW_VECTORS = 100_000;
 /** The vector of a passage in which there is nothing to be found. */
 const NOTHING = new Float32Array(0);
 
@@ -52,7 +54,7 @@ export async function embedPassages(
 ): Promise<EmbeddingReport> {
   const known = store.embedding?.through ?? 0;
   const steps = new Steps(endpoint, endsWhenLate, signal);
-  const total = Math.min(most, store.vectorless);
+  const total = Math.min(most, store.totals.passages - store.vectorCount);
   let next = from ?? known;
   // Only who begins where all have vectors can say how far all have them.
   const saysHowFar = next <= known;
@@ -138,7 +140,7 @@ class Steps {
       for (const { length } of answer) this.#checkDimension(length);
       this.#refusedInRow = 0;
       for (const [i, { ordinal }] of passages.entries()) {
-        vectors.set(ordinal, answer[i]!.some(Boolean) ? answer[i]! : NOTHING);
+        vectors.set(ordinal, isZero(answer[i]!) ? NOTHING : answer[i]!);
       }
     } catch (error) {
       if (!mayBeAboutText(error)) throw error;
@@ -165,6 +167,16 @@ class Steps {
   }
 }
 
+/** Says of a collection with many vectors that a vector database searches them faster. */
+export function manyVectors(count: number): Warning | undefined {
+  if (count <= FEW_VECTORS) return undefined;
+  const [has, few] = [count, FEW_VECTORS].map((number) => number.toLocaleString('en'));
+  const message =
+    `The collection has ${has} vectors. A search compares the question with all of them, which is meant for up to ${few}. ` +
+    'Keep more in a vector database (pgvector, qdrant, opensearch in `collections.stores`; lancedb in code), or divide them among collections.';
+  return { code: 'WARMPATH_COLLECTION_VECTORS', path: 'embeddings', message };
+}
+
 function mayBeAboutText(error: unknown): boolean {
   if (!WarmpathError.isInstance(error)) return false;
   return error.code === 'WARMPATH_EMBEDDING_INVALID' || ABOUT_TEXT.has(refusalStatus(error) ?? 0);
@@ -175,14 +187,18 @@ function isAboutTime(error: unknown): boolean {
   return error.code === 'WARMPATH_RETRIEVAL_TIMEOUT' || ABOUT_TIME.has(refusalStatus(error) ?? 0);
 }
 
-/** The dimension of vectors, which is that of those that are stored. @throws WARMPATH_EMBEDDING_INVALID */
-function dimensionOf(vectors: ReadonlyMap<number, Float32Array>, stored: number | undefined) {
+/**
+ * The dimension of vectors, which is that of those that are stored; 0 where nothing is found in any of them.
+ * @throws WARMPATH_EMBEDDING_INVALID
+ */
+function dimensionOf(vectors: ReadonlyMap<number, Float32Array>, stored: number | undefined): number | undefined {
   const dimension = [...vectors.values()].find(({ length }) => length > 0)?.length;
   if (dimension !== undefined && dimension > MAX_DIMENSIONS) {
     const detail = `the vectors have ${dimension} dimensions, and ${MAX_DIMENSIONS} can be searched at most (\`collections.embeddings.dimensions\`).`;
     throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
   }
-  if (dimension === undefined || stored === undefined || dimension === stored) return dimension ?? stored;
+  if (dimension === undefined) return stored ?? (vectors.size > 0 ? 0 : undefined);
+  if (!stored || dimension === stored) return dimension;
   const detail = `the vectors have ${dimension} dimensions, and those of the collection have ${stored}.`;
   throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
 }

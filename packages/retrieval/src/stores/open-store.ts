@@ -2,11 +2,10 @@ import { WarmpathError } from '@warmpath/core';
 import type { Embedder } from '../embeddings/embedder.js';
 import { HybridRetriever } from '../fusion/hybrid-retriever.js';
 import type { StagedRetriever } from '../staged-retriever.js';
-import type { Metric } from '../vector/vector-table.js';
 import { OpenSearchRetriever } from './opensearch.js';
 import { PgVectorRetriever } from './pgvector.js';
 import { QdrantRetriever } from './qdrant.js';
-import type { StoredFields } from './stored-fields.js';
+import type { Metric, StoredFields } from './stored-fields.js';
 
 /** Where a collection lives that is in a database of its own. */
 export type StoreSettings = QdrantSettings | PgVectorSettings | OpenSearchSettings;

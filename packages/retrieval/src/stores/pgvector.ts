@@ -8,8 +8,7 @@ import {
   type StagedRetriever,
   untilAborted,
 } from '../staged-retriever.js';
-import type { Metric } from '../vector/vector-table.js';
-import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
+import { documentFrom, type Metric, rankedDocuments, type StoredFields } from './stored-fields.js';
 import { QUERY_TIMEOUT_MS, withinTime } from './time-limit.js';
 
 /** The part of `pg`'s `Pool` that is used. */

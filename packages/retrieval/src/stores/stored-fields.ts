@@ -1,5 +1,8 @@
 import type { ScoredDocument } from '../staged-retriever.js';
 
+/** How a database compares vectors. `l2`: by their distance. */
+export type Metric = 'cosine' | 'dot' | 'l2';
+
 /** Where a database's records have what makes a passage. Names of fields, in `metadata` too. */
 export interface StoredFields {
   /** The record's own id by default. */

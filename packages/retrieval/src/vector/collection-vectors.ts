@@ -1,69 +1,37 @@
-import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type CollectionStore, checkEmbedding } from '../collections/collection-store.js';
 import type { Change, StoredEmbedding } from '../collections/records.js';
-import type { Embedder } from '../embeddings/embedder.js';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import { HybridRetriever } from '../fusion/hybrid-retriever.js';
 import type { Query, SearchOptions, Stage, StagedRetriever } from '../staged-retriever.js';
-import { buildVectorIndex } from './build-index.js';
-import { readNamedIndex, writeVectorIndex } from './index-file.js';
-import type { VectorEntry } from './stored-rows.js';
-import type { VectorIndex } from './vector-index.js';
+import { type VectorEntry, VectorIndex } from './vector-index.js';
 import { VectorRetriever } from './vector-retriever.js';
 import { mostRows } from './vector-table.js';
 
-/** Vectors above which a graph is built: up to here a scan of all takes no longer than the question's embedding. */
-const SCANNED = 20_000;
-/** Vectors that are added to a graph while a search waits; where more have come, they are scanned until it is built. */
-const ADDED_IN_PLACE = 1000;
-/** Vectors that a graph on disk may lack when a collection is closed; the next start adds them. */
-const UNSAVED = 100;
-/** The graph beside the collection. */
-const FILE = 'vectors.index';
 /** Deleted vectors that are kept in memory, where they are fewer than the others. */
 const KEPT_DELETED = 1000;
 
-interface FollowingIndex {
-  readonly index: VectorIndex;
-  /** Of the collection. */
-  readonly version: number;
-}
-
-/**
- * The vectors of a collection in memory, at the version that it had when it was last searched: scanned while they are
- * few, in a graph when they are many. A thread builds the graph while searches go on by scanning; it is kept in a file,
- * which the first search after a start reads. A file that is damaged, or of another model, is as none.
- */
+/** The vectors of a collection in memory, at the version that the collection had when it was last searched. */
 class FollowingVectors {
   readonly #store: CollectionStore;
-  readonly #graphAbove: number;
   readonly #end = new AbortController();
-  #current: FollowingIndex | undefined;
+  #current: { readonly index: VectorIndex; readonly version: number } | undefined;
   #refreshing: Promise<void> | undefined;
-  #building: Promise<void> | undefined;
-  /** What was built, until a search takes it. */
-  #built: FollowingIndex | undefined;
-  #hasFailed = false;
   /** Why the vectors of a version cannot be held in memory. */
   #unusable: { readonly error: WarmpathError; readonly version: number } | undefined;
-  #isLoaded = false;
-  /** Vectors that came and left since the file was written. */
-  #unsaved = 0;
 
-  constructor(store: CollectionStore, graphAbove: number) {
+  constructor(store: CollectionStore) {
     this.#store = store;
-    this.#graphAbove = graphAbove;
   }
 
   /** Why the vectors cannot be searched, as far as that is known without reading them. O(1). */
   get problem(): WarmpathError | undefined {
-    const { totals, vectorless, embedding, position } = this.#store;
+    const { vectorCount, embedding, position } = this.#store;
     if (this.#unusable?.version === position.version) return this.#unusable.error;
     const { dimension } = embedding!;
-    const [count, most] = [totals.passages - vectorless, mostRows(dimension)];
-    if (count <= most) return undefined;
-    const [has, fit] = [count, most].map((number) => number.toLocaleString('en'));
+    const most = mostRows(dimension);
+    if (vectorCount <= most) return undefined;
+    const [has, fit] = [vectorCount, most].map((number) => number.toLocaleString('en'));
     const detail = `it has ${has} vectors of ${dimension} dimensions, and memory for ${fit} (4 GiB).`;
     return new WarmpathError('WARMPATH_COLLECTION_VECTORS', { detail });
   }
@@ -73,7 +41,7 @@ class FollowingVectors {
    * Errors: WARMPATH_COLLECTION_VECTORS where what is stored cannot be held in memory.
    */
   async current(): Promise<VectorIndex> {
-    while (this.#current?.version !== this.#store.position.version || this.#built !== undefined) {
+    while (this.#current?.version !== this.#store.position.version) {
       this.#refreshing ??= this.#refresh().finally(() => {
         this.#refreshing = undefined;
       });
@@ -82,123 +50,64 @@ class FollowingVectors {
     return this.#current.index;
   }
 
-  /** @param saves Whether a graph that is not on the disk yet is written. */
-  async close(saves: boolean): Promise<void> {
+  async close(): Promise<void> {
     this.#end.abort(new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just closed.' }));
-    await this.#building;
     await this.#refreshing?.catch(() => undefined);
-    if (saves && this.#current?.index.kind === 'hnsw' && this.#unsaved > UNSAVED && !this.#store.isDeleted) {
-      await this.#save(this.#current);
-    }
   }
 
   async #refresh(): Promise<void> {
-    const begun = this.#built ?? this.#current ?? (await this.#saved());
-    this.#built = undefined;
     const { version } = this.#store.position;
+    const begun = this.#current;
     const changes = begun && this.#store.changes(begun.version, version);
-    const index = begun && changes && (await this.#follow(begun.index, changes)) ? begun.index : await this.#load();
-    this.#current = { index, version };
-    const { size, deletedCount, kind } = index;
-    const isSlow = kind === 'exact' && size > this.#graphAbove;
-    if (isSlow || deletedCount > Math.max(KEPT_DELETED, size)) this.#build(this.#current);
+    const hasFollowed = begun && changes && (await this.#follow(begun.index, changes));
+    this.#current = { index: hasFollowed ? begun.index : await this.#load(), version };
   }
 
   /** Every vector as it is stored; a change that comes meanwhile is followed again, which changes nothing. */
   async #load(): Promise<VectorIndex> {
     const problem = this.problem;
     if (problem !== undefined) throw problem;
-    const { embedding, position } = { embedding: this.#store.embedding!, position: this.#store.position };
-    const entries = entriesOf(this.#store.vectors(0, position.nextOrdinal));
-    const { dimension, model } = embedding;
+    const store = this.#store;
+    const { dimension, model: embedder } = store.embedding!;
+    const { version, nextOrdinal } = store.position;
+    const entries = function* (): Generator<VectorEntry> {
+      for (const { ordinal, vector } of store.vectors(0, nextOrdinal)) yield { id: `${ordinal}`, vector };
+    };
     try {
-      return await buildVectorIndex(entries, { dimension, embedder: model, kind: 'exact', signal: this.#end.signal });
+      const index = new VectorIndex({ dimension, embedder });
+      await index.add(entries(), this.#end.signal);
+      return index;
     } catch (cause) {
       this.#end.signal.throwIfAborted();
       // Neither what is stored nor memory that the machine does not have (`RangeError`) is the caller's to mend.
       const isInvalid = WarmpathError.isInstance(cause) && cause.code === 'WARMPATH_INVALID_VECTOR';
       if (!isInvalid && !(cause instanceof RangeError)) throw cause;
       const error = new WarmpathError('WARMPATH_COLLECTION_VECTORS', { detail: cause.message, cause });
-      this.#unusable = { error, version: position.version };
+      this.#unusable = { error, version };
       throw error;
     }
   }
 
-  /** Whether the index has followed; false where it is quicker to load all. */
+  /** Whether the index has followed; false where all are to be loaded, as too many are deleted. */
   async #follow(index: VectorIndex, changes: readonly Change[]): Promise<boolean> {
+    const store = this.#store;
     const added = new Set<number>();
     for (const { from, to, embedded = [] } of changes) {
       for (let ordinal = from; ordinal < to; ordinal++) added.add(ordinal);
       for (const ordinal of embedded) added.add(ordinal);
-      if (index.kind !== 'exact' && added.size > ADDED_IN_PLACE) return false;
     }
-    // What was deleted takes room until all are loaded again.
-    if (index.size + index.deletedCount + added.size > mostRows(index.dimension)) return false;
-    const store = this.#store;
+    const { size, deletedCount } = index;
+    const isFull = size + deletedCount + added.size > mostRows(index.options.dimension);
+    if (isFull || deletedCount > Math.max(KEPT_DELETED, size)) return false;
     const entries = function* (): Generator<VectorEntry> {
       for (const ordinal of added) {
         const vector = index.has(`${ordinal}`) ? undefined : store.vector(ordinal);
         if (vector !== undefined) yield { id: `${ordinal}`, vector };
       }
     };
-    const before = index.size;
     await index.add(entries(), this.#end.signal);
-    this.#unsaved += index.size - before;
-    for (const { removed } of changes) this.#unsaved += index.delete(removed.map(String));
+    for (const { removed } of changes) index.delete(removed.map(String));
     return true;
-  }
-
-  /** The graph of the file, where it is one of this collection. */
-  async #saved(): Promise<FollowingIndex | undefined> {
-    if (this.#isLoaded) return undefined;
-    this.#isLoaded = true;
-    try {
-      const { index, name = '' } = await readNamedIndex(this.#path, this.#end.signal);
-      const { embedding, position } = { embedding: this.#store.embedding!, position: this.#store.position };
-      const isOurs = index.options.embedder === embedding.model && index.dimension === embedding.dimension;
-      const version = Number(name.slice(name.lastIndexOf(':') + 1));
-      if (!isOurs || version > position.version || name !== this.#store.nameOf(version)) return undefined;
-      return index.size > this.#graphAbove ? { index, version } : undefined;
-    } catch (error) {
-      this.#end.signal.throwIfAborted();
-      // What is damaged or not there is built.
-      if (WarmpathError.isInstance(error)) return undefined;
-      throw error;
-    }
-  }
-
-  /** Nothing changes the index meanwhile. Searches do not need the file: where it cannot be written, there is none. */
-  async #save({ index, version }: FollowingIndex): Promise<void> {
-    try {
-      await writeVectorIndex(index, this.#path, this.#store.nameOf(version));
-      this.#unsaved = 0;
-    } catch (error) {
-      if (!WarmpathError.isInstance(error)) throw error;
-    }
-  }
-
-  get #path(): string {
-    return join(this.#store.folder, FILE);
-  }
-
-  #build({ index, version }: FollowingIndex): void {
-    if (this.#building !== undefined || this.#hasFailed) return;
-    const { dimension, options, size } = index;
-    const kind = size > this.#graphAbove ? 'hnsw' : 'exact';
-    const { signal } = this.#end;
-    this.#building = buildVectorIndex(index.entries(), { ...options, dimension, kind, signal }).then(
-      async (index) => {
-        const built = { index, version };
-        if (kind === 'hnsw') await this.#save(built);
-        this.#building = undefined;
-        this.#built = built;
-      },
-      () => {
-        // Searches go on as they are; a thread that failed once is not started again and again.
-        this.#building = undefined;
-        this.#hasFailed = true;
-      },
-    );
   }
 }
 
@@ -210,32 +119,25 @@ export class CollectionSearch implements StagedRetriever {
   readonly #hybrid: StagedRetriever;
   readonly #vectors: FollowingVectors;
 
-  /** @param graphAbove Vectors above which a graph is built; for tests. */
-  constructor(
-    store: CollectionStore,
-    endpoint: EmbeddingEndpoint,
-    { lexical, graphAbove = SCANNED }: { readonly lexical: StagedRetriever; readonly graphAbove?: number | undefined },
-  ) {
+  constructor(store: CollectionStore, endpoint: EmbeddingEndpoint, lexical: StagedRetriever) {
     this.#store = store;
     this.#endpoint = endpoint;
     this.#lexical = lexical;
-    this.#vectors = new FollowingVectors(store, graphAbove);
-    const dense = {
-      search: (query: Query, options: SearchOptions) => {
-        const retriever = new VectorRetriever({
-          index: () => this.#vectors.current(),
-          embedder: this.#questions(store.embedding!),
-          passages: (ids) => ids.map((id) => store.passage(Number(id))),
-        });
-        return retriever.search(query, options);
+    this.#vectors = new FollowingVectors(store);
+    const dense = new VectorRetriever({
+      index: () => this.#vectors.current(),
+      embedder: {
+        name: endpoint.name,
+        embed: async (...question) => checkedVectors(await endpoint.embed(...question), store.embedding!),
       },
-    };
+      passages: (ids) => ids.map((id) => store.passage(Number(id))),
+    });
     this.#hybrid = new HybridRetriever({ lexical, dense });
   }
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     const stored = this.#store.embedding;
-    if (stored === undefined) {
+    if (stored === undefined || stored.dimension === 0) {
       yield* this.#lexical.search(query, options);
       return;
     }
@@ -251,8 +153,8 @@ export class CollectionSearch implements StagedRetriever {
     }
   }
 
-  close({ saves }: { readonly saves: boolean }): Promise<void> {
-    return this.#vectors.close(saves);
+  close(): Promise<void> {
+    return this.#vectors.close();
   }
 
   /** Why the stored vectors are not searched. */
@@ -264,23 +166,12 @@ export class CollectionSearch implements StagedRetriever {
     }
     return this.#vectors.problem;
   }
-
-  /** Embeds questions. A vector that cannot be compared with the stored ones is the endpoint's fault. */
-  #questions({ dimension }: StoredEmbedding): Embedder {
-    const { name } = this.#endpoint;
-    return {
-      name,
-      embed: async (texts, purpose, signal) => {
-        const vectors = await this.#endpoint.embed(texts, purpose, signal);
-        const other = vectors.find(({ length }) => length > 0 && length !== dimension);
-        if (other === undefined) return vectors;
-        const detail = `the vector has ${other.length} dimensions, and those of the collection have ${dimension}.`;
-        throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
-      },
-    };
-  }
 }
 
-function* entriesOf(vectors: ReturnType<CollectionStore['vectors']>): Generator<VectorEntry> {
-  for (const { ordinal, vector } of vectors) yield { id: `${ordinal}`, vector };
+/** A question's vector that cannot be compared with the stored ones is the endpoint's fault. */
+function checkedVectors(vectors: Float32Array[], { dimension }: StoredEmbedding): Float32Array[] {
+  const other = vectors.find(({ length }) => length > 0 && length !== dimension);
+  if (other === undefined) return vectors;
+  const detail = `the vector has ${other.length} dimensions, and those of the collection have ${dimension}.`;
+  throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
 }

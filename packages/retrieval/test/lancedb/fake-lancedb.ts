@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { LanceDbTable, LanceDbVectorQuery } from '../../src/stores/lancedb.js';
-import type { Metric } from '../../src/vector/vector-table.js';
+import type { Metric } from '../../src/stores/stored-fields.js';
 import type { CaseDocument } from '../staged-retriever.cases.js';
 import type { Exchange, RecordedRow, RecordedValue, Recording } from './recording.js';
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { KERNEL_TEXT, kernelBytes } from '../../kernel/kernel.js';
 import { createKernelMemory, kernelOver, plainKernel } from '../../src/vector/kernel.js';
 import { KERNEL_BYTES } from '../../src/vector/kernel-bytes.js';
-import { type Metric, VectorTable } from '../../src/vector/vector-table.js';
+import { VectorTable } from '../../src/vector/vector-table.js';
 import { seededVectors } from './seeded-vectors.js';
 
 describe('the kernel', () => {
@@ -27,8 +27,7 @@ describe('the kernel', () => {
         fc.integer({ min: 1, max: 24 }),
         fc.integer({ min: 0, max: 30 }),
         fc.integer(),
-        fc.constantFrom('dot' as const, 'l2' as const),
-        (blocks, count, seed, metric) => {
+        (blocks, count, seed) => {
           const length = 16 * blocks;
           const rows = 100;
           for (const [i, vector] of seededVectors(rows + 1, length, seed).entries()) {
@@ -38,8 +37,8 @@ describe('the kernel', () => {
           const places = [0, 65_536, 4 * length, ids.byteOffset, count] as const;
           const [outWasm, outPlain] = [65_536 - 2048, 65_536 - 1024];
           floats.fill(7, outWasm / 4, 16_384);
-          wasm[metric](...places, outWasm);
-          plain[metric](...places, outPlain);
+          wasm.dot(...places, outWasm);
+          plain.dot(...places, outPlain);
           for (let i = 0; i < count; i++) {
             expect(Math.abs(floats[outWasm / 4 + i]! - floats[outPlain / 4 + i]!)).toBeLessThan(1e-5 * length * 4);
           }
@@ -52,45 +51,32 @@ describe('the kernel', () => {
   });
 
   it('gives a row the same bits wherever in a batch it stands', () => {
-    for (const metric of ['cosine', 'dot', 'l2'] as Metric[]) {
-      const table = new VectorTable(100, metric);
-      for (const vector of seededVectors(9, 100, 1)) table.push(vector, 'v');
-      const score = (rows: number[]) => {
-        table.useRow(8);
-        table.ids.set(rows);
-        table.score(rows.length);
-        return [...table.scores.slice(0, rows.length)];
-      };
-      const together = score([0, 1, 2, 3, 4, 5, 6, 7]);
-      expect([7, 6, 5, 4, 3, 2, 1, 0].map((row) => score([row])[0]).reverse()).toEqual(together);
-    }
+    const table = new VectorTable(100);
+    for (const vector of seededVectors(9, 100, 1)) table.push(vector, 'v');
+    const score = (rows: number[]) => {
+      table.ids.set(rows);
+      table.score(table.row(8), rows.length);
+      return [...table.scores.slice(0, rows.length)];
+    };
+    const together = score([0, 1, 2, 3, 4, 5, 6, 7]);
+    expect([7, 6, 5, 4, 3, 2, 1, 0].map((row) => score([row])[0]).reverse()).toEqual(together);
   });
 
-  it('computes what the metrics mean', () => {
-    const [a, b] = [
-      [1, 2, 2],
-      [4, 0, 3],
-    ];
-    const scoreOf = (metric: Metric) => {
-      const table = new VectorTable(3, metric);
-      table.push(b!, 'b');
-      table.useQuery(table.prepare(a!, 'a'));
-      table.ids[0] = 0;
-      table.score(1);
-      return table.scores[0]!;
-    };
-    expect(scoreOf('dot')).toBe(10);
-    expect(scoreOf('l2')).toBe(-(9 + 4 + 1));
-    expect(scoreOf('cosine')).toBeCloseTo(10 / (3 * 5), 6);
+  it('computes the cosine', () => {
+    const table = new VectorTable(3);
+    table.push([4, 0, 3], 'b');
+    table.ids[0] = 0;
+    table.score(table.prepare([1, 2, 2], 'a'), 1);
+    expect(table.scores[0]).toBeCloseTo(10 / (3 * 5), 6);
   });
 });
 
 describe('a table of vectors', () => {
   it('keeps its rows while it grows over pages', () => {
-    const table = new VectorTable(33, 'dot');
+    const table = new VectorTable(33);
     const vectors = seededVectors(3000, 33, 5);
     for (const vector of vectors) table.push(vector, 'v');
-    for (const row of [0, 1, 500, 2999]) expect(table.row(row).slice(0, 33)).toEqual(vectors[row]);
+    for (const row of [0, 1, 500, 2999]) expect(table.row(row)).toEqual(table.prepare(vectors[row]!, 'v'));
     expect([...table.row(7).slice(33)]).toEqual(Array(15).fill(0));
   });
 
@@ -103,16 +89,16 @@ describe('a table of vectors', () => {
     ['too large for its squares', [1e30, 2, 3], 'v[0]: '],
     ['without a direction', [0, 0, 0], 'v: '],
   ])('refuses a vector that is %s, and stores nothing', (_, vector, path) => {
-    const table = new VectorTable(3, 'cosine');
+    const table = new VectorTable(3);
     expect(() => table.push(vector, 'v')).toThrow(path);
     expect(() => table.prepare(vector, 'v')).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_VECTOR' }));
     expect(table.count).toBe(0);
   });
 
   it('refuses more than 4 GiB before it takes any of it', () => {
-    const table = new VectorTable(4096, 'dot');
+    const table = new VectorTable(4096);
     expect(() => table.reserve(300_000)).toThrow('at most 262,1');
-    expect(() => new VectorTable(0, 'dot')).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_VECTOR' }));
-    expect(() => new VectorTable(5000, 'dot')).toThrow('1 to 4096');
+    expect(() => new VectorTable(0)).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_VECTOR' }));
+    expect(() => new VectorTable(5000)).toThrow('1 to 4096');
   });
 });
