@@ -5,10 +5,7 @@ import { runs } from '../../../test/suite.js';
 import { chunk } from '../src/parse/chunk.ts';
 import type { Block, Heading } from '../src/parse/document.ts';
 import { parseText, type TextFormat } from '../src/parse/formats.ts';
-import { parsePdf } from '../src/parse/parse-pdf.ts';
-import { pdf } from './hand-written-pdf.js';
 
-const { signal } = new AbortController();
 const blocksOf = async (text: string, format: TextFormat) =>
   (await parseText(text, format)).blocks.map(({ headings, text }) => [
     headings.map((one) => one.text).join(' › '),
@@ -232,37 +229,5 @@ describe('passages', () => {
     ];
     expect(title).toBe(`… › ${headings[2]!.text} › ${headings[3]!.text}`);
     expect(content).toBe(`# ${headings[0]!.text}\n\n## ${headings[1]!.text}\n\nText.`);
-  });
-});
-
-describe('a PDF', () => {
-  it('is read in paragraphs, page by page, with words that a line end cut joined', async () => {
-    const { blocks } = await parsePdf(
-      pdf([['The harbour mas-', 'ter keeps the tables.', '', '', 'Another paragraph.'], ['Page two.']]),
-      { signal },
-    );
-    expect(blocks).toEqual([
-      { headings: [], text: 'The harbour master keeps the tables.', page: 1 },
-      { headings: [], text: 'Another paragraph.', page: 1 },
-      { headings: [], text: 'Page two.', page: 2 },
-    ]);
-  });
-
-  it('is read but for its broken pages and those beyond a bound, which are named', async () => {
-    const { blocks, unread } = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']], { brokenPages: [3] }), { signal });
-    expect(blocks.map(({ text }) => text)).toEqual(['One.', 'Two.']);
-    expect(unread).toEqual([{ position: 'page 3', message: 'the page is broken' }]);
-    const long = await parsePdf(pdf([['One.'], ['Two.'], ['Three.']]), { signal, mostPages: 2 });
-    expect(long.blocks).toHaveLength(2);
-    expect(long.unread).toEqual([{ position: 'page 3', message: 'the PDF has 3 pages, and 2 are read at most' }]);
-  });
-
-  it('that is encrypted, broken or without text is refused, in so many words', async () => {
-    const refusal = (bytes: Uint8Array) => parsePdf(bytes, { signal }).catch((error: Error) => error.message);
-    expect(await refusal(pdf([['x']], { isLocked: true }))).toBe('the PDF is encrypted');
-    expect(await refusal(new Uint8Array(Buffer.from('%PDF-1.7 no more')))).toBe('the PDF is broken');
-    expect(await refusal(new Uint8Array(0))).toBe('the PDF is broken');
-    expect(await refusal(pdf([[]]))).toBe('the PDF has no text; it may be scanned');
-    expect(await refusal(pdf([['x'.repeat(500)]]).subarray(0, 300))).toMatch(/^the PDF (is broken|has no text)/);
   });
 });

@@ -1,0 +1,7 @@
+const RAISED = new Map(Array.from('0123456789+-−=()ni', (sign, at) => [sign, Array.from('⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿⁱ')[at]!]));
+
+/** A superscript in signs of its own, so that 10⁶ is not 106; as it is where it has other letters. */
+export function raised(text: string): string {
+  const signs = Array.from(text.trim(), (sign) => RAISED.get(sign));
+  return signs.includes(undefined) ? text : signs.join('');
+}
