@@ -15,14 +15,3 @@ export function pairedRatio(first, second) {
   const squares = sum(first.map((value, index) => (value - ratio * second[index]) ** 2));
   return { ratio, error: Math.sqrt((count * squares) / (count - 1)) / sum(second) };
 }
-
-/** The line through points with the smallest squares, and the share of the variance that it explains. */
-export function fitLine(points) {
-  const count = points.length;
-  const [meanX, meanY] = [0, 1].map((axis) => sum(points.map((point) => point[axis])) / count);
-  const xx = sum(points.map(([x]) => (x - meanX) ** 2));
-  const yy = sum(points.map(([, y]) => (y - meanY) ** 2));
-  const xy = sum(points.map(([x, y]) => (x - meanX) * (y - meanY)));
-  const slope = xy / xx;
-  return { slope, fixed: meanY - slope * meanX, explained: (slope * xy) / yy };
-}

@@ -1,16 +1,11 @@
 import type { StateStore, StoredEntry, StoredState } from '../store/state-store.js';
 import type { StateRecord } from '../store/stored-state.js';
-import type { DiskCopy, DiskLoad, RadixNode } from './radix-node.js';
-
-/** Most bytes that are on their way from the disk, or have arrived and are not taken yet. One file may always be. */
-const MAX_LOADING_BYTES = 64 * 1024 * 1024;
+import type { DiskCopy, RadixNode } from './radix-node.js';
 
 export interface DiskTierOptions {
   readonly store: StateStore;
   /** What the store held when it was opened, last used last. */
   readonly entries: readonly StoredEntry[];
-  /** Milliseconds since some moment; measures how long a request waits. */
-  readonly clock: () => number;
 }
 
 /** Figures of the disk tier, for metrics and tests. */
@@ -33,33 +28,16 @@ export interface DiskTierStats {
   readonly refusedFiles: number;
 }
 
-/**
- * Files of nodes, within a budget in bytes, and what is being read from them. The tree decides which file leaves. Files
- * are written and read while the engine computes; what was read waits until the tree takes it between two decodes.
- */
+/** Files of nodes, within a budget in bytes. The tree decides which file leaves. */
 export class DiskTier {
   readonly #store: StateStore;
-  /** Milliseconds since some moment. */
-  readonly now: () => number;
-  readonly #copies = new Map<string, DiskCopy>();
-  #arrived: DiskLoad[] = [];
-  #loadingBytes = 0;
   #orphanedFiles = 0;
-  #notify: () => void = () => undefined;
-  #news: Promise<void> | undefined;
 
   /** Counted here and by the tree's tiers. */
   readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, evictedTokens: 0, failures: 0 };
 
-  constructor({ store, clock }: DiskTierOptions) {
+  constructor(store: StateStore) {
     this.#store = store;
-    this.now = clock;
-    store.onLost = ({ name }) => {
-      const copy = this.#copies.get(name);
-      if (copy !== undefined) {
-        this.#arrive({ copy, state: undefined });
-      }
-    };
   }
 
   get stats(): DiskTierStats {
@@ -78,11 +56,6 @@ export class DiskTier {
     return this.#store.freeBytes;
   }
 
-  /** Whether anything is being read, or has arrived and was not taken. */
-  get isReading(): boolean {
-    return this.#loadingBytes > 0;
-  }
-
   /** Bytes that a record would take, or `undefined` when it would never fit or cannot be taken now. */
   roomFor(records: readonly StateRecord[]): number | undefined {
     const bytes = records.reduce((sum, record) => sum + this.#store.sizeOf(record), 0);
@@ -97,10 +70,8 @@ export class DiskTier {
 
   /** Gives a node a file that is there. */
   adopt(node: RadixNode, file: StoredState): void {
-    const copy: DiskCopy = { file, nodes: new Set([node]), load: undefined };
-    this.#copies.set(file.name, copy);
     this.counts.tokens += node.tokenCount;
-    node.file = copy;
+    node.file = { file, nodes: new Set([node]) };
   }
 
   /** Takes the file from a node; it is removed when no other node needs it. */
@@ -110,7 +81,6 @@ export class DiskTier {
     node.file = undefined;
     this.counts.tokens -= node.tokenCount;
     if (nodes.size === 0) {
-      this.#copies.delete(file.name);
       this.#store.remove(file);
     }
   }
@@ -121,57 +91,11 @@ export class DiskTier {
     this.#store.remove(file);
   }
 
-  /**
-   * Reads a file, unless that is under way.
-   *
-   * @returns Whether it is under way now; not when too much is already.
-   */
-  load(copy: DiskCopy): boolean {
-    const { bytes } = copy.file;
-    if (copy.load === undefined && (this.#loadingBytes === 0 || this.#loadingBytes + bytes <= MAX_LOADING_BYTES)) {
-      const load: DiskLoad = { copy, state: undefined };
-      copy.load = load;
-      this.#loadingBytes += bytes;
-      void this.#read(load);
-    }
-    return copy.load !== undefined;
-  }
-
-  async #read(load: DiskLoad): Promise<void> {
-    load.state = await this.#store.read(load.copy.file);
-    this.#arrive(load);
-  }
-
-  #arrive(load: DiskLoad): void {
-    this.#arrived.push(load);
-    this.#notify();
-  }
-
-  /** Files that were read or lost since the last call and are still wanted, parents before their children. */
-  takeArrived(): readonly DiskLoad[] {
-    const arrived = this.#arrived;
-    this.#arrived = [];
-    for (const load of arrived.filter((each) => each.copy.load === each)) {
-      load.copy.load = undefined;
-      this.#loadingBytes -= load.copy.file.bytes;
-    }
-    const wanted = arrived.filter(({ copy }) => copy.nodes.size > 0);
-    this.counts.failures += wanted.filter(({ state }) => state === undefined).length;
-    return wanted.sort((a, b) => a.copy.file.from - b.copy.file.from);
-  }
-
-  /** Settles when a file was read or lost that was not taken yet. */
-  async waitForNews(): Promise<void> {
-    if (this.#arrived.length === 0) {
-      this.#news ??= new Promise((resolve) => {
-        this.#notify = () => {
-          this.#news = undefined;
-          this.#notify = () => undefined;
-          resolve();
-        };
-      });
-      await this.#news;
-    }
+  /** The cells of a file; `undefined` when they cannot be read, or are damaged. */
+  async read({ file }: DiskCopy): Promise<Uint8Array | undefined> {
+    const state = await this.#store.read(file);
+    this.counts.failures += Number(state === undefined);
+    return state;
   }
 
   /** Settles when everything that is to be written is. */

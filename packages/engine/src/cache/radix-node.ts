@@ -8,15 +8,6 @@ export interface DiskCopy {
   readonly file: StoredState;
   /** The nodes whose cells are in it; it goes with the last of them. */
   readonly nodes: Set<RadixNode>;
-  /** Its bytes on their way to host memory. */
-  load: DiskLoad | undefined;
-}
-
-/** A file that is being read, or was lost. */
-export interface DiskLoad {
-  readonly copy: DiskCopy;
-  /** What was read; `undefined` before that, and when the file cannot be used. */
-  state: Uint8Array | undefined;
 }
 
 /** Part of a node, or all of it, that stands on the path of some tokens. */
@@ -230,8 +221,8 @@ export class RadixNode {
 export interface TierListener {
   /** The node's tokens from position `from` on lie in the tier now. */
   stored(node: RadixNode, tier: Tier, from: number): void;
-  /** The node's tokens from position `from` on leave the tier next; they still lie there. */
-  leaving(node: RadixNode, tier: Tier, from: number): void;
+  /** The node leaves the tier next; it still lies there. */
+  leaving(node: RadixNode, tier: Tier): void;
 }
 
 /** Where prompts begin: one root for those without a salt, and one for each salt as long as anything hangs on it. */

@@ -21,8 +21,7 @@ export interface TierStoreOptions {
 /**
  * The tiers below the device: copies in host memory, and files behind them. What leaves the device is copied to the
  * host; what leaves the host is written to a file. A file comes back through host memory. It is written after the files
- * of the node's ancestors and removed before them, so that a restart can use every one. Files are read and written
- * while the engine computes; the tree changes in {@link settle}, between two decodes.
+ * of the node's ancestors and removed before them, so that a restart can use every one.
  */
 export class TierStore {
   readonly #order: EvictionOrder;
@@ -35,7 +34,7 @@ export class TierStore {
   constructor({ order, host, disk, listener, sequenceOf, onGone }: TierStoreOptions) {
     this.#order = order;
     this.#host = new HostTier(host);
-    this.#disk = disk && new DiskTier(disk);
+    this.#disk = disk && new DiskTier(disk.store);
     this.#listener = listener;
     this.#sequenceOf = sequenceOf;
     this.#onGone = onGone;
@@ -163,40 +162,26 @@ export class TierStore {
     this.#order.hold([upper], () => this.#makeHostRoom(0));
   }
 
-  /** Begins to read a node's file. @returns Whether it is on its way. */
-  load({ file }: RadixNode): boolean {
-    return file !== undefined && this.#disk!.load(file);
-  }
-
-  /** Milliseconds, by the disk tier's clock. */
-  nowMs(): number {
-    return this.#disk?.now() ?? 0;
-  }
-
-  /** Whether anything is on its way from the disk. */
-  get isReading(): boolean {
-    return this.#disk?.isReading ?? false;
-  }
-
-  /** Waits for something to come from the disk that {@link settle} can take. */
-  async waitForDisk(): Promise<void> {
-    await this.#disk?.waitForNews();
-  }
-
-  /** Takes what the disk has brought, or could not keep, since the last call. Call it between two decodes. */
-  settle(): void {
-    for (const { copy: file, state } of this.#disk?.takeArrived() ?? []) {
-      if (state === undefined) {
-        this.#loseFile(file);
-        continue;
-      }
-      for (const node of nodesOf(file)) {
-        // What made room for the nodes before may have taken the file from this one.
-        if (node.file === file) {
-          this.#promote(node, state);
-        }
+  /**
+   * Reads a node's file into host memory, for all nodes that it was cut into. Nothing else may change the tree until it
+   * has settled.
+   *
+   * @returns Bytes of the file when the node has a copy now; else 0.
+   */
+  async load(node: RadixNode): Promise<number> {
+    const copy = node.file!;
+    const state = await this.#disk!.read(copy);
+    if (state === undefined) {
+      this.#loseFile(copy);
+      return 0;
+    }
+    for (const each of nodesOf(copy)) {
+      // What made room for the nodes before may have taken the file from this one.
+      if (each.file === copy) {
+        this.#promote(each, state);
       }
     }
+    return node.copy === undefined ? 0 : copy.file.bytes;
   }
 
   /**
@@ -360,7 +345,7 @@ export class TierStore {
   }
 
   #dropFile(node: RadixNode): void {
-    this.#listener?.leaving(node, 'disk', node.start);
+    this.#listener?.leaving(node, 'disk');
     this.#disk!.drop(node);
     this.#order.leave(node, 'disk');
     this.#afterLeaving(node);
@@ -373,7 +358,7 @@ export class TierStore {
 
   /** A node's copy, which the host tier has stopped counting, is gone. */
   #loseCopy(node: RadixNode): void {
-    this.#listener?.leaving(node, 'host', node.start);
+    this.#listener?.leaving(node, 'host');
     node.copy = undefined;
     this.#order.leave(node, 'host');
     this.#afterLeaving(node);

@@ -14,11 +14,11 @@ export interface TieredTreeOptions {
   readonly sequences: readonly SequenceId[];
   /** Decides what leaves a tier first. */
   readonly policy: ReplacementPolicy;
-  /** What computing costs, for policies that ask and to see when computing again is cheaper than reading a file. */
+  /** What computing costs, for policies that ask. */
   readonly cost: CostModel;
-  /** Host memory for what leaves the device; without it, it is dropped. */
-  readonly host?: HostTierOptions | undefined;
-  /** Files for what leaves host memory; only with a host tier, which everything passes on its way back. */
+  /** Host memory for what leaves the device. */
+  readonly host: HostTierOptions;
+  /** Files for what leaves host memory; only with host memory, through which everything comes back. */
   readonly disk?: DiskTierOptions | undefined;
   /** Gets what comes to a tier and what leaves it. */
   readonly listener?: TierListener | undefined;
@@ -39,7 +39,8 @@ export class TieredTree {
   readonly #roots = new SaltedRoots();
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
-  readonly #lower: TierStore | undefined;
+  /** What lies below the device. */
+  readonly lower: TierStore;
   readonly #listener: TierListener | undefined;
   readonly #sequences: SequencePool;
   /** Whether sequences go on only where their state was saved. */
@@ -50,29 +51,23 @@ export class TieredTree {
   constructor({ memory, sequences, policy, cost, host, disk, listener, checkpoints = false }: TieredTreeOptions) {
     this.#memory = memory;
     this.checkpoints = checkpoints;
-    const tiers: readonly Tier[] = [
-      'device',
-      ...(host ? ['host' as const] : []),
-      ...(host && disk ? ['disk' as const] : []),
-    ];
+    const tiers: readonly Tier[] = disk === undefined ? ['device', 'host'] : ['device', 'host', 'disk'];
     this.#order = new EvictionOrder(policy, tiers, {
       cost,
       sizeOf: checkpoints ? storedBytes : ({ tokenCount }) => tokenCount,
     });
     this.#listener = listener;
     this.#sequences = new SequencePool(memory, sequences);
-    if (host !== undefined) {
-      this.#lower = new TierStore({
-        order: this.#order,
-        host,
-        disk,
-        listener,
-        sequenceOf: (node) => this.sequenceBelow(node),
-        onGone: (node) => this.#remove(node),
-      });
-      this.#lower.adopt(disk?.entries ?? [], (salt) => this.rootOf(salt));
-      this.#roots.dropEmpty();
-    }
+    this.lower = new TierStore({
+      order: this.#order,
+      host,
+      disk,
+      listener,
+      sequenceOf: (node) => this.sequenceBelow(node),
+      onGone: (node) => this.#remove(node),
+    });
+    this.lower.adopt(disk?.entries ?? [], (salt) => this.rootOf(salt));
+    this.#roots.dropEmpty();
   }
 
   /** Where prompts begin: those without a salt, and those of each salt that anything is held for. */
@@ -92,16 +87,6 @@ export class TieredTree {
 
   get freeSequences(): readonly SequenceId[] {
     return this.#sequences.free;
-  }
-
-  /** What lies below the device, when there is anything. */
-  get lower(): TierStore | undefined {
-    return this.#lower;
-  }
-
-  /** Whether nodes have to be of a size that is worth moving as a whole. */
-  get movesNodes(): boolean {
-    return this.#lower !== undefined;
   }
 
   /** Nodes that may be evicted from a tier now. */
@@ -181,7 +166,7 @@ export class TieredTree {
     if (length === node.tokenCount) {
       return node;
     }
-    const copies = this.#lower?.cutCopy(node, node.start + length);
+    const copies = this.lower.cutCopy(node, node.start + length);
     if (!node.isResident) {
       return undefined;
     }
@@ -190,7 +175,7 @@ export class TieredTree {
     const upper = node.splitAt(length, copies);
     this.#order.cut(upper, node);
     if (copies !== undefined) {
-      this.#lower!.afterCut(upper);
+      this.lower.afterCut(upper);
     }
     return upper;
   }
@@ -238,7 +223,7 @@ export class TieredTree {
    * @returns Whether it is on the device; when not, its copy was no good and is gone.
    */
   restore(node: RadixNode, sequence: SequenceId): boolean {
-    const isBack = this.#lower!.restore(node, sequence);
+    const isBack = this.lower.restore(node, sequence);
     if (isBack) {
       this.comeToDevice(node, sequence);
     }
@@ -281,8 +266,7 @@ export class TieredTree {
   }
 
   /**
-   * Frees `count` cells or, when nodes move as a whole, at least as many. The caller has checked that there are as
-   * many.
+   * Frees at least `count` cells: nodes move as a whole. The caller has checked that there are as many.
    */
   freeCells(count: number): void {
     for (let missing = count; missing > 0; ) {
@@ -290,9 +274,8 @@ export class TieredTree {
       if (leaf === undefined) {
         throw new Error('The prefix cache has fewer evictable cells than it counted');
       }
-      const freed = this.movesNodes ? leaf.tokenCount : Math.min(missing, leaf.tokenCount);
-      this.#evict(leaf, freed);
-      missing -= freed;
+      missing -= leaf.tokenCount;
+      this.#evict(leaf);
     }
   }
 
@@ -306,7 +289,7 @@ export class TieredTree {
       const { owner } = leaf;
       for (let node = leaf; node.owner === owner && node.pins === 0; ) {
         const parent = node.parent!;
-        this.#evict(node, node.tokenCount);
+        this.#evict(node);
         node = parent;
       }
     }
@@ -341,9 +324,9 @@ export class TieredTree {
           continue;
         }
         if (tier === 'device') {
-          this.#evict(node, tokenCount, false);
+          this.#evict(node, false);
         } else {
-          this.#lower!.drop(node, tier);
+          this.lower.drop(node, tier);
         }
         dropped[tier] += tokenCount;
       }
@@ -351,31 +334,17 @@ export class TieredTree {
     return dropped;
   }
 
-  /**
-   * Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are
-   * dropped.
-   */
-  #evict(leaf: RadixNode, count: number, isCopied = true): void {
-    const whole = count === leaf.tokenCount;
-    if (isCopied && whole && leaf.copy === undefined) {
-      this.#lower?.copyOut(leaf);
+  /** Takes a leaf from the device, to host memory if it has room. */
+  #evict(leaf: RadixNode, isCopied = true): void {
+    if (isCopied && leaf.copy === undefined) {
+      this.lower.copyOut(leaf);
     }
-    this.#listener?.leaving(leaf, 'device', leaf.end - count);
-    this.#memory.remove(leaf.owner!, leaf.end - count, -1);
-    this.#deviceTokens -= count;
-    this.#evictedTokens += count;
-    if (whole) {
-      this.#leaveDevice(leaf);
-    } else {
-      leaf.tokens.length -= count;
-      this.#order.resized(leaf);
-      this.#order.review(leaf);
-    }
-  }
-
-  #leaveDevice(leaf: RadixNode): void {
+    this.#listener?.leaving(leaf, 'device');
     const parent = leaf.parent!;
-    const { owner } = leaf;
+    const owner = leaf.owner!;
+    this.#memory.remove(owner, leaf.start, -1);
+    this.#deviceTokens -= leaf.tokenCount;
+    this.#evictedTokens += leaf.tokenCount;
     leaf.owner = undefined;
     leaf.onDevice = false;
     this.#order.leave(leaf, 'device');
@@ -385,7 +354,7 @@ export class TieredTree {
       this.#order.review(leaf);
     }
     if (parent.parent === undefined || parent.deviceChildren.size > 0) {
-      this.#sequences.giveBack(owner!);
+      this.#sequences.giveBack(owner);
     } else {
       parent.owner = owner;
     }
@@ -395,7 +364,7 @@ export class TieredTree {
   /** Takes a node that lies nowhere out of the tree, with what lies below it, to which nothing leads any more. */
   #remove(node: RadixNode): void {
     const parent = node.parent!;
-    this.#lower?.dropBelow(node);
+    this.lower.dropBelow(node);
     node.detach();
     this.#roots.dropIfEmpty(parent);
   }

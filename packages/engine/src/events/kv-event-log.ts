@@ -39,9 +39,9 @@ export class KvEventLog implements TierListener {
     }
   }
 
-  leaving(node: RadixNode, tier: Tier, from: number): void {
+  leaving(node: RadixNode, tier: Tier): void {
     const medium = MEDIA[tier];
-    for (const block of this.#affected(node, tier, from)) {
+    for (const block of this.#affected(node, tier, node.start)) {
       const hash = shortHash(this.#chain.digest(block));
       const last = this.#open.at(-1);
       if (last?.type === 'removed' && last.medium === medium) {

@@ -89,7 +89,7 @@ function kvReport(loop: EngineLoop, metrics: EngineMetrics, query: z.output<type
     prompt_tokens: metrics.promptTokenCounts,
     tiers: {
       device: { ...tiers.device, evicted_tokens: evictedTokens },
-      ...(host !== undefined && {
+      ...(host.capacityBytes > 0 && {
         host: {
           ...tiers.host,
           bytes: host.usedBytes,

@@ -76,19 +76,19 @@ const GAUGES: readonly Reading[] = [
   ['warmpath_engine_cached_cells', 'KV cells in the prefix cache', ({ cachedCells }) => cachedCells],
   ['warmpath_engine_free_sequences', 'Sequence ids not in use', ({ freeSequences }) => freeSequences],
   ['warmpath_engine_evicted_tokens', 'Tokens evicted since the start', ({ evictedTokens }) => evictedTokens],
-  ['warmpath_engine_host_bytes', 'Host tier in all, in bytes', ({ host }) => host?.capacityBytes],
-  ['warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', ({ host }) => host?.usedBytes],
-  ['warmpath_engine_host_tokens', 'Tokens in host memory', ({ host }) => host?.tokens],
+  ['warmpath_engine_host_bytes', 'Host tier in all, in bytes', ({ host }) => host.capacityBytes],
+  ['warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', ({ host }) => host.usedBytes],
+  ['warmpath_engine_host_tokens', 'Tokens in host memory', ({ host }) => host.tokens],
   ['warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', ({ disk }) => disk?.capacityBytes],
   ['warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', ({ disk }) => disk?.usedBytes],
 ];
 
 /** The same of what only grows, without its `_total`. */
 const TOTALS: readonly Reading[] = [
-  ['warmpath_engine_host_saved_tokens', 'Tokens copied to host memory', ({ host }) => host?.savedTokens],
-  ['warmpath_engine_host_restored_tokens', 'Tokens copied back', ({ host }) => host?.restoredTokens],
-  ['warmpath_engine_host_evicted_tokens', 'Tokens evicted from host memory', ({ host }) => host?.evictedTokens],
-  ['warmpath_engine_host_failures', 'Copies that failed', ({ host }) => host?.failures],
+  ['warmpath_engine_host_saved_tokens', 'Tokens copied to host memory', ({ host }) => host.savedTokens],
+  ['warmpath_engine_host_restored_tokens', 'Tokens copied back', ({ host }) => host.restoredTokens],
+  ['warmpath_engine_host_evicted_tokens', 'Tokens evicted from host memory', ({ host }) => host.evictedTokens],
+  ['warmpath_engine_host_failures', 'Copies that failed', ({ host }) => host.failures],
   ['warmpath_engine_disk_loaded_tokens', 'Tokens read back', ({ disk }) => disk?.loadedTokens],
   ['warmpath_engine_disk_evicted_tokens', 'Tokens evicted from the disk tier', ({ disk }) => disk?.evictedTokens],
   ['warmpath_engine_disk_failures', 'Writes and reads that failed', ({ disk }) => disk?.failures],

@@ -1,5 +1,4 @@
 import { availableParallelism, loadavg } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
@@ -38,9 +37,6 @@ const LEARN_FROM_TOKENS = 32;
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
 
-/** How long an idle loop waits for the disk before it checks whether a request has waited long enough. */
-const DISK_POLL_MS = 10;
-
 export interface DecodeStepOptions {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
@@ -76,8 +72,8 @@ export class DecodeStep {
   }
 
   /**
-   * Computes the next step. When nothing can be computed it waits for the disk, or preempts a request. Throws when the
-   * account of the cells is wrong.
+   * Computes the next step. When nothing can be computed and nothing is to be read, it preempts a request. Throws when
+   * the account of the cells is wrong.
    */
   async run(): Promise<void> {
     const { cache, limits, places } = this.#options;
@@ -86,9 +82,7 @@ export class DecodeStep {
     const isAnyDone = places.finishPrefills();
     if (entries.length > 0) {
       await this.#compute(entries);
-    } else if (!isAnyDone && running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
-      await this.#waitForDisk();
-    } else if (!isAnyDone) {
+    } else if (!isAnyDone && !running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
       places.preemptYoungest();
     }
   }
@@ -185,10 +179,6 @@ export class DecodeStep {
         this.#options.places.end(task, 'finished', finish);
       }
     }
-  }
-
-  async #waitForDisk(): Promise<void> {
-    await Promise.race([this.#options.cache.waitForDisk(), sleep(DISK_POLL_MS)]);
   }
 }
 

@@ -169,11 +169,10 @@ export class EngineLoop {
       let isGoingOn = true;
       while (isGoingOn) {
         this.#places.reapAborted();
-        cache.settle();
         this.#places.admit();
         cache.clearIdle();
         this.#betweenSteps.step();
-        this.#places.prefetch();
+        await this.#places.load();
         kvEvents?.flush();
         isGoingOn = await this.#turn();
       }

@@ -44,25 +44,23 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
     isPadded: batchInvariant,
     ...(kvType !== undefined && { kvType }),
   });
-  const clock = (): number => performance.now();
   try {
-    const disk = diskTier && {
-      ...(await StateStore.open({
+    const disk =
+      diskTier &&
+      (await StateStore.open({
         directory: diskTier.directory,
         capacityBytes: diskTier.capacityBytes,
         identity: { model: diskTier.model, ...context.stateIdentity },
-        clock,
+        clock: () => performance.now(),
         onWarning: (message) => process.emitWarning(message),
-      })),
-      clock,
-    };
+      }));
     const cache = new PrefixCache({
       memory: context,
       cells: context.cells,
       sequences: context.sequences,
       policy: replacementPolicy('pgdsf'),
       cost,
-      host: hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes } : undefined,
+      host: { memory: context, capacityBytes: hostTierBytes },
       disk,
       listener: kvEvents?.listener,
       checkpoints: reuse === 'checkpoint',

@@ -6,16 +6,12 @@ import type { EngineReuse } from './loop-options.js';
 import type { GenerationTask } from './task.js';
 import type { WaitingTasks } from './waiting-tasks.js';
 
-/** How many requests at the head of the queue have what the disk holds of them read beside the decodes. */
-const PREFETCH_AHEAD = 4;
-
 export interface RequestPlacesOptions {
   readonly cache: PrefixCache;
   readonly waiting: WaitingTasks;
   readonly announcer: LoopAnnouncer;
   /** Most requests that run at the same time. */
   readonly maxRunning: number;
-  /** Most leading parts of a prompt that are cached; all when left out. */
   /** Where what a request computed may serve another. */
   readonly reuse: EngineReuse;
 }
@@ -93,17 +89,13 @@ export class RequestPlaces {
     }
   }
 
-  /** Has the disk tier read what it holds of the prompts that wait longest, while others are computed. */
-  prefetch(): void {
-    let ahead = 0;
-    for (const task of this.#options.waiting) {
-      if (ahead++ === PREFETCH_AHEAD) {
-        return;
-      }
-      if (!task.isPrefetched) {
-        task.isPrefetched = true;
-        this.#options.cache.prefetch(task.tokens, task.sharedAtMost, task.request.salt);
-      }
+  /** Reads what the disk holds of prompts that are not computed yet. Nothing else may use the cache meanwhile. */
+  async load(): Promise<void> {
+    for (const task of this.#running) {
+      task.isAwaitingDisk =
+        !task.isDecoding &&
+        !task.hasPrivateTokens &&
+        (await this.#options.cache.load(task.lease!, task.tokens, task.sharedAtMost));
     }
   }
 

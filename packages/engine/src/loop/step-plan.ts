@@ -73,9 +73,7 @@ function share(task: GenerationTask, cache: PrefixCache): void {
   if (task.hasPrivateTokens) {
     return;
   }
-  const gained = cache.extend(task.lease!, task.tokens, task.sharedAtMost);
-  task.share(gained);
-  task.isAwaitingDisk = gained.isAwaitingDisk;
+  task.share(cache.extend(task.lease!, task.tokens, task.sharedAtMost));
 }
 
 function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {

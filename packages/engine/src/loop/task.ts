@@ -58,10 +58,8 @@ export class GenerationTask {
   aborted = false;
   /** Whether the step that is computed ends at its next checkpoint. */
   endsAtCheckpoint = false;
-  /** Whether its next tokens are on their way from the disk. */
+  /** Whether the disk holds more of it, to be read before the next step. */
   isAwaitingDisk = false;
-  /** Whether what the disk holds of it was asked for. */
-  isPrefetched = false;
   /** Tokens of its prompt that it did not have to compute, by where they were. */
   readonly #found = { device: 0, host: 0, disk: 0 };
   /** Tokens that it had when it lost its cells. */

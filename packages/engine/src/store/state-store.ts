@@ -66,8 +66,6 @@ export interface StateStoreStats {
   readonly files: number;
   /** Bytes that wait in memory to be written. */
   readonly pendingBytes: number;
-  /** Records that were not taken, because too much waited to be written or the disk was full. */
-  readonly refusedWrites: number;
   /** Files that the start found damaged, unfinished, or of something else, and removed. */
   readonly refusedFiles: number;
 }
@@ -87,8 +85,6 @@ export class StateStore {
   #work: Promise<void> = Promise.resolve();
   #fullUntilMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
-  /** Called for a file that could not be written and is not there. */
-  onLost: (file: StoredState) => void = () => undefined;
 
   private constructor(options: StateStoreOptions, lock: FileLock, { entries, refusedFiles }: FolderContent) {
     this.#options = options;
@@ -98,7 +94,6 @@ export class StateStore {
       usedBytes: entries.reduce((sum, { file }) => sum + file.bytes, 0),
       files: entries.length,
       pendingBytes: 0,
-      refusedWrites: 0,
       refusedFiles,
     };
   }
@@ -144,20 +139,16 @@ export class StateStore {
     return encodeHead(record, this.#options.identity).length + record.state.length;
   }
 
-  /** Whether records of so many bytes may wait to be written. Counts a refusal when not. */
+  /** Whether records of so many bytes may wait to be written. */
   accepts(bytes: number): boolean {
     const { pendingBytes } = this.#counts;
     const isQueueFull = pendingBytes > 0 && pendingBytes + bytes > MAX_PENDING_BYTES;
-    if (this.#isClosed || isQueueFull || this.#options.clock() < this.#fullUntilMs) {
-      this.#counts.refusedWrites++;
-      return false;
-    }
-    return true;
+    return !this.#isClosed && !isQueueFull && this.#options.clock() >= this.#fullUntilMs;
   }
 
   /**
-   * Takes a record, which must have room, to be written soon. It counts and can be read from now on. Should writing
-   * fail, it is gone and {@link onLost} is called.
+   * Takes a record, which must have room, to be written soon. It counts and can be read from now on. When writing
+   * fails, reading it fails too.
    */
   put(record: StateRecord): StoredState {
     const head = encodeHead(record, this.#options.identity);
@@ -229,7 +220,6 @@ export class StateStore {
     } catch (error) {
       await rm(temporary, { force: true }).catch(() => undefined);
       this.#pause(error as NodeJS.ErrnoException);
-      this.onLost(file);
     }
   }
 

@@ -4,17 +4,7 @@ import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import type { RadixNode } from '../../src/cache/radix-node.js';
 import type { TieredTree } from '../../src/cache/tiered-tree.js';
 
-const OPERATIONS = [
-  'acquire',
-  'extend',
-  'prefetch',
-  'settle',
-  'clearIdle',
-  'flush',
-  'grow',
-  'commit',
-  'release',
-] as const;
+const OPERATIONS = ['acquire', 'extend', 'load', 'clearIdle', 'flush', 'grow', 'commit', 'release'] as const;
 
 /** Sequence ids of each cache, all of which are free before its first operation. */
 const sequences = new WeakMap<PrefixCache, number>();
@@ -31,8 +21,15 @@ export function verifyCaches(): void {
       const { tree, leases } = this.parts;
       const total = sequences.get(this) ?? tree.freeSequences.length;
       sequences.set(this, total);
+      const check = (): void => checkHierarchy(tree, [...leases], total);
       const result = original.apply(this, values);
-      checkHierarchy(tree, [...leases], total);
+      if (result instanceof Promise) {
+        return result.then((settled: unknown) => {
+          check();
+          return settled;
+        });
+      }
+      check();
       return result;
     };
   }
@@ -72,14 +69,12 @@ function checkHierarchy(tree: TieredTree, leases: readonly HeldLease[], sequence
   );
   const candidates = (tier: Tier): boolean => tree.candidates(tier) === count((node) => node.mayLeave(tier));
   claim(candidates('device'), 'other nodes may leave the device');
-  const host = tree.lower?.hostStats;
-  if (host !== undefined) {
-    const bytes = nodes.reduce((sum, { copy }) => sum + (copy?.state.length ?? 0), 0);
-    claim(bytes === host.usedBytes && bytes <= host.capacityBytes, `the host holds ${bytes} bytes`);
-    claim(tokens(({ copy }) => copy !== undefined) === host.tokens, `the host is said to hold ${host.tokens} tokens`);
-    claim(candidates('host'), 'other nodes may leave the host');
-  }
-  const disk = tree.lower?.diskStats;
+  const host = tree.lower.hostStats;
+  const hostBytes = nodes.reduce((sum, { copy }) => sum + (copy?.state.length ?? 0), 0);
+  claim(hostBytes === host.usedBytes && hostBytes <= host.capacityBytes, `the host holds ${hostBytes} bytes`);
+  claim(tokens(({ copy }) => copy !== undefined) === host.tokens, `the host is said to hold ${host.tokens} tokens`);
+  claim(candidates('host'), 'other nodes may leave the host');
+  const disk = tree.lower.diskStats;
   if (disk !== undefined) {
     const copies = [...new Set(nodes.flatMap(({ file }) => (file === undefined ? [] : [file])))];
     const bytes = copies.reduce((sum, { file }) => sum + file.bytes, 0);

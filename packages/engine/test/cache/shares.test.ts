@@ -103,7 +103,7 @@ describe('the share of a salt', () => {
           clock: () => 0,
           onWarning: () => undefined,
         });
-        const bench = new Bench(16, 8, { hostBytes: 200, policy, disk: { store, entries, clock: () => 0 } });
+        const bench = new Bench(16, 8, { hostBytes: 200, policy, disk: { store, entries } });
         const documents = newDocuments();
         const used = new Set<number>();
         for (const { document, flood } of turns) {
@@ -115,7 +115,6 @@ describe('the share of a salt', () => {
             bench.serve(asked(documents.next().value!));
             bench.cache.clearIdle();
             await store.settled();
-            bench.cache.settle();
           }
         }
         await bench.cache.close(() => true);

@@ -14,6 +14,7 @@ function plan(streams: number, prompts: readonly number[], { isStreamed = true, 
     memory,
     cells: CELLS,
     sequences: Array.from({ length: 250 }, (_, index) => index + 1),
+    host: { memory, capacityBytes: 0 },
     policy: replacementPolicy('lru'),
     cost: { prefillMs: (_, newTokens) => newTokens },
   });

@@ -131,15 +131,6 @@ describe('documents that a request names', () => {
     expect(await engine.metric('warmpath_engine_used_cells')).toBe(0);
   });
 
-  it('are cut from their end by what is missing, where there is no host tier', async () => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier: 0 });
-    await engine.complete(someTokens(500, 1), { segments: [300, 470] });
-    const before = await engine.metric('warmpath_engine_evicted_tokens');
-    await engine.complete(someTokens(60, 2));
-    // Without a host tier exactly what is missing goes, from the end.
-    expect((await engine.metric('warmpath_engine_evicted_tokens')) - before).toBe(500 + 60 - 512);
-  });
-
   it.each([
     [{ prompt: 'x', segments: [-1] }, 'segments[0]'],
     [{ prompt: 'x', segments: ['1'] }, 'segments[0]'],

@@ -18,6 +18,7 @@ class Bench {
       memory: this.memory,
       cells: 64,
       sequences: Array.from({ length: 16 }, (_, index) => index),
+      host: { memory: this.memory, capacityBytes: 0 },
       policy: replacementPolicy('lru'),
       cost: COST,
     });
