@@ -41,6 +41,7 @@ export {
   lostCost,
   promptCost,
   SESSION_BREAK_CAUSES,
+  withHourWrites,
 } from './explain/session-break.js';
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';

@@ -9,6 +9,8 @@ export interface PromptUsage {
 export interface TokenCounts extends PromptUsage {
   /** Tokens of the prompt that the engine wrote into its cache, where it counts them. */
   readonly cacheWriteTokens?: number;
+  /** How many of them it keeps for an hour. */
+  readonly hourWriteTokens?: number;
   readonly completionTokens?: number;
   /** How many tokens of the answer are reasoning. */
   readonly reasoningTokens?: number;
@@ -60,6 +62,10 @@ const WRITTEN_PATHS = paths([
   'inputTokenDetails.cacheWriteTokens',
   'input_token_details.cache_creation',
   'cacheWriteInputTokens', // Bedrock
+]);
+const HOUR_WRITTEN_PATHS = paths([
+  'cache_creation.ephemeral_1h_input_tokens', // Anthropic
+  'prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens', // LiteLLM
 ]);
 const COMPLETION_PATHS = paths([
   'completionTokens',
@@ -141,6 +147,7 @@ function countsOf(usage: unknown): TokenCounts {
     promptTokens: prompt === undefined || (isExcess && !isClamped) ? undefined : promptTokens,
     cachedTokens: isClamped ? promptTokens : cachedTokens,
     cacheWriteTokens,
+    hourWriteTokens: findAt(HOUR_WRITTEN_PATHS, usage)?.count || undefined,
     ...answer,
   });
 }

@@ -132,6 +132,13 @@ describe('what a session lost of the cache', () => {
     expect(offset - found.offset).toBeLessThan(64);
   });
 
+  it('is a break of the session where it is compacted right after its tools changed', () => {
+    const compacted = [FIRST[0]!, tools('look'), SYSTEM, SUMMARY];
+    const found = findSessionBreak(answered(BEFORE), next(compacted, 0));
+    expect(found).toMatchObject({ cause: 'tools-changed', lostTokens: expect.any(Number) });
+    expect(found!.lostTokens).toBeGreaterThanOrEqual(tokensOf([SYSTEM]) - 1);
+  });
+
   it('is never more than what the engine held, nor than what it computed', () => {
     const pool = [...FIRST, ...turns(1, 2, 3, 4, 5), SUMMARY, piece('user', 'a'), piece('system', 'A reminder.')];
     const prompt = fc.array(fc.constantFrom(...pool), { minLength: 1, maxLength: 12 });
@@ -160,6 +167,9 @@ describe('the thread of a prompt', () => {
     ['has other tools', [FIRST[0]!, tools('look'), ...BEFORE.slice(2)], true],
     ['has another system prompt', [...FIRST.slice(0, 2), piece('system', 'Rules.'), ...BEFORE.slice(3)], true],
     ['is compacted', [...FIRST.slice(0, 3), SUMMARY], true],
+    ['is compacted after its tools changed', [FIRST[0]!, tools('look'), SYSTEM, SUMMARY], true],
+    ['asks for a title with the system prompt', [FIRST[0]!, SYSTEM, piece('user', 'The session: …')], false],
+    ['has a rule of the system prompt', [tools('look'), piece('system', 'The rule'), SUMMARY], false],
     ['asks for a title', [FIRST[0]!, piece('system', 'Write a title.'), piece('user', 'The session: …')], false],
     ['asks for a title of the question', [FIRST[0]!, piece('system', 'Write.'), piece('user', 'Of'), FIRST[3]!], false],
     [

@@ -159,6 +159,53 @@ describe('tools in another order', () => {
     for (const tools of others) expect(keep({ tools, messages }).isSame).toBe(true);
   });
 
+  const named = (names: string, fields: object = {}) => [...names].map((name) => ({ name, ...fields }));
+  const namesIn = (body: string) =>
+    (JSON.parse(body) as { tools: { name: string }[] }).tools.map(({ name }) => name).join('');
+
+  it.each([
+    ['one that comes later stands behind those sent first', ['bde', 'abde'], 'bdea'],
+    ['one in the middle', ['abd', 'abcd'], 'abdc'],
+    ['several, in the order of the client', ['bd', 'abcd'], 'bdac'],
+    ['the next ones behind those', ['bd', 'abd', 'abcd'], 'bdac'],
+    ['one that goes away again', ['bd', 'abd', 'bd'], 'bd'],
+    ['one in the place of another', ['abd', 'acd'], 'acd'],
+    ['a list that begins with another tool', ['xy', 'abx'], 'xab'],
+    ['lists of a sub-agent between', ['abcd', 'ab', 'abxcd'], 'abcdx'],
+    ['tools of which none was sent', ['xy', 'ab'], 'ab'],
+    ['tools that come twice', ['ab', 'xabb'], 'xabb'],
+  ])('%s: %j', (_, lists, expected) => {
+    const keep = keeper();
+    const written = lists.map((names) => keep({ tools: named(names, { input_schema: {} }), messages }).text);
+    expect(namesIn(written.at(-1)!)).toBe(expected);
+    const again = keep({ tools: named(lists.at(-1)!, { input_schema: {} }), messages });
+    expect(again.text).toBe(written.at(-1));
+    expect(namesIn(keep({ tools: named(lists.at(-1)!), messages }, { tenant: 'other' }).text)).toBe(lists.at(-1));
+  });
+
+  it('lists that grow keep the bytes that were sent as their beginning', () => {
+    fc.assert(
+      fc.property(list, list, fc.infiniteStream(fc.nat()), (earlier, added, picks) => {
+        const keep = keeper();
+        const first = JSON.parse(keep({ tools: earlier, messages }).text) as { tools: object[] };
+        const news = added.filter(({ name }) => earlier.every((tool) => tool.name !== name));
+        const order = [...earlier, ...news].map((tool) => [picks.next().value, tool] as const);
+        const mixed = order.sort(([one], [other]) => one - other).map(([, tool]) => tool);
+        const sent = (JSON.parse(keep({ tools: mixed, messages }).text) as { tools: object[] }).tools;
+        expect(sent.slice(0, earlier.length)).toEqual(first.tools);
+        const rest = sent.slice(earlier.length);
+        expect(rest).toEqual(mixed.filter((tool) => news.includes(tool)));
+      }),
+      { seed: 43, numRuns: runs(100) },
+    );
+  });
+
+  it('lists with marks for the cache keep the order of the client', () => {
+    const keep = keeper([], true);
+    keep({ tools: named('bd'), messages });
+    expect(keep({ tools: [...named('a'), { name: 'b' }, { name: 'd', ...mark }], messages }).isSame).toBe(true);
+  });
+
   it('have as many marks for the cache as the client set', () => {
     const keep = keeper([], true);
     const tool = (name: string, fields = {}) => ({ name, ...fields });

@@ -58,6 +58,21 @@ describe('cache writes', () => {
     });
   });
 
+  it('that stay for an hour cost twice the input, in each form of the counts', async () => {
+    const written = { ephemeral_5m_input_tokens: 50, ephemeral_1h_input_tokens: 150 };
+    const usage = { input_tokens: 50, output_tokens: 1, cache_creation_input_tokens: 200, cache_creation: written };
+    const config: StandConfig = { upstream: { dialect: 'anthropic' }, prices: PRICES };
+    const { ask } = await standing(config, usage, { apiRoute: 'native' });
+    const body = { model: 'claude', max_tokens: 9, messages: [{ role: 'user', content: 'Hello?' }] };
+    const report = await ask('/v1/messages', body);
+    expect(report.cost).toBeCloseTo((50 * 3 + 50 * 3.75 + 150 * 6) / 1e6, 12);
+    const details = { cached_tokens: 0, cache_creation_tokens: 200, cache_creation_token_details: written };
+    expect(readTokenCounts({ prompt_tokens: 250, prompt_tokens_details: details })).toMatchObject({
+      cacheWriteTokens: 200,
+      hourWriteTokens: 150,
+    });
+  });
+
   it('are counted and shown where no price is configured', async () => {
     const usage = { input_tokens: 50, output_tokens: 1, cache_creation_input_tokens: 200 };
     const { ask, gateway } = await standing({ upstream: { dialect: 'anthropic' } }, usage, { apiRoute: 'native' });

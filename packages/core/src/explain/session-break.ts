@@ -99,25 +99,42 @@ export function findSessionBreak(before: AnsweredPrompt, after: NextPrompt): Ses
   return { cause: missCause, isAvoidable: AVOIDABLE.has(missCause), piece: null, offset: 0, lostTokens };
 }
 
-/** Part of the earlier prompt that stands in the next one of the thread, at least, by pieces. */
+/** Part of the earlier prompt, by pieces, or of its system prompt that stands in the next one of the thread. */
 const MIN_COMMON_PART = 1 / 2;
 
 /**
  * Whether a prompt goes on with an earlier one, broken or not: it has the same tools and system prompt, or half of the
- * texts. An agent also sends prompts of another kind, to find a title for instance. O(length).
+ * texts, or other tools and most of the system prompt. An agent also sends prompts of another kind, to find a title for
+ * instance. O(length).
  */
 export function isSameThread(before: PromptOutline, after: PromptOutline): boolean {
   const [earlier, later] = [before.pieces.filter(isWritten), after.pieces.filter(isWritten)];
   if (hasSameOpening(earlier, later)) return true;
   const known = new Set(later.map(keyOf));
   const common = earlier.filter((piece) => known.has(keyOf(piece))).length;
-  return common >= MIN_COMMON_PART * earlier.length;
+  return common >= MIN_COMMON_PART * earlier.length || hasSameSystem(earlier, later, known);
+}
+
+/** Whether both have tools, and the later one has most of the system prompt: its history may be compacted. */
+function hasSameSystem(earlier: readonly OutlinedPiece[], later: readonly OutlinedPiece[], known: ReadonlySet<string>) {
+  if (![earlier, later].every((pieces) => pieces.some(({ kind }) => kind === 'tools'))) return false;
+  const system = openingOf(earlier).filter(({ kind }) => kind === 'system');
+  const common = lengthOf(system.filter((piece) => known.has(keyOf(piece))));
+  return common > 0 && common >= MIN_COMMON_PART * lengthOf(system);
+}
+
+function openingOf(pieces: readonly OutlinedPiece[]): readonly OutlinedPiece[] {
+  const end = pieces.findIndex((piece) => !isOpeningPiece(piece));
+  return end < 0 ? pieces : pieces.slice(0, end);
+}
+
+function lengthOf(pieces: readonly OutlinedPiece[]): number {
+  return pieces.reduce((sum, { length }) => sum + length, 0);
 }
 
 /** Whether the first prompt has tools or a system prompt, and the other the same. */
 function hasSameOpening(earlier: readonly OutlinedPiece[], later: readonly OutlinedPiece[]): boolean {
-  const end = earlier.findIndex((piece) => !isOpeningPiece(piece));
-  const opening = end < 0 ? earlier : earlier.slice(0, end);
+  const opening = openingOf(earlier);
   const isIn = (piece: OutlinedPiece, place: number) =>
     later[place] !== undefined && isSameOutline(piece, later[place]);
   return opening.length > 0 && opening.every(isIn);
@@ -136,6 +153,21 @@ interface PricedTokens {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
+}
+
+/** What Anthropic asks for writing a token that stays for an hour, by the price of one that is computed. */
+const HOUR_WRITE_PART = 2;
+
+/** The price with what a written token of this prompt costs on average. */
+export function withHourWrites<Price extends PromptPrice>(
+  price: Price,
+  tokens: { readonly cacheWriteTokens?: number | undefined; readonly hourWriteTokens?: number | undefined },
+): Price {
+  const { cacheWriteTokens = 0, hourWriteTokens = 0 } = tokens;
+  if (hourWriteTokens === 0) return price;
+  const { input, cacheWrite = input } = price;
+  const part = hourWriteTokens / Math.max(cacheWriteTokens, hourWriteTokens);
+  return { ...price, cacheWrite: part * HOUR_WRITE_PART * input + (1 - part) * cacheWrite };
 }
 
 /** What a prompt cost. */
@@ -196,10 +228,7 @@ function sharedParts(before: PromptOutline, after: PromptOutline, offset: number
     if (!isElsewhere)
       all += withRest ? Math.min(earlier.length, later.length) : Math.min(offset, earlier.length, later.length);
   }
-  const length = Math.max(
-    1,
-    written.reduce((sum, piece) => sum + piece.length, 0),
-  );
+  const length = Math.max(1, lengthOf(written));
   const isInOpening = written.slice(0, at + 1).every(isOpeningPiece);
   return { prefix: prefix / length, all: Math.max(prefix, all) / length, isInOpening };
 }

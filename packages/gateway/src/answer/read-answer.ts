@@ -77,8 +77,8 @@ export class ResponseSniffer {
 
   /** Tokens of the prompt; `undefined` where the engine did not count them. */
   get usage(): Usage | undefined {
-    const { promptTokens, cachedTokens, cacheWriteTokens } = this.#counts;
-    return promptTokens === undefined ? undefined : { promptTokens, cachedTokens, cacheWriteTokens };
+    const { promptTokens, cachedTokens, cacheWriteTokens, hourWriteTokens } = this.#counts;
+    return promptTokens === undefined ? undefined : { promptTokens, cachedTokens, cacheWriteTokens, hourWriteTokens };
   }
 
   /** Tokens of the answer. */

@@ -301,7 +301,7 @@ export const gatewayConfigSchema = z
       .max(MAX_PRICES)
       .default([])
       .describe(
-        'What a million prompt tokens cost, in your currency: `input`, `cached`, and `cacheWrite` where the engine asks for more (default: `input`). `models` limits an entry; the first entry that fits counts. The gain is then also told in money. `rewriteResults: true` shortens repeated and outdated results of tools, where no later turn can cost more for it.',
+        'What a million prompt tokens cost, in your currency: `input`, `cached`, and `cacheWrite` where the engine asks for more (default: `input`; what Anthropic keeps for an hour costs twice `input`). `models` limits an entry; the first entry that fits counts. The gain is then also told in money. `rewriteResults: true` shortens repeated and outdated results of tools, where no later turn can cost more for it.',
       ),
     explain: explain.prefault({}).describe('Records of served requests.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),

@@ -1,4 +1,5 @@
 import { type Arrangement, type Document, observe } from '@warmpath/core';
+import { withHourWrites } from '@warmpath/core/internal';
 import type { RelayResult } from '../answer/relay.js';
 import type { ApiName } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
@@ -173,7 +174,8 @@ export class Learning {
     report.baselineWriteTokens = baseline?.cacheWriteTokens(usage.promptTokens) ?? 0;
     const model = prompt.state?.model ?? baseline?.model ?? '';
     const { prices } = this.#parts.config;
-    report.price = prices.find(({ models }) => models === undefined || models.includes(model));
+    const price = prices.find(({ models }) => models === undefined || models.includes(model));
+    report.price = price && withHourWrites(price, usage);
     const expected = Math.max(report.baselineTokens ?? 0, report.decision.predictedCachedTokens ?? 0);
     report.cachedTokens = this.#parts.histories.reportedCounts(engine, model).cachedTokens(usage, expected);
     if (usage.cachedTokens !== undefined) engine.counted(usage.cachedTokens);

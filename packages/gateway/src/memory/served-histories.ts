@@ -183,6 +183,8 @@ export interface Usage {
   readonly cachedTokens: number | undefined;
   /** Tokens that the engine wrote into its cache for a price of their own. */
   readonly cacheWriteTokens?: number | undefined;
+  /** How many of them it keeps for an hour. */
+  readonly hourWriteTokens?: number | undefined;
 }
 
 /** An engine's token counts of one prompt and its answer, as far as it reported them. */

@@ -2,7 +2,7 @@ import { byteChain, keySorted, messageChain, TenantCache } from '@warmpath/core/
 import { type PromptApi, PromptView } from '../apis/prompt-view.js';
 import type { GatewayConfig, PrefixKeeperName } from '../config/schema.js';
 import { applyEdits, BodyView, type ByteEdit, withoutMembers } from '../json/json-body.js';
-import { type ByteSpan, isObject, type JsonScanner, parseJson } from '../json/json-scanner.js';
+import { type ByteSpan, isObject, JsonScanner, parseJson } from '../json/json-scanner.js';
 import type { Call } from '../shapes/shapes.js';
 
 /** Claude Code begins its system prompt with this line, whose values change with the session or the request. */
@@ -20,6 +20,10 @@ const TOOLS_KEY = Buffer.from('"tools"');
 
 /** Bytes of an entry without a value. */
 const ENTRY_BYTES = 64;
+/** Lists of tools with the same first tool that are remembered: an agent and its sub-agents have different ones. */
+const MAX_LISTS = 4;
+/** Bytes of earlier lists that are compared with a new one, by its own length. */
+const MAX_COMPARED = 4;
 
 export interface PrefixKeeperOptions {
   /** What is sent as the client wrote it; a reload may change it. */
@@ -48,14 +52,17 @@ export class PrefixKeeper {
   readonly #options: PrefixKeeperOptions;
   /** By what they say: lists of tools as they were first sent. By their bytes: whether they are such a list. */
   readonly #tools: TenantCache<Buffer | true>;
+  /** The same lists by their first tool, the latest last. */
+  readonly #listsByTool: TenantCache<readonly Buffer[]>;
 
   constructor(options: PrefixKeeperOptions) {
     this.#options = options;
-    this.#tools = new TenantCache(options.maxBytes);
+    this.#tools = new TenantCache(options.maxBytes / 2);
+    this.#listsByTool = new TenantCache(options.maxBytes / 2);
   }
 
   get bytes(): number {
-    return this.#tools.bytes;
+    return this.#tools.bytes + this.#listsByTool.bytes;
   }
 
   /** A body that cannot be read is not changed, nor one that asks for that. O(body). */
@@ -84,33 +91,98 @@ export class PrefixKeeper {
     }
   }
 
-  /** The same tools as before go out in the bytes that were sent first. */
+  /** The same tools as before go out in the bytes that were sent first; new ones stand behind those sent first. */
   #toolsIn(view: BodyView, tenant: string): readonly ByteEdit[] {
     const span = view.value('tools');
     if (span === undefined || !view.scan.isArray(span)) return [];
-    const own = view.bytes.subarray(span.start, span.end);
-    const [ownKey] = byteChain(own, [{ start: 0, end: own.length }]);
+    const bytes = view.bytes.subarray(span.start, span.end);
+    const [ownKey] = byteChain(bytes, [{ start: 0, end: bytes.length }]);
     if (this.#tools.get(tenant, ownKey!) !== undefined) return [];
-    const said = toolsSaid(own);
+    const own = readTools(bytes);
+    const said = meaningOf(own);
     const [key] = messageChain([said], 'tools');
     const first = this.#tools.get(tenant, key!);
-    if (Buffer.isBuffer(first) && String(toolsSaid(first)) === String(said)) return [{ ...span, pieces: [first] }];
-    this.#tools.set(tenant, key!, Buffer.from(own), own.length);
+    if (Buffer.isBuffer(first) && String(meaningOf(readTools(first))) === String(said))
+      return [{ ...span, pieces: [first] }];
+    const list = Buffer.from(own.marks > 0 ? bytes : this.#behindSent(own, tenant));
+    this.#tools.set(tenant, key!, list, list.length);
+    if (own.marks === 0) this.#remember(list, tenant);
+    if (!list.equals(bytes)) return [{ ...span, pieces: [list] }];
     this.#tools.set(tenant, ownKey!, true, ENTRY_BYTES);
     return [];
   }
+
+  /** As many tools as possible with which an earlier list began, as it had them, and then the others. O(list). */
+  #behindSent({ bytes, tools }: ToolList, tenant: string): Buffer {
+    const left = new Set(tools.map(({ said }) => said));
+    if (left.size < tools.length) return bytes;
+    let sent: Pick<ToolList, 'bytes' | 'tools'> = { bytes, tools: [] };
+    let compared = 0;
+    for (const tool of tools) {
+      for (const list of this.#listsByTool.get(tenant, toolKey(tool)) ?? []) {
+        compared += list.length;
+        if (compared > MAX_COMPARED * bytes.length) break;
+        const earlier = readTools(list).tools;
+        const end = earlier.findIndex(({ said }) => !left.has(said));
+        const common = end < 0 ? earlier : earlier.slice(0, end);
+        if (common.length > sent.tools.length) sent = { bytes: list, tools: common };
+      }
+    }
+    const last = sent.tools.at(-1);
+    if (last === undefined) return bytes;
+    const beginning = sent.bytes.subarray(0, last.end);
+    if (bytes.subarray(0, last.end).equals(beginning)) return bytes;
+    for (const { said } of sent.tools) left.delete(said);
+    const others = tools.filter(({ said }) => left.has(said));
+    const rest = others.flatMap(({ start, end }) => [COMMA, bytes.subarray(start, end)]);
+    return Buffer.concat([beginning, ...rest, LIST_END]);
+  }
+
+  #remember(list: Buffer, tenant: string): void {
+    const [first] = readTools(list).tools;
+    if (first === undefined) return;
+    const key = toolKey(first);
+    const lists = [...(this.#listsByTool.get(tenant, key) ?? []), list].slice(-MAX_LISTS);
+    this.#listsByTool.set(
+      tenant,
+      key,
+      lists,
+      lists.reduce((sum, { length }) => sum + length, 0),
+    );
+  }
+}
+
+const COMMA = Buffer.from(',');
+const LIST_END = Buffer.from(']');
+
+/** A list of tools: what each says without its mark, and how many marks they have. */
+interface ToolList {
+  readonly bytes: Buffer;
+  readonly tools: readonly (ByteSpan & { readonly said: string })[];
+  readonly marks: number;
+}
+
+function readTools(bytes: Buffer): ToolList {
+  let marks = 0;
+  const scan = new JsonScanner(bytes);
+  const tools = scan.elements(0).map(({ start, end }) => {
+    const tool = parseJson(scan.text({ start, end }));
+    if (!isObject(tool)) return { start, end, said: JSON.stringify(tool) };
+    const { [MARK]: mark, ...others } = tool;
+    if (mark !== undefined) marks++;
+    return { start, end, said: JSON.stringify(keySorted(others)) };
+  });
+  return { bytes, tools, marks };
 }
 
 /** What tools say, in an order of their own, and how many marks they have. */
-function toolsSaid(list: Buffer): readonly string[] {
-  let marks = 0;
-  const tools = (parseJson(list.toString()) as readonly unknown[]).map((tool) => {
-    if (!isObject(tool)) return JSON.stringify(tool);
-    const { [MARK]: mark, ...others } = tool;
-    if (mark !== undefined) marks++;
-    return JSON.stringify(keySorted(others));
-  });
-  return [...tools.sort(), String(marks)];
+function meaningOf({ tools, marks }: ToolList): readonly string[] {
+  return [...tools.map(({ said }) => said).sort(), String(marks)];
+}
+
+function toolKey({ said }: ToolList['tools'][number]): string {
+  const [key] = messageChain([[said]], 'tool');
+  return key!;
 }
 
 /** The values of a billing line at the beginning of the system prompt. */
