@@ -40,18 +40,14 @@ export function engineFlags(): readonly EngineFlag[] {
  * @throws WARMPATH_CONFIG_INVALID for a number or a size that is none, and for a value that the option cannot have.
  */
 export function readFlag({ name, flag, kind }: EngineFlag, text: string): string | number {
-  if (kind === 'switch') {
-    return text;
-  }
+  if (kind === 'switch') return text;
   const refuse = (detail: string) => new WarmpathError('WARMPATH_CONFIG_INVALID', { path: flag, detail });
   const value = kind === 'text' ? text : kind === 'bytes' ? readBytes(text) : readNumber(text);
   if (value === undefined) {
     throw refuse(`${kind === 'bytes' ? 'A size in bytes, like 536870912 or 512MiB,' : 'A number'} was expected.`);
   }
   const { error } = z.safeParse(engineOptionsSchema.shape[name], value);
-  if (error !== undefined) {
-    throw refuse(`${error.issues[0]!.message}.`);
-  }
+  if (error !== undefined) throw refuse(`${error.issues[0]!.message}.`);
   return value;
 }
 
@@ -59,19 +55,13 @@ export function readFlag({ name, flag, kind }: EngineFlag, text: string): string
 function kindOf(name: OptionName): EngineFlag['kind'] {
   const schema = engineOptionsSchema.shape[name];
   const { type } = z.toJSONSchema(schema, { io: 'input' });
-  if (type === 'boolean') {
-    return 'switch';
-  }
-  if (type === 'string') {
-    return 'text';
-  }
+  if (type === 'boolean') return 'switch';
+  if (type === 'string') return 'text';
   return schema.meta()?.['unit'] === 'bytes' ? 'bytes' : 'number';
 }
 
 function shownDefault(kind: EngineFlag['kind'], value: string | number | boolean | undefined): string | undefined {
-  if (kind === 'switch' || value === undefined || value === '') {
-    return undefined;
-  }
+  if (kind === 'switch' || value === undefined || value === '') return undefined;
   return kind === 'bytes' ? writeBytes(Number(value)) : String(value);
 }
 
@@ -87,9 +77,7 @@ const UNITS = ['', 'KiB', 'MiB', 'GiB', 'TiB'];
 export function readBytes(text: string): number | undefined {
   const [, number, unit] = /^\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*$/i.exec(text) ?? [];
   const power = UNITS.findIndex((name) => name.toLowerCase() === unit?.toLowerCase());
-  if (number === undefined || power < 0) {
-    return undefined;
-  }
+  if (number === undefined || power < 0) return undefined;
   return Math.round(Number(number) * 1024 ** power);
 }
 

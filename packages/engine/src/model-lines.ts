@@ -5,7 +5,7 @@ const REUSE: Readonly<Record<ServedModel['reuse'], string>> = {
   checkpoint: 'from checkpoints at the ends of documents, messages and prompts',
   none: 'none: every prompt is computed whole',
 };
-const TEMPLATES: Readonly<Record<ServedModel['template']['source'], string>> = {
+const TEMPLATES: Readonly<Record<NonNullable<ServedModel['template']>['source'], string>> = {
   model: "the model's own",
   options: 'as the options say',
   chatml: 'ChatML, as the file has none',
@@ -19,8 +19,15 @@ export function modelLines(model: ServedModel): readonly (readonly [label: strin
     ['cpu', cpuText(model)],
     ['context', `${contextTokens.toLocaleString('en')} tokens a request`],
     ['reuse', REUSE[reuse]],
-    ['template', template.problem ?? TEMPLATES[template.source]],
-    ['tools', `described to the model by ${template.describesTools ? 'its template' : 'a system message'}`],
+    ...(template === undefined
+      ? [['answers', 'embeddings alone: this model generates no text'] as const]
+      : [
+          ['template', template.problem ?? TEMPLATES[template.source]] as const,
+          [
+            'tools',
+            `described to the model by ${template.describesTools ? 'its template' : 'a system message'}`,
+          ] as const,
+        ]),
   ];
 }
 

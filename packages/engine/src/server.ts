@@ -54,7 +54,8 @@ export interface ServedModel {
   readonly architecture: string;
   /** Where what one request computed may serve another. */
   readonly reuse: EngineReuse;
-  readonly template: ServedTemplate;
+  /** Left out for an encoder, which makes embeddings alone. */
+  readonly template?: ServedTemplate;
   /** Most tokens of one request, prompt and answer. */
   readonly contextTokens: number;
   /** Largest body of a request: as configured, or less where no prompt that fits the context needs as much. */
@@ -209,11 +210,7 @@ async function serve(
       parameters: model.parameterCount,
       architecture: model.architecture,
       reuse: loop.reuse,
-      template: {
-        source: templateSource(settings, model),
-        ...(template.problem !== undefined && { problem: template.problem }),
-        describesTools: template.describesTools,
-      },
+      ...(model.generatesText && { template: servedTemplate(settings, model, template) }),
       contextTokens: loop.contextTokens,
       bodyLimitBytes,
       cpuVariant: llamaBindings().cpuVariant,
@@ -229,12 +226,14 @@ async function serve(
   };
 }
 
-function templateSource(
+function servedTemplate(
   { chatTemplate, chatTemplateFile }: ResolvedEngineOptions,
   model: NativeModel,
-): ServedTemplate['source'] {
-  if (chatTemplate ?? chatTemplateFile) return 'options';
-  return (model.chatTemplate ?? model.toolUseTemplate) ? 'model' : 'chatml';
+  { problem, describesTools }: ChatTemplate,
+): ServedTemplate {
+  const ofModel = (model.chatTemplate ?? model.toolUseTemplate) ? 'model' : 'chatml';
+  const source = (chatTemplate ?? chatTemplateFile) ? 'options' : ofModel;
+  return { source, ...(problem !== undefined && { problem }), describesTools };
 }
 
 /** @throws WARMPATH_CONFIG_INVALID when the template's file cannot be read. */
@@ -260,9 +259,7 @@ async function openKvEvents({
   kvEvents: endpoint,
   kvEventsReplay: replayEndpoint,
 }: ResolvedEngineOptions): Promise<ZmqKvEventPublisher | undefined> {
-  if (endpoint === undefined) {
-    return undefined;
-  }
+  if (endpoint === undefined) return undefined;
   const { ZmqKvEventPublisher } = await import('./events/zmq-publisher.js');
   return ZmqKvEventPublisher.open({ endpoint, ...(replayEndpoint !== undefined && { replayEndpoint }) });
 }

@@ -114,12 +114,21 @@ const EXAMPLE = {
   ],
 };
 
-/** For a model that cannot chat: a text to go on with. */
+/** For a model that cannot chat: a text to go on with. For an encoder: a text to embed. */
 const TEXT_EXAMPLE = { prompt: 'The weight of Velka is 42 kg. The weight of Orsin is', max_tokens: 16 };
+const EMBEDDING_EXAMPLE = { input: 'The weight of Velka is 42 kg.' };
+
+/** A first request for a model: what it does, its path and its body. */
+function firstRequest({ template }: EngineProcess['model']): readonly [does: string, path: string, body: object] {
+  if (template === undefined) return ['Make an embedding of a text:', 'embeddings', EMBEDDING_EXAMPLE];
+  return template.problem === undefined
+    ? ['Ask a question over two documents:', 'chat/completions', EXAMPLE]
+    : ['Let it go on with a text:', 'completions', TEXT_EXAMPLE];
+}
 
 function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: EngineProcess): void {
   terminal.serves();
-  const { name, notice, template, reuse } = engine.model;
+  const { name, notice, reuse } = engine.model;
   const metrics = `${gateway.url}/metrics`;
   terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.pid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
@@ -133,13 +142,12 @@ function announce({ terminal, environment }: CommandContext, gateway: RunningGat
   for (const [label, text] of modelLines(engine.model)) terminal.line(`  ${label.padEnd(8)}  ${text}`);
   if (notice !== undefined) terminal.line(`  note      ${notice}`);
   terminal.line();
-  const canChat = template.problem === undefined;
-  const [path, body] = canChat ? ['chat/completions', EXAMPLE] : ['completions', TEXT_EXAMPLE];
-  terminal.line(canChat ? '  Ask a question over two documents:' : '  Let it go on with a text:');
+  const [does, path, body] = firstRequest(engine.model);
+  terminal.line(`  ${does}`);
   terminal.line();
   terminal.line(`curl -s ${gateway.url}/v1/${path} -H 'content-type: application/json' -d '${JSON.stringify(body)}'`);
   terminal.line();
-  if (canChat && reuse !== 'none') {
+  if (body === EXAMPLE && reuse !== 'none') {
     terminal.line(
       dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
     );

@@ -85,16 +85,12 @@ function* readTagged(incoming: Incoming, { syntax, tools, begins }: AnswerForm):
     yield* passUntil(incoming, 'reasoning', [close], true);
     yield* skipSpace(incoming);
   }
-  if (begins !== 'content' && tools.size > 0 && (yield* readBareCalls(incoming, tools))) {
-    return;
-  }
+  if (begins !== 'content' && tools.size > 0 && (yield* readBareCalls(incoming, tools))) return;
   const formats = tools.size === 0 ? [] : syntax.calls;
   const opens = formats.map((format) => format.open);
   for (;;) {
     const found = yield* passUntil(incoming, 'content', opens, formats.length > 0);
-    if (found === undefined) {
-      return;
-    }
+    if (found === undefined) return;
     const calls = yield* readCallsOf(incoming, formats[opens.indexOf(found.mark)]!, tools);
     if (calls === undefined) {
       // It is text, with its tag; what follows may hold calls.
@@ -114,9 +110,7 @@ function* takeFirst(incoming: Incoming, text: string): Reading<boolean> {
       incoming.text = begin.slice(text.length);
       return true;
     }
-    if (incoming.isEnd || !text.startsWith(begin)) {
-      return false;
-    }
+    if (incoming.isEnd || !text.startsWith(begin)) return false;
     yield;
   }
 }
@@ -147,12 +141,8 @@ function* passUntil(
     const text = keepsSpace && !isLast ? before.trimEnd() : before;
     incoming.text = incoming.text.slice(mark === undefined ? text.length : at + mark.length);
     yield { kind, text };
-    if (mark !== undefined) {
-      return { mark, space: before.slice(text.length) };
-    }
-    if (isLast) {
-      return undefined;
-    }
+    if (mark !== undefined) return { mark, space: before.slice(text.length) };
+    if (isLast) return undefined;
     yield;
   }
 }
@@ -167,9 +157,7 @@ const BARE_BEGINNING_LENGTH = 256;
 
 function* readBareCalls(incoming: Incoming, tools: ToolParameters): Reading<boolean> {
   while (!incoming.isEnd) {
-    if (!mayBeBareCall(incoming.text.slice(0, BARE_BEGINNING_LENGTH), tools)) {
-      return false;
-    }
+    if (!mayBeBareCall(incoming.text.slice(0, BARE_BEGINNING_LENGTH), tools)) return false;
     yield;
   }
   const calls = readCalls(BARE, incoming.text.replace(FENCE, ''), tools);
@@ -184,9 +172,7 @@ function mayBeBareCall(beginning: string, tools: ToolParameters): boolean {
   const text = beginning.replace(/^\s*(?:`{1,2}$|```(?:[a-z_]*$|(?:json|tool_call|xml)?\s*))?/, '');
   const begin = text.replace(/\s+/g, '').replace(/^\[/, '');
   const name = /^\{"name":"([^"]*)"/.exec(begin)?.[1];
-  if (name !== undefined) {
-    return tools.has(name);
-  }
+  if (name !== undefined) return tools.has(name);
   return begin === ''
     ? beginning.trim() !== ''
     : BARE_BEGINNINGS.some((each) => each.startsWith(begin) || begin.startsWith(each));
@@ -214,9 +200,7 @@ function* readCallsOf(
       incoming.text = end < 0 ? '' : incoming.text.slice(end + close!.length);
       return calls;
     }
-    if (end < 0 || !isOpenJson(body)) {
-      return undefined;
-    }
+    if (end < 0 || !isOpenJson(body)) return undefined;
     from = end + 1;
   }
 }
@@ -243,9 +227,7 @@ function* readChannels(incoming: Incoming, { tools, begins }: AnswerForm): Readi
       const calls = readCalls(BARE, call, tools);
       yield* calls === undefined ? [{ kind: 'content', text: body } as const] : asParts(calls);
     }
-    if (mark === undefined) {
-      return;
-    }
+    if (mark === undefined) return;
     // A channel follows at once, or a message with its role.
     incoming.text = (mark === '<|channel|>' || mark === '<|start|>' ? mark : '') + incoming.text;
     header = yield* readHeader(incoming);
@@ -291,9 +273,7 @@ function firstOf(text: string, marks: readonly string[]): { readonly at: number;
 function safeLength(text: string, marks: readonly string[]): number {
   const longest = Math.max(0, ...marks.map((mark) => mark.length - 1));
   for (let from = Math.max(0, text.length - longest); from < text.length; from++) {
-    if (marks.some((mark) => mark.startsWith(text.slice(from)))) {
-      return from;
-    }
+    if (marks.some((mark) => mark.startsWith(text.slice(from)))) return from;
   }
   return text.length;
 }

@@ -69,14 +69,10 @@ export function answerSyntax(source: string, { isHarmony }: TemplateTraits): Ans
     ],
     contentOpening: (isOpen) => (isOpen ? tags!.close : ''),
     continue: (prompt, { content, reasoning, isReasoning }) => {
-      if (tags === undefined) {
-        return prompt + content;
-      }
+      if (tags === undefined) return prompt + content;
       const trimmed = prompt.trimEnd();
       const isClosed = trimmed.endsWith(tags.close.trim());
-      if (isClosed && reasoning === '') {
-        return prompt + content;
-      }
+      if (isClosed && reasoning === '') return prompt + content;
       // The template may have opened the reasoning, or left it empty.
       const isBegun = isClosed || trimmed.endsWith(tags.open.trim());
       const start = isBegun ? prompt.lastIndexOf(tags.open.trim()) : -1;

@@ -24,8 +24,8 @@ export interface TemplateSources {
 export interface ChatPromptOptions extends TokenizeOptions {
   /** Functions that the answer may call. A template that knows no tools gets their description as a system message. */
   readonly tools?: readonly ToolDefinition[] | undefined;
-  /** Whether the answer must be a call, or may be none; only the description of tools depends on it. */
-  readonly callChoice?: 'forced' | 'free' | 'none';
+  /** Whether a system message describes the tools where the template does not; true when left out. */
+  readonly describesTools?: boolean;
   /** Whether a grammar holds the answer from its first token on: then no reasoning stands before it. */
   readonly isConstrained?: boolean;
   /** Variables of the template, as `chat_template_kwargs`. */
@@ -115,16 +115,16 @@ export class ChatTemplate {
   async tokenize(
     given: readonly ChatMessage[],
     opensAnswer: boolean,
-    { tools, callChoice = 'free', isConstrained, variables = {}, isContinued, ...limits }: ChatPromptOptions = {},
+    { tools, describesTools = true, isConstrained, variables = {}, isContinued, ...limits }: ChatPromptOptions = {},
   ): Promise<ChatPrompt> {
     const parsed = this.#parsed(tools !== undefined);
-    const { describesTools } = parsed.traits;
     const continued = isContinued === true ? given.at(-1) : undefined;
-    const described = tools === undefined || describesTools ? given : withDescription(given, tools, callChoice);
+    const knowsTools = parsed.traits.describesTools;
+    const described = tools === undefined || knowsTools || !describesTools ? given : withDescription(given, tools);
     const messages = shownMessages(continued === undefined ? described : described.slice(0, -1), parsed.traits);
     const { stretches: rendering, answerBegins } = this.#render(
       parsed,
-      { messages, opensAnswer, continued, variables, isConstrained, tools: describesTools ? tools : undefined },
+      { messages, opensAnswer, continued, variables, isConstrained, tools: knowsTools ? tools : undefined },
       limits.most,
     );
     const tokenized = await this.#vocabulary.tokenize(rendering, limits);
@@ -141,9 +141,7 @@ export class ChatTemplate {
 
   #parsed(hasTools: boolean): ParsedTemplate {
     const parsed = hasTools ? this.#toolUse : this.#plain;
-    if (parsed instanceof WarmpathError) {
-      throw parsed;
-    }
+    if (parsed instanceof WarmpathError) throw parsed;
     return parsed;
   }
 
@@ -312,9 +310,7 @@ function shortId(id: string): string {
 
 /** For templates that show no calls: each stands behind the content, in the form of {@link withDescription}. */
 function withCallsAsText({ toolCalls, ...message }: ChatMessage): ChatMessage {
-  if (toolCalls === undefined) {
-    return message;
-  }
+  if (toolCalls === undefined) return message;
   const calls = toolCalls.map(({ name, arguments: text }) =>
     JSON.stringify({ name, arguments: parseObject(text) ?? text }),
   );
@@ -322,20 +318,15 @@ function withCallsAsText({ toolCalls, ...message }: ChatMessage): ChatMessage {
   return { ...message, content };
 }
 
-/** For templates that know no tools: the functions stand behind the first system message, or in one. */
-function withDescription(
-  messages: readonly ChatMessage[],
-  tools: readonly ToolDefinition[],
-  choice: 'forced' | 'free' | 'none',
-): readonly ChatMessage[] {
-  if (choice === 'none') {
-    return messages;
-  }
-  const form =
-    choice === 'forced'
-      ? 'Answer with a call of one of these functions, as JSON of the form {"name": …, "arguments": {…}}:'
-      : 'You may call these functions. To call one, answer only with JSON of the form {"name": …, "arguments": {…}}. Otherwise answer in plain text. The functions:';
-  const content = [form, ...tools.map((tool) => JSON.stringify(tool.function))].join('\n');
+const TOOLS_HEADING =
+  'You may call these functions. To call one, answer only with JSON of the form {"name": …, "arguments": {…}}. Otherwise answer in plain text. The functions:';
+
+/**
+ * For templates that know no tools: the functions stand behind the first system message, or in one. The text is the
+ * same whatever form the answer must have, so that the requests of one chat share their prompts.
+ */
+function withDescription(messages: readonly ChatMessage[], tools: readonly ToolDefinition[]): readonly ChatMessage[] {
+  const content = [TOOLS_HEADING, ...tools.map((tool) => JSON.stringify(tool.function))].join('\n');
   const [first, ...rest] = messages;
   return first !== undefined && isSystem(first)
     ? [joinMessages(first, { role: first.role, content }, '\n\n'), ...rest]
@@ -344,15 +335,9 @@ function withDescription(
 
 /** A copy of JSON in which every text, keys included, is changed. */
 function withEachText(value: unknown, change: (text: string) => string): unknown {
-  if (typeof value === 'string') {
-    return change(value);
-  }
-  if (Array.isArray(value)) {
-    return value.map((item) => withEachText(item, change));
-  }
-  if (typeof value !== 'object' || value === null) {
-    return value;
-  }
+  if (typeof value === 'string') return change(value);
+  if (Array.isArray(value)) return value.map((item) => withEachText(item, change));
+  if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), withEachText(item, change)]));
 }
 

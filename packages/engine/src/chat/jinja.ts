@@ -91,18 +91,14 @@ class ChatInterpreter extends BaseInterpreter {
       }
       case 'CallExpression': {
         const { callee, args = [] } = node;
-        if (callee?.type !== 'MemberExpression' || callee.computed === true) {
-          return passOn(node);
-        }
+        if (callee?.type !== 'MemberExpression' || callee.computed === true) return passOn(node);
         const object = evaluate(callee.object!);
         const result = calledMethod(object, String(callee.property!.value), () => args.map(evaluate));
         return result ?? passOn({ ...node, callee: { ...callee, object: evaluated(object) } });
       }
       case 'BinaryExpression': {
         const operator = node.operator!.value;
-        if (operator === 'and' || operator === 'or') {
-          return passOn(node);
-        }
+        if (operator === 'and' || operator === 'or') return passOn(node);
         const both = [evaluate(node.left!), evaluate(node.right!)];
         const [left, right] = both.map((value) => evaluated(operand(value, operator, both)));
         return passOn({ ...node, left: left!, right: right! });
@@ -132,9 +128,7 @@ function orEmpty(iterable: Node): Node {
 /** An operand as llama.cpp takes it: what is missing joins a text as an empty one, and keys are compared as numbers. */
 function operand(value: RuntimeValue, operator: string, both: readonly RuntimeValue[]): RuntimeValue {
   const is = (type: string): boolean => both.some((each) => each.type === type);
-  if (operator === '+' || operator === '~') {
-    return isMissing(value) && is('StringValue') ? toValue('') : value;
-  }
+  if (operator === '+' || operator === '~') return isMissing(value) && is('StringValue') ? toValue('') : value;
   const isOrder = operator.startsWith('<') || operator.startsWith('>');
   return isOrder && value.type === 'StringValue' && is('IntegerValue') ? toValue(Number(value.value)) : value;
 }
@@ -146,12 +140,8 @@ function filtered(operand: RuntimeValue, filter: Node): RuntimeValue | undefined
     const result = name === 'length' ? 0 : TEXT_FILTERS.has(name) ? '' : LIST_FILTERS.has(name) ? [] : undefined;
     return result === undefined ? undefined : toValue(result);
   }
-  if (name === 'string' && operand.type === 'ObjectValue') {
-    return toValue(operand.toString());
-  }
-  if (name === 'from_json' && operand.type === 'StringValue') {
-    return toValue(JSON.parse(String(operand.value)));
-  }
+  if (name === 'string' && operand.type === 'ObjectValue') return toValue(operand.toString());
+  if (name === 'from_json' && operand.type === 'StringValue') return toValue(JSON.parse(String(operand.value)));
   if ((name === 'min' || name === 'max') && operand.type === 'ArrayValue') {
     const numbers = (operand.value as RuntimeValue[]).map(({ value }) => Number(value));
     return toValue(numbers.length === 0 ? undefined : Math[name](...numbers));
@@ -186,9 +176,7 @@ function raise(message: unknown): never {
 
 function range(start: number, stop?: number, step = 1): number[] {
   const [from, to] = stop === undefined ? [0, start] : [start, stop];
-  if (step === 0) {
-    throw new Error('range() step must not be zero');
-  }
+  if (step === 0) throw new Error('range() step must not be zero');
   return Array.from({ length: Math.max(0, Math.ceil((to - from) / step)) }, (_, index) => from + index * step);
 }
 

@@ -30,9 +30,7 @@ const MAX_DEPTH = 64;
 export function readValue(text: string, start: number, depth = 0): ReadValue | undefined {
   const from = skipSpace(text, start);
   const open = text[from];
-  if (depth < MAX_DEPTH && open === '{') {
-    return readMembers(text, from + 1, '}', ':', depth + 1);
-  }
+  if (depth < MAX_DEPTH && open === '{') return readMembers(text, from + 1, '}', ':', depth + 1);
   if (depth < MAX_DEPTH && (open === '[' || open === '(')) {
     const items: ReadValue[] = [];
     const end = readEach(text, from + 1, open === '[' ? ']' : ')', (at) => {
@@ -94,9 +92,7 @@ function readEach(
   let at = skipSpace(text, from);
   while (text[at] !== close) {
     const end = read(at);
-    if (end === undefined) {
-      return undefined;
-    }
+    if (end === undefined) return undefined;
     at = skipSpace(text, end);
     if (text[at] === ',') {
       at = skipSpace(text, at + 1);
@@ -109,18 +105,14 @@ function readEach(
 
 function readQuoted(text: string, from: number): ReadValue | undefined {
   const quote = QUOTES.find((each) => text.startsWith(each, from));
-  if (quote === undefined) {
-    return undefined;
-  }
+  if (quote === undefined) return undefined;
   const start = from + quote.length;
   const hasEscapes = quote.length === 1;
   let end = start;
   while (end < text.length && !text.startsWith(quote, end)) {
     end += hasEscapes && text[end] === '\\' ? 2 : 1;
   }
-  if (end >= text.length) {
-    return undefined;
-  }
+  if (end >= text.length) return undefined;
   const inner = text.slice(start, end);
   return { end: end + quote.length, json: JSON.stringify(hasEscapes ? unescaped(inner) : inner) };
 }

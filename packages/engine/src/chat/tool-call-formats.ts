@@ -36,9 +36,7 @@ export function readCalls(
 ): ReadCall[] | undefined {
   for (const read of readers) {
     const calls = read(body, tools);
-    if (calls !== undefined && calls.length > 0 && calls.every(({ name }) => tools.has(name))) {
-      return calls;
-    }
+    if (calls !== undefined && calls.length > 0 && calls.every(({ name }) => tools.has(name))) return calls;
   }
   return undefined;
 }
@@ -57,9 +55,7 @@ export const jsonCalls: CallReader = (body, tools) => {
   const calls: (ReadCall | undefined)[] = [];
   for (let at = skipSpace(body, 0); at < body.length; ) {
     const value = readValue(body, at);
-    if (value === undefined) {
-      return undefined;
-    }
+    if (value === undefined) return undefined;
     calls.push(...(value.items ?? [value]).map((item) => jsonCall(item, tools)));
     at = skipSpace(body, value.end);
     at = /[,;]/.test(body.charAt(at)) ? skipSpace(body, at + 1) : at;
@@ -96,9 +92,7 @@ const headedCalls: CallReader = (body) => {
   for (let at = 0; at < body.length; ) {
     const [name] = matchAt(CALL_HEAD, body, at)?.slice(1) ?? [];
     const value = name === undefined ? undefined : readValue(body, CALL_HEAD.lastIndex);
-    if (value?.members === undefined) {
-      return undefined;
-    }
+    if (value?.members === undefined) return undefined;
     calls.push({ name: name!, arguments: value.json });
     matchAt(CALL_TAIL, body, value.end);
     at = CALL_TAIL.lastIndex;
@@ -126,17 +120,13 @@ const taggedCalls: CallReader = (body, tools) => {
   const nextArgument = (): RegExpExecArray | null => next(TAGGED_ARGUMENTS[0]!) ?? next(TAGGED_ARGUMENTS[1]!);
   while (at < body.length) {
     const [, tag, name] = next(TAG_HEAD) ?? [];
-    if (name === undefined) {
-      return undefined;
-    }
+    if (name === undefined) return undefined;
     const members: string[] = [];
     for (let match = nextArgument(); match !== null; match = nextArgument()) {
       const [, key, isText, value] = match;
       members.push(`${JSON.stringify(key)}: ${taggedValue(value!, key!, tools.get(name), isText)}`);
     }
-    if (tag !== undefined && next(TAG_END) === null) {
-      return undefined;
-    }
+    if (tag !== undefined && next(TAG_END) === null) return undefined;
     calls.push({ name, arguments: `{${members.join(', ')}}` });
   }
   return calls;
@@ -175,14 +165,10 @@ const pythonCalls: CallReader = (body) => {
     const header = /\s*([\w.-]+)\s*\(/y;
     const name = matchAt(header, text, at)?.[1];
     const value = name === undefined ? undefined : readKeywords(text, header.lastIndex);
-    if (value === undefined) {
-      return undefined;
-    }
+    if (value === undefined) return undefined;
     calls.push({ name: name!, arguments: value.json });
     at = skipSpace(text, value.end);
-    if (at < text.length && !/[,;]/.test(text[at]!)) {
-      return undefined;
-    }
+    if (at < text.length && !/[,;]/.test(text[at]!)) return undefined;
     at = skipSpace(text, at + 1);
   }
   return calls;

@@ -68,16 +68,10 @@ export function jsonForm(fields: GenerationFields, cache: FormCache): ReadForm {
   };
   wanted.push(...Object.entries(others).filter(([, schema]) => schema !== undefined && schema !== null));
   const [first, second] = wanted;
-  if (second !== undefined) {
-    throw refuse(second[0], `The form of the answer is said by ${first![0]} already`);
-  }
-  if (first === undefined) {
-    return {};
-  }
+  if (second !== undefined) throw refuse(second[0], `The form of the answer is said by ${first![0]} already`);
+  if (first === undefined) return {};
   const [path, schema] = first;
-  if (schema === undefined) {
-    return { grammar: writeGrammar(ANY_OBJECT, path) };
-  }
+  if (schema === undefined) return { grammar: writeGrammar(ANY_OBJECT, path) };
   return cache.form([path, schema], () => {
     const { node, check } = readJsonSchema(schema, path);
     return { grammar: writeGrammar(node, path), ...(check && { fits: (text: string) => check(JSON.parse(text)) }) };
@@ -105,27 +99,21 @@ export function chatForm(
   if (form.grammar !== undefined) {
     throw refuse('tool_choice', 'A call cannot be forced where the form of the answer is said as well');
   }
-  if (tools === undefined) {
-    throw refuse('tools', 'Expected the functions of which one must be called');
-  }
+  if (tools === undefined) throw refuse('tools', 'Expected the functions of which one must be called');
   return { ...cache.form([choice, tools], () => callForm(tools, choice)), tools, callChoice: 'forced' };
 }
 
 function callForm(tools: readonly ToolDefinition[], choice: Exclude<ToolChoice, null | undefined>): ReadForm {
   const checks = new Map<string, (value: unknown) => boolean>();
   const members = tools.flatMap(({ function: { name, parameters } }, index) => {
-    if (typeof choice === 'object' && choice.function.name !== name) {
-      return [];
-    }
+    if (typeof choice === 'object' && choice.function.name !== name) return [];
     const { node, check } = readJsonSchema(parameters ?? NO_PARAMETERS, `tools[${index}].function.parameters`);
     if (check !== undefined) {
       checks.set(name, check);
     }
     return [callNode(name, node)];
   });
-  if (members.length === 0) {
-    throw refuse('tool_choice.function.name', 'Expected the name of one of the tools');
-  }
+  if (members.length === 0) throw refuse('tool_choice.function.name', 'Expected the name of one of the tools');
   const node: SchemaNode = { kind: 'union', members, path: 'tools', isExclusive: false };
   checkNodes(node);
   const fits = (text: string): boolean => {
@@ -162,18 +150,14 @@ export function forcedCallReader(): { push(text: string): ToldPart[]; end(): Tol
   const next = (isEnd: boolean): ToldPart[] => {
     const isBegun = head !== null;
     head ??= CALL.exec(text);
-    if (head === null) {
-      return [];
-    }
+    if (head === null) return [];
     const rest = text.slice(head[0].length);
     // The last brace closes the call, unless the answer was cut off before.
     const isClosed = rest.endsWith('}') && (!isEnd || isJson(rest.slice(0, -1)));
     const whole = isClosed ? rest.slice(0, -1) : rest;
     const piece = whole.slice(sent);
     sent = whole.length;
-    if (!isBegun) {
-      return [{ kind: 'call', call: { name: head[1]!, arguments: piece } }];
-    }
+    if (!isBegun) return [{ kind: 'call', call: { name: head[1]!, arguments: piece } }];
     return piece === '' ? [] : [{ kind: 'arguments', text: piece }];
   };
   return {

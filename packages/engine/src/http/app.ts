@@ -104,9 +104,7 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
 }
 
 function toWarmpathError(error: unknown): WarmpathError {
-  if (WarmpathError.isInstance(error)) {
-    return error;
-  }
+  if (WarmpathError.isInstance(error)) return error;
   const { code, statusCode = 500 } = error as { code?: unknown; statusCode?: number };
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':

@@ -65,23 +65,13 @@ function toMessages(given: readonly MessageInput[]): ChatMessage[] {
 
 /** The texts of a message's content, one a part. */
 function contentTexts(content: unknown, path: string): string[] {
-  if (typeof content === 'string') {
-    return [content];
-  }
-  if (content === null || content === undefined) {
-    return [];
-  }
-  if (!Array.isArray(content)) {
-    throw refuse(path, 'Expected a string or an array of text parts');
-  }
+  if (typeof content === 'string') return [content];
+  if (content === null || content === undefined) return [];
+  if (!Array.isArray(content)) throw refuse(path, 'Expected a string or an array of text parts');
   return content.map((part: unknown, index) => {
     const { type, text } = (part ?? {}) as { readonly type?: unknown; readonly text?: unknown };
-    if (type !== 'text') {
-      throw refuse(`${path}[${index}].type`, 'This engine reads text parts only');
-    }
-    if (typeof text !== 'string') {
-      throw refuse(`${path}[${index}].text`, 'Expected a string');
-    }
+    if (type !== 'text') throw refuse(`${path}[${index}].type`, 'This engine reads text parts only');
+    if (typeof text !== 'string') throw refuse(`${path}[${index}].text`, 'Expected a string');
     return text;
   });
 }

@@ -37,9 +37,7 @@ export function addEmbeddingRoutes(server: FastifyInstance, app: EmbeddingRoutes
     }
     const tokens: (readonly number[])[] = [];
     const prompts = promptsOf(input, 'input');
-    if (prompts.length > MAX_TEXTS) {
-      throw refuse('input', `Expected at most ${MAX_TEXTS} texts`);
-    }
+    if (prompts.length > MAX_TEXTS) throw refuse('input', `Expected at most ${MAX_TEXTS} texts`);
     for (const prompt of prompts) {
       tokens.push(await embeddedTokens(app, prompt, { ...tokenizeOptions(app, reply), most: maxTokens }));
     }

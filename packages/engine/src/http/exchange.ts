@@ -59,165 +59,111 @@ export interface GenerationTarget {
  * Runs the generations of one HTTP exchange, streamed or not. When the client closes the connection, or one fails, all
  * are aborted.
  *
- * Errors before the first byte become an HTTP error; later ones are sent as an `error` event, after which the stream
- * ends without `[DONE]`. A stream that its client does not read is broken off after `MAX_UNREAD_BYTES`.
+ * A stream starts with the first text. Errors before it become an HTTP error; later ones are sent as an `error` event,
+ * after which the stream ends without `[DONE]`. A stream that its client does not read is broken off after
+ * `MAX_UNREAD_BYTES`.
  */
-export async function answer(
+export function answer(
   target: GenerationTarget,
   choices: readonly Choice[],
   reply: FastifyReply,
   options: AnswerOptions,
 ): Promise<FastifyReply> {
-  if (options.stream) {
-    return streamAnswer(target, choices, reply, options);
-  }
-  const answers = await generateWhole(
-    target,
-    choices.map(({ request }) => request),
-    reply,
-  );
-  if (!answers.every(({ text, result }) => isFit(text, result, options))) {
-    throw new WarmpathError('WARMPATH_ANSWER_UNFIT');
-  }
-  const wholes = answers.map(({ text, result, tokens }, index) => choices[index]!.format.whole(text, result, tokens));
-  const total = sumOf(
-    answers.map(({ result }) => result),
-    options,
-  );
-  return reply.send({ ...wholes[0], choices: wholes.flatMap(placed), ...accounts(total) });
-}
-
-interface WholeAnswer {
-  readonly text: string;
-  readonly result: GenerationResult;
-  readonly tokens: readonly ChosenToken[];
-}
-
-/**
- * Runs generations to their end, for a client that waits for all of them.
- *
- * @throws WARMPATH_CLIENT_CLOSED when it does not wait any more; what the first generation that fails, fails with. The
- *   others are aborted.
- */
-async function generateWhole(
-  target: GenerationTarget,
-  requests: readonly GenerationRequest[],
-  reply: FastifyReply,
-): Promise<readonly WholeAnswer[]> {
-  const handles: GenerationHandle[] = [];
-  try {
-    return await new Promise((resolve, reject) => {
-      const generations = requests.map((request) => generateOne(target, request, handles));
-      Promise.all(generations).then(resolve, reject);
-      onClose(reply, () => reject(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
-    });
-  } catch (error) {
-    abortAll(handles);
-    throw error;
-  }
-}
-
-function generateOne(
-  target: GenerationTarget,
-  request: GenerationRequest,
-  handles: GenerationHandle[],
-): Promise<WholeAnswer> {
-  let text = '';
-  const tokens: ChosenToken[] = [];
-  return new Promise((resolve, reject) => {
-    const handle = target.submit(request, {
-      onText: (piece, chosen = []) => {
-        text += piece;
-        tokens.push(...chosen);
-      },
-      onFinish: (result) => resolve({ text, result, tokens }),
-      onError: reject,
-    });
-    handles.push(handle);
-  });
-}
-
-/** The stream starts with the first text, so that a request that fails before it gets an ordinary HTTP error. */
-function streamAnswer(
-  target: GenerationTarget,
-  choices: readonly Choice[],
-  reply: FastifyReply,
-  options: AnswerOptions,
-): Promise<FastifyReply> {
-  const { raw } = reply;
   return new Promise((resolve, reject) => {
     const handles: GenerationHandle[] = [];
     const results: GenerationResult[] = [];
-    let isBegun = false;
+    const wholes: AnswerObject[] = [];
+    const stream = options.stream ? new EventStream(reply, () => resolve(reply)) : undefined;
     let isOver = false;
     let left = choices.length;
-    const write = (objects: readonly object[]): void => {
-      if (!isBegun) {
-        isBegun = true;
-        reply.hijack();
-        raw.writeHead(200, EVENT_STREAM_HEADERS);
-        resolve(reply);
-      }
-      if (objects.length > 0) {
-        raw.write(objects.map(event).join(''));
-      }
-      if (isUnread(raw)) {
-        raw.destroy();
-      }
-    };
     const fail = (error: WarmpathError): void => {
-      if (isOver) {
+      if (isOver) return;
+      isOver = true;
+      for (const handle of handles) handle.abort();
+      if (stream?.isBegun === true) stream.end([error.toOpenAI()]);
+      else reject(error);
+    };
+    const finish = (): void => {
+      isOver = true;
+      const total = accounts(sumOf(results, options));
+      if (stream === undefined) {
+        resolve(reply.send({ ...wholes[0], choices: wholes.flatMap(placed), ...total }));
         return;
       }
-      isOver = true;
-      abortAll(handles);
-      if (!isBegun) {
-        reject(error);
-      } else if (!raw.destroyed) {
-        raw.end(event(error.toOpenAI()));
-      }
+      stream.end(options.includeUsage ? [{ ...choices[0]!.format.empty(), ...total }] : [], 'data: [DONE]\n\n');
     };
-    onClose(reply, () => fail(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
-    choices.forEach(({ request, format }, index) => {
+    const listener = (format: AnswerFormat, index: number): GenerationListener => {
       let text = '';
+      const tokens: ChosenToken[] = [];
       let isOpened = false;
       const send = (objects: readonly AnswerObject[]): void => {
         const all = isOpened ? objects : [...format.opening(), ...objects];
         isOpened = true;
-        write(all.map((object) => ({ ...object, choices: placed(object, index) })));
+        stream?.write(all.map((object) => ({ ...object, choices: placed(object, index) })));
       };
-      const handle = target.submit(request, {
+      return {
         onText: (piece, chosen = []) => {
           text += piece;
+          if (stream === undefined) {
+            tokens.push(...chosen);
+            return;
+          }
           const chunk = format.piece(piece, chosen);
           send(chunk === undefined ? [] : [chunk]);
         },
         onFinish: (result) => {
+          if (isOver) return;
           if (!isFit(text, result, options)) {
-            write([]);
+            stream?.write([]);
             fail(new WarmpathError('WARMPATH_ANSWER_UNFIT'));
             return;
           }
-          send([format.closing(result)]);
+          if (stream === undefined) wholes[index] = format.whole(text, result, tokens);
+          else send([format.closing(result)]);
           results[index] = result;
           left--;
-          if (left === 0 && !isOver) {
-            isOver = true;
-            const total = accounts(sumOf(results, options));
-            const usage = options.includeUsage ? event({ ...format.empty(), ...total }) : '';
-            raw.end(`${usage}data: [DONE]\n\n`);
-          }
+          if (left === 0) finish();
         },
         onError: fail,
+      };
+    };
+    onClose(reply, () => fail(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
+    try {
+      choices.forEach(({ request, format }, index) => {
+        handles.push(target.submit(request, listener(format, index)));
       });
-      handles.push(handle);
-    });
+    } catch (error) {
+      fail(error as WarmpathError);
+    }
   });
 }
 
-function abortAll(handles: readonly GenerationHandle[]): void {
-  for (const handle of handles) {
-    handle.abort();
+/** The events of an answer, which begin with the first call of `write`. */
+class EventStream {
+  isBegun = false;
+  readonly #reply: FastifyReply;
+  readonly #onBegin: () => void;
+
+  constructor(reply: FastifyReply, onBegin: () => void) {
+    this.#reply = reply;
+    this.#onBegin = onBegin;
+  }
+
+  write(objects: readonly object[]): void {
+    const { raw } = this.#reply;
+    if (!this.isBegun) {
+      this.isBegun = true;
+      this.#reply.hijack();
+      raw.writeHead(200, EVENT_STREAM_HEADERS);
+      this.#onBegin();
+    }
+    if (objects.length > 0) raw.write(objects.map(event).join(''));
+    if (isUnread(raw)) raw.destroy();
+  }
+
+  end(objects: readonly object[], last = ''): void {
+    const { raw } = this.#reply;
+    if (!raw.destroyed) raw.end(objects.map(event).join('') + last);
   }
 }
 

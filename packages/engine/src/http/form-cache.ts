@@ -1,3 +1,5 @@
+import { TenantCache } from '@warmpath/core/internal';
+
 /** What an answer is held to. */
 export interface ReadForm {
   /** What the answer must follow. */
@@ -10,18 +12,19 @@ export interface ReadForm {
 const MAX_BYTES = 8 * 1024 * 1024;
 const BYTES_PER_CHARACTER = 2;
 
+/** One schema serves all tenants: its grammar depends on nothing else. */
+const ALL = '';
+
 /** Grammars by the schemas they were made from. Those used longest ago go first. */
 export class FormCache {
-  readonly #forms = new Map<string, ReadForm>();
-  readonly #capacityBytes: number;
-  #bytes = 0;
+  readonly #forms: TenantCache<ReadForm>;
 
   constructor(capacityBytes = MAX_BYTES) {
-    this.#capacityBytes = capacityBytes;
+    this.#forms = new TenantCache(capacityBytes);
   }
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#forms.bytes;
   }
 
   /**
@@ -30,23 +33,12 @@ export class FormCache {
    */
   form(schema: unknown, read: () => ReadForm): ReadForm {
     const key = JSON.stringify(schema);
-    const known = this.#forms.get(key);
-    const form = known ?? read();
-    this.#forms.delete(key);
-    this.#forms.set(key, form);
-    this.#bytes += known === undefined ? bytesOf(key, form) : 0;
-    for (const [oldest, each] of this.#forms) {
-      if (this.#bytes <= this.#capacityBytes) {
-        break;
-      }
-      this.#forms.delete(oldest);
-      this.#bytes -= bytesOf(oldest, each);
-    }
+    const known = this.#forms.get(ALL, key);
+    if (known !== undefined) return known;
+    const form = read();
+    const { grammar = '', fits } = form;
+    // A check keeps the schema as objects.
+    this.#forms.set(ALL, key, form, BYTES_PER_CHARACTER * (grammar.length + (fits === undefined ? 0 : key.length)));
     return form;
   }
-}
-
-/** A check keeps the schema as objects. */
-function bytesOf(key: string, { grammar = '', fits }: ReadForm): number {
-  return BYTES_PER_CHARACTER * (key.length * (fits === undefined ? 1 : 2) + grammar.length);
 }

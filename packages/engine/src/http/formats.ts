@@ -45,12 +45,8 @@ export function chatFormat(
     const texts = (kind: 'content' | 'reasoning'): string =>
       parts.map((part) => (part.kind === kind ? part.text : '')).join('');
     const calls = parts.flatMap((part): object[] => {
-      if (part.kind === 'arguments') {
-        return [{ index: count - 1, function: { arguments: part.text } }];
-      }
-      if (part.kind !== 'call' || (count > 0 && !isParallel)) {
-        return [];
-      }
+      if (part.kind === 'arguments') return [{ index: count - 1, function: { arguments: part.text } }];
+      if (part.kind !== 'call' || (count > 0 && !isParallel)) return [];
       const index = count++;
       return [{ index, id: `${callIds}_${index}`, type: 'function', function: part.call }];
     });
@@ -83,9 +79,7 @@ export function chatFormat(
     piece: (text, tokens) => {
       const parts = partsOf(text);
       waiting = [...waiting, ...tokens];
-      if (parts.length === 0) {
-        return undefined;
-      }
+      if (parts.length === 0) return undefined;
       const told = waiting;
       waiting = [];
       return chunk(deltaOf(parts), { ...GOES_ON, logprobs: logprobsOf(told) });
@@ -157,9 +151,7 @@ export function completionFormat(head: AnswerHead, hasLogprobs: boolean, echo = 
   });
   let offset = 0;
   const logprobsOf = (tokens: readonly ChosenToken[]): object | null => {
-    if (!hasLogprobs) {
-      return null;
-    }
+    if (!hasLogprobs) return null;
     const texts = tokens.map(({ bytes }) => Buffer.from(bytes).toString('utf8'));
     return {
       tokens: texts,

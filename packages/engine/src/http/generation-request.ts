@@ -37,9 +37,7 @@ export function toGenerationRequest(
   limits: GenerationLimits,
   { grammar, topLogprobs, shownTokens }: AnswerWishes,
 ): GenerationRequest {
-  if (prompt.tokens.length === 0) {
-    throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
-  }
+  if (prompt.tokens.length === 0) throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
   const room = limits.contextTokens - prompt.tokens.length;
   const limit = fields.max_completion_tokens ?? fields.max_tokens ?? fields.n_predict ?? undefined;
   const asked = limit === -1 ? Math.max(room, 1) : limit;

@@ -45,16 +45,14 @@ export function addGenerationRoutes(server: FastifyInstance, app: GenerationRout
     if (hasLogprobs && form.callChoice === 'forced') {
       throw refuse('logprobs', 'This engine does not report log probabilities of a call');
     }
-    if (!hasLogprobs && (body.top_logprobs ?? 0) > 0) {
-      throw refuse('top_logprobs', 'Expected `logprobs: true` with it');
-    }
+    if (!hasLogprobs && (body.top_logprobs ?? 0) > 0) throw refuse('top_logprobs', 'Expected `logprobs: true` with it');
     const { messages, opensAnswer, ...conversation } = readConversation(body);
     const prompt = await template.tokenize(messages, opensAnswer, {
       ...tokenizeOptions(app, reply),
       ...conversation,
       isConstrained: form.grammar !== undefined,
       tools: form.tools,
-      callChoice: form.callChoice,
+      describesTools: body.tool_choice !== 'none',
     });
     const head = headOf('chatcmpl', model);
     const { syntax, shownTokens } = await template.syntax(form.tools !== undefined);
@@ -125,7 +123,5 @@ function answerOptions({ stream, stream_options, n }: GenerationFields, fits: An
 
 function checkBiases(biases: GenerationFields['logit_bias'], vocabulary: Vocabulary): void {
   const unknown = Object.keys(biases ?? {}).find((token) => Number(token) >= vocabulary.size);
-  if (unknown !== undefined) {
-    throw refuse(`logit_bias.${unknown}`, `Expected a token id below ${vocabulary.size}`);
-  }
+  if (unknown !== undefined) throw refuse(`logit_bias.${unknown}`, `Expected a token id below ${vocabulary.size}`);
 }

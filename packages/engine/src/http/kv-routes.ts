@@ -69,9 +69,7 @@ function promptOf(
 ): Promise<SegmentedPrompt> {
   checkModel(fields.model, app.model);
   const options = tokenizeOptions(app, reply);
-  if (messages !== undefined) {
-    return chatPrompt(app, { ...fields, messages }, options);
-  }
+  if (messages !== undefined) return chatPrompt(app, { ...fields, messages }, options);
   const [first, second] = promptsOf(prompt, 'prompt');
   const only = second === undefined ? first! : { value: prompt, path: 'prompt' };
   return plainPrompt(app, only, { segments }, options);

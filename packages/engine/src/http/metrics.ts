@@ -163,9 +163,7 @@ export class EngineMetrics implements LoopObserver {
   onEnd({ outcome, result, times }: EndEvent): void {
     this.#by.ended.inc({ outcome });
     this.#by.endings.inc({ finished_reason: result?.finishReason ?? OTHER_REASONS[outcome] });
-    if (result === undefined) {
-      return;
-    }
+    if (result === undefined) return;
     const { promptTokens, cachedTokens, completionTokens, timings } = result;
     this.#observe.latency.observe(times.totalMs / 1000);
     this.#observe.queue.observe(times.queueMs / 1000);

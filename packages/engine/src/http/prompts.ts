@@ -83,9 +83,7 @@ export async function embeddedTokens(
   const { tokens } = await plainPrompt(source, prompt, {}, options);
   const { trailingEnd } = source.vocabulary;
   const all = typeof value === 'string' && trailingEnd !== undefined ? [...tokens, trailingEnd] : tokens;
-  if (all.length === 0) {
-    throw new WarmpathError('WARMPATH_EMPTY_PROMPT', { path });
-  }
+  if (all.length === 0) throw new WarmpathError('WARMPATH_EMPTY_PROMPT', { path });
   if (all.length > options.most) {
     const detail = `The maximum context length of a text to embed is ${options.most} tokens, but it has ${all.length}.`;
     throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { path, detail });
@@ -102,9 +100,7 @@ export function tokenIds(values: readonly unknown[], { vocabulary, loop }: Promp
   const isTokenId = (token: unknown): boolean =>
     Number.isInteger(token) && Number(token) >= 0 && Number(token) < vocabulary.size;
   const index = values.findIndex((token) => !isTokenId(token));
-  if (index >= 0) {
-    throw refuse(`${path}[${index}]`, `Expected a token id below ${vocabulary.size}`);
-  }
+  if (index >= 0) throw refuse(`${path}[${index}]`, `Expected a token id below ${vocabulary.size}`);
   return values as number[];
 }
 

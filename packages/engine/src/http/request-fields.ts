@@ -79,9 +79,7 @@ export const IGNORED_FIELDS: readonly string[] = words(`
  * @throws WARMPATH_INVALID_REQUEST with the name of the field.
  */
 export function refuseFields(body: unknown, supported: Readonly<Record<string, unknown>>): void {
-  if (typeof body !== 'object' || body === null) {
-    return;
-  }
+  if (typeof body !== 'object' || body === null) return;
   for (const [name, value] of Object.entries(body)) {
     const nothing = Object.hasOwn(supported, name) ? undefined : REFUSED_FIELDS.get(name);
     const isEmpty = value === null || value === undefined || nothing?.some((each) => isDeepStrictEqual(each, value));

@@ -207,9 +207,7 @@ export type MessageInput = z.output<typeof message>;
  */
 export function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   const result = schema.safeParse(body);
-  if (result.success) {
-    return result.data;
-  }
+  if (result.success) return result.data;
   const issue = result.error.issues[0]!;
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: fieldPath(issue.path), detail: issue.message });
 }

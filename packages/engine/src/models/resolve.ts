@@ -56,9 +56,7 @@ export async function resolveModel(
   spec: string | undefined,
   options: ResolveModelOptions = {},
 ): Promise<ResolvedModel> {
-  if (spec === undefined || spec === 'demo') {
-    return { path: DEMO_PATH, name: DEMO_NAME, kind: 'demo' };
-  }
+  if (spec === undefined || spec === 'demo') return { path: DEMO_PATH, name: DEMO_NAME, kind: 'demo' };
   const hubText = spec.startsWith('hf:') ? spec.slice('hf:'.length) : hubTextOf(spec, parseHubUrl());
   if (hubText !== undefined) return resolveHub(hubText, options);
   return isModelUrl(spec) ? resolveUrl(spec, options) : resolveFile(spec);

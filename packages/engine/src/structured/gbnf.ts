@@ -7,9 +7,6 @@ import type { TextLanguage } from './text-language.js';
 const MAX_WEIGHT = 1 << 19;
 const REPETITION_WEIGHT = 32;
 
-/** Characters that one rule counts: llama.cpp expands a repetition into a rule for each. */
-const BLOCK = 256;
-
 /** One character of a JSON string. Escaped surrogates are left out: a length counts them differently. */
 const CHARACTER =
   '[^"\\\\\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CeEfF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))';
@@ -59,9 +56,7 @@ class GrammarWriter {
   /** The name of a rule. Its body is written once and later, because rules may refer to each other. */
   #rule(key: object | string, body: () => string): string {
     const known = this.#names.get(key);
-    if (known !== undefined) {
-      return known;
-    }
+    if (known !== undefined) return known;
     const name = `r${this.#names.size}`;
     this.#names.set(key, name);
     this.#open.push(() => this.#add(name, body()));
@@ -107,9 +102,7 @@ class GrammarWriter {
     return [...groups.values()]
       .map((group) => {
         const [text] = group;
-        if (group.length === 1) {
-          return literal(text!);
-        }
+        if (group.length === 1) return literal(text!);
         const length = commonLength(group);
         const rests = group.map((each) => each.slice(length));
         return `${literal(text!.slice(0, length))} ${this.#rule(rests, () => this.#texts(rests))}`;
@@ -119,25 +112,7 @@ class GrammarWriter {
 
   #characters(min: number, max: number | undefined): string {
     const character = this.#rule('character', () => CHARACTER);
-    if (max === undefined && min <= BLOCK) {
-      return `${character}{${min},}`;
-    }
-    const block = this.#rule('block', () => `${character}{${BLOCK}}`);
-    const blocks = Array.from({ length: Math.floor(min / BLOCK) }, () => block);
-    const rest = min % BLOCK === 0 ? [] : [`${character}{${min % BLOCK}}`];
-    const more = max === undefined ? `${character}*` : this.#atMost(max - min);
-    return [...blocks, ...rest, more].join(' ');
-  }
-
-  /** At most `count` characters: whole blocks, then a part of one. A place has at most two parses. */
-  #atMost(count: number): string {
-    const character = this.#rule('character', () => CHARACTER);
-    if (count < BLOCK) {
-      return count === 0 ? '""' : this.#rule(`part ${count}`, () => `${character}{0,${count}}`);
-    }
-    const block = this.#rule('block', () => `${character}{${BLOCK}}`);
-    const part = this.#rule(`part ${BLOCK - 1}`, () => `${character}{0,${BLOCK - 1}}`);
-    return this.#rule(`most ${count}`, () => `${block} ${this.#atMost(count - BLOCK)} | ${part}`);
+    return this.#rule(`${min} to ${max}`, () => `${character}${times(min, max)}`);
   }
 
   /** A rule for each state: a character and the next state, or the end. */
@@ -163,9 +138,7 @@ class GrammarWriter {
       const rest = items === undefined ? '' : ` ${next(items)}${times(Math.max(0, min - first.length), most)}`;
       return `"[" ${[this.#value(head), ...others.map(next)].join(' ')}${rest} "]"`;
     }
-    if (items === undefined || max === 0) {
-      return '"[]"';
-    }
+    if (items === undefined || max === 0) return '"[]"';
     const filled = `${this.#value(items)} ${next(items)}${times(Math.max(0, min - 1), max === undefined ? max : max - 1)} "]"`;
     return min > 0 ? `"[" ${filled}` : `"[" ("]" | ${filled})`;
   }
@@ -215,9 +188,7 @@ function commonLength(texts: readonly string[]): number {
   let length = 0;
   for (const character of first) {
     const end = length + character.length;
-    if (!others.every((other) => other.startsWith(character, length))) {
-      break;
-    }
+    if (!others.every((other) => other.startsWith(character, length))) break;
     length = end;
   }
   return length;

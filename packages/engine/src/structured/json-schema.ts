@@ -40,8 +40,9 @@ const MAX_LENGTH = 65_536;
 /** Most alternatives of one place; those of several keywords multiply. */
 const MAX_ALTERNATIVES = 256;
 
-/** Longest text whose length is counted beside a pattern; longer ones are checked when the answer is whole. */
-const MAX_COUNTED_LENGTH = 32;
+/** Longest texts whose length the grammar counts, alone and beside a pattern; others are checked when all is there. */
+const MAX_COUNTED_LENGTH = 1024;
+const MAX_COUNTED_BESIDE_PATTERN = 32;
 
 /** Most different bounds of numbers in one schema: each becomes an automaton. */
 const MAX_RANGES = 64;
@@ -89,16 +90,12 @@ class SchemaReader {
     if (depth > MAX_DEPTH || ++this.#places > MAX_SCHEMAS) {
       throw refuse(path, `Expected at most ${MAX_SCHEMAS} schemas, ${MAX_DEPTH} deep`);
     }
-    if (schema === true) {
-      return ANY_VALUE;
-    }
+    if (schema === true) return ANY_VALUE;
     if (!isObject(schema)) {
       throw refuse(path, schema === false ? 'No answer fits the schema `false`' : 'Expected a JSON schema');
     }
     const known = this.#known.get(schema);
-    if (known !== undefined) {
-      return known;
-    }
+    if (known !== undefined) return known;
     const node: ReferenceNode = { kind: 'reference', path, target: undefined };
     this.#known.set(schema, node);
     node.target = this.#readKeywords(schema, path, depth + 1);
@@ -107,9 +104,7 @@ class SchemaReader {
 
   #readKeywords(schema: Schema, path: string, depth: number): SchemaNode {
     const used = usedKeywords(schema);
-    if (used.length === 0) {
-      return ANY_VALUE;
-    }
+    if (used.length === 0) return ANY_VALUE;
     const [only, ...others] = used;
     if (only === '$ref' && others.length === 0) {
       const { target, place } = this.#follow(schema['$ref'], join(path, '$ref'));
@@ -125,9 +120,7 @@ class SchemaReader {
       return unionOf([value, { kind: 'texts', texts: ['null'] }], path);
     }
     for (const keyword of ['oneOf', 'anyOf'] as const) {
-      if (used.includes(keyword)) {
-        return this.#readAlternatives(schema, keyword, path, depth);
-      }
+      if (used.includes(keyword)) return this.#readAlternatives(schema, keyword, path, depth);
     }
     for (const keyword of used) {
       this.isExact &&= !CHECKED.has(keyword);
@@ -152,15 +145,9 @@ class SchemaReader {
 
   /** The schema's own keywords, and those of its reference and of `allOf`. */
   #partsOf(schema: unknown, path: string, seen: Set<unknown>): Schema[] {
-    if (schema === true) {
-      return [];
-    }
-    if (!isObject(schema)) {
-      throw refuse(path, 'Expected a JSON schema');
-    }
-    if (seen.has(schema)) {
-      throw refuse(path, 'This schema is nothing but itself');
-    }
+    if (schema === true) return [];
+    if (!isObject(schema)) throw refuse(path, 'Expected a JSON schema');
+    if (seen.has(schema)) throw refuse(path, 'This schema is nothing but itself');
     seen.add(schema);
     const { $ref, allOf, ...own } = schema;
     const parts: Schema[] = [own];
@@ -168,9 +155,7 @@ class SchemaReader {
       const { target, place } = this.#follow($ref, join(path, '$ref'));
       parts.push(...this.#partsOf(target, place, seen));
     }
-    if (allOf !== undefined && !Array.isArray(allOf)) {
-      throw refuse(join(path, 'allOf'), 'Expected schemas in an array');
-    }
+    if (allOf !== undefined && !Array.isArray(allOf)) throw refuse(join(path, 'allOf'), 'Expected schemas in an array');
     for (const [index, member] of (allOf ?? []).entries()) {
       parts.push(...this.#partsOf(member, `${join(path, 'allOf')}[${index}]`, new Set(seen)));
     }
@@ -181,20 +166,14 @@ class SchemaReader {
   #readAlternatives(schema: Schema, keyword: 'anyOf' | 'oneOf', path: string, depth: number): SchemaNode {
     const { [keyword]: given, ...beside } = schema;
     const place = join(path, keyword);
-    if (!Array.isArray(given) || given.length === 0) {
-      throw refuse(place, 'Expected schemas in an array');
-    }
+    if (!Array.isArray(given) || given.length === 0) throw refuse(place, 'Expected schemas in an array');
     this.#places += given.length;
-    if (given.length > MAX_ALTERNATIVES) {
-      throw refuse(place, `Expected at most ${MAX_ALTERNATIVES} alternatives`);
-    }
+    if (given.length > MAX_ALTERNATIVES) throw refuse(place, `Expected at most ${MAX_ALTERNATIVES} alternatives`);
     const tag = tagOf(schema);
     const isAlone = usedKeywords(beside).length === 0;
     const members = given.map((member: unknown, index) => {
       const memberPath = `${place}[${index}]`;
-      if (isAlone && tag === undefined) {
-        return this.read(member, memberPath, depth);
-      }
+      if (isAlone && tag === undefined) return this.read(member, memberPath, depth);
       const parts = this.#partsOf(member, memberPath, new Set());
       const tagged = tag === undefined ? [] : [{ required: [tag] }];
       return this.#readKeywords(
@@ -215,9 +194,7 @@ class SchemaReader {
     for (const part of given.split('/').slice(1)) {
       const key = decodePointer(part, path);
       const isThere = typeof target === 'object' && target !== null && Object.hasOwn(target, key);
-      if (!isThere) {
-        throw refuse(path, 'Nothing stands where this refers to');
-      }
+      if (!isThere) throw refuse(path, 'Nothing stands where this refers to');
       place = Array.isArray(target) ? `${place}[${key}]` : join(place, key);
       target = (target as Schema)[key];
     }
@@ -249,9 +226,7 @@ class SchemaReader {
     const isOld = Array.isArray(schema['items']);
     const [firstKey, othersKey] = isOld ? ['items', 'additionalItems'] : ['prefixItems', 'items'];
     const given = schema[firstKey] ?? [];
-    if (!Array.isArray(given)) {
-      throw refuse(join(path, firstKey), 'Expected schemas in an array');
-    }
+    if (!Array.isArray(given)) throw refuse(join(path, firstKey), 'Expected schemas in an array');
     const first = given.slice(0, max).map((item, index) => this.read(item, `${join(path, firstKey)}[${index}]`, depth));
     const others = schema[othersKey];
     const isTuple = first.length > 0 && others === undefined && min <= first.length;
@@ -266,9 +241,7 @@ class SchemaReader {
   #readObject(schema: Schema, path: string, depth: number): SchemaNode {
     const { properties = {}, required = [], additionalProperties: more, patternProperties = {} } = schema;
     for (const [keyword, value] of Object.entries({ properties, patternProperties })) {
-      if (!isObject(value)) {
-        throw refuse(join(path, keyword), 'Expected an object of schemas');
-      }
+      if (!isObject(value)) throw refuse(join(path, keyword), 'Expected an object of schemas');
     }
     if (!Array.isArray(required) || !required.every((key) => typeof key === 'string')) {
       throw refuse(join(path, 'required'), 'Expected an array of names');
@@ -309,21 +282,13 @@ class SchemaReader {
     names: unknown,
     path: string,
   ): { readonly texts?: readonly string[]; readonly language?: TextLanguage } | undefined {
-    if (names === undefined || names === true) {
-      return undefined;
-    }
+    if (names === undefined || names === true) return undefined;
     const place = join(path, 'propertyNames');
-    if (!isObject(names)) {
-      throw refuse(place, 'Expected a JSON schema');
-    }
+    if (!isObject(names)) throw refuse(place, 'Expected a JSON schema');
     const { type: _, ...said } = merge(this.#partsOf(names, place, new Set()), place);
     const node = this.#readKeywords({ ...said, type: 'string' }, place, 0);
-    if (node.kind === 'texts') {
-      return { texts: node.texts.map((text) => JSON.parse(text) as string) };
-    }
-    if (node.kind === 'language') {
-      return { language: node.language };
-    }
+    if (node.kind === 'texts') return { texts: node.texts.map((text) => JSON.parse(text) as string) };
+    if (node.kind === 'language') return { language: node.language };
     if (node.kind !== 'string') {
       throw refuse(place, 'This engine supports names as constants, by lengths, a pattern or a format only');
     }
@@ -393,16 +358,16 @@ class SchemaReader {
     const max = readCount(schema, 'maxLength', path, MAX_LENGTH);
     checkOrder(min, max, join(path, 'maxLength'));
     const isFree = schema['pattern'] === undefined && languagesOfFormats(schema).length === 0;
+    const most = isFree ? MAX_COUNTED_LENGTH : MAX_COUNTED_BESIDE_PATTERN;
+    const isCounted = min <= most && (max === undefined || max <= most);
+    this.isExact &&= isCounted;
     if (isFree) {
-      return { kind: 'string', min, max };
+      return { kind: 'string', min: Math.min(min, most), max: max !== undefined && max <= most ? max : undefined };
     }
     const keyword = join(path, schema['pattern'] === undefined ? 'format' : 'pattern');
-    const isCounted = min <= MAX_COUNTED_LENGTH && (max === undefined || max <= MAX_COUNTED_LENGTH);
     const language = this.#once([schema['pattern'], schema['format'], min, max], () => {
       const patterns = [schema['pattern'] ?? []].flat().map((pattern) => {
-        if (typeof pattern !== 'string') {
-          throw refuse(join(path, 'pattern'), 'Expected a regular expression');
-        }
+        if (typeof pattern !== 'string') throw refuse(join(path, 'pattern'), 'Expected a regular expression');
         return this.#pattern(pattern, join(path, 'pattern'));
       });
       const isAnyLength = !isCounted || (min === 0 && max === undefined);
@@ -411,10 +376,7 @@ class SchemaReader {
         return this.#languages.intersection([...patterns, ...languagesOfFormats(schema), ...lengths]);
       });
     });
-    if (language === undefined) {
-      throw refuse(keyword, 'No text fits all that is said of it here');
-    }
-    this.isExact &&= isCounted;
+    if (language === undefined) throw refuse(keyword, 'No text fits all that is said of it here');
     return { kind: 'language', isNumber: false, language };
   }
 
@@ -429,9 +391,7 @@ class SchemaReader {
     const [above, below] = [read('exclusiveMinimum'), read('exclusiveMaximum')];
     const [from, to] = [read('minimum'), read('maximum')];
     const steps = [schema['multipleOf'] ?? []].flat().filter((step): step is number => {
-      if (typeof step !== 'number' || !(step > 0)) {
-        throw refuse(join(path, 'multipleOf'), 'Expected a number above 0');
-      }
+      if (typeof step !== 'number' || !(step > 0)) throw refuse(join(path, 'multipleOf'), 'Expected a number above 0');
       return true;
     });
     const min = from === undefined || above === undefined ? (from ?? above) : Math.max(from, above);
@@ -446,14 +406,10 @@ class SchemaReader {
     };
     const language = this.#once({ ...bounds, multipleOf: steps }, () => {
       this.#ranges++;
-      if (this.#ranges > MAX_RANGES) {
-        throw refuse(path, `Expected at most ${MAX_RANGES} different bounds of numbers`);
-      }
+      if (this.#ranges > MAX_RANGES) throw refuse(path, `Expected at most ${MAX_RANGES} different bounds of numbers`);
       return attempt(path, () => languageOfNumbers({ ...bounds, multipleOf: steps }));
     });
-    if (language === undefined) {
-      throw refuse(path, 'No number lies within these bounds');
-    }
+    if (language === undefined) throw refuse(path, 'No number lies within these bounds');
     return { kind: 'language', isNumber: true, language };
   }
 
@@ -504,13 +460,9 @@ function readTexts(schema: Schema, path: string): SchemaNode {
   }
   const keyword = Object.hasOwn(schema, 'const') ? 'const' : 'enum';
   const given: readonly unknown[] = keyword === 'const' ? [constant] : (listed ?? []);
-  if (given.length > MAX_CONSTANTS) {
-    throw refuse(join(path, 'enum'), `Expected at most ${MAX_CONSTANTS} constants`);
-  }
+  if (given.length > MAX_CONSTANTS) throw refuse(join(path, 'enum'), `Expected at most ${MAX_CONSTANTS} constants`);
   const other = usedKeywords(beside).find((key) => key !== 'type' && !CHECKED.has(key));
-  if (other !== undefined) {
-    throw refuse(join(path, other), 'This engine supports no such keyword beside constants');
-  }
+  if (other !== undefined) throw refuse(join(path, other), 'This engine supports no such keyword beside constants');
   const types = typesOf(schema, path);
   const texts = given
     .filter((value) => types.some((type) => isOfType(value, type)))
@@ -518,8 +470,6 @@ function readTexts(schema: Schema, path: string): SchemaNode {
   const isListed = (text: string): boolean =>
     keyword === 'enum' || listed === undefined || listed.some((value) => JSON.stringify(value) === text);
   const fitting = [...new Set(texts)].filter(isListed);
-  if (fitting.length === 0) {
-    throw refuse(join(path, keyword), 'Expected a constant that fits the type');
-  }
+  if (fitting.length === 0) throw refuse(join(path, keyword), 'Expected a constant that fits the type');
   return { kind: 'texts', texts: fitting };
 }

@@ -73,9 +73,7 @@ export function mergeSchemas(schemas: readonly Schema[]): { readonly merged: Sch
       const known = merged[keyword];
       const isNew = !Object.hasOwn(merged, keyword) || isDeepStrictEqual(known, value);
       const together = isNew ? value : MERGES[keyword]?.(known, value);
-      if (together === undefined) {
-        return { keyword };
-      }
+      if (together === undefined) return { keyword };
       merged[keyword] = together;
     }
   }

@@ -36,9 +36,7 @@ export function languageOfNumbers(bounds: NumberBounds): TextLanguage | undefine
   const min = bounds.min !== undefined && bounds.min <= -NINES ? undefined : bounds.min;
   const max = bounds.max !== undefined && bounds.max >= NINES ? undefined : bounds.max;
   const isBound = min !== undefined || max !== undefined || multipleOf.length > 0;
-  if (!isBound) {
-    return isInteger ? ANY_INTEGER : ANY_NUMBER;
-  }
+  if (!isBound) return isInteger ? ANY_INTEGER : ANY_NUMBER;
   const places = Math.min(BOUNDED_FRACTION_DIGITS, ...multipleOf.map(placesOf));
   const fraction = isInteger || places === 0 ? '' : `(?:\\.\\d{1,${places}})?`;
   const low = { value: Math.max(min ?? -MAX_BOUND, -MAX_BOUND), isOpen: bounds.isMinOpen };

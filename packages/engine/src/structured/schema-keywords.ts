@@ -82,9 +82,7 @@ export function typesOf(schema: Schema, path: string): readonly JsonType[] {
 
 export function readCount(schema: Schema, keyword: string, path: string, most: number): number | undefined {
   const value = schema[keyword];
-  if (value === undefined) {
-    return undefined;
-  }
+  if (value === undefined) return undefined;
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > most) {
     throw refuse(join(path, keyword), `Expected a whole number from 0 to ${most}`);
   }
@@ -92,9 +90,7 @@ export function readCount(schema: Schema, keyword: string, path: string, most: n
 }
 
 export function checkOrder(min: number, max: number | undefined, path: string): void {
-  if (max !== undefined && min > max) {
-    throw refuse(path, 'Expected no less than the minimum');
-  }
+  if (max !== undefined && min > max) throw refuse(path, 'Expected no less than the minimum');
 }
 
 /** The keywords that say something about which answers fit. */

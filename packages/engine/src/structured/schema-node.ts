@@ -88,9 +88,7 @@ export function leavesOf(node: SchemaNode): ReadonlySet<SchemaNode> {
   const leaves = new Set<SchemaNode>();
   const seen = new Set<SchemaNode>();
   const visit = (current: SchemaNode): void => {
-    if (seen.has(current)) {
-      return;
-    }
+    if (seen.has(current)) return;
     seen.add(current);
     if (current.kind === 'reference') {
       visit(current.target!);
@@ -110,12 +108,8 @@ function areDisjoint(a: SchemaNode, b: SchemaNode): boolean {
 }
 
 function areLeavesDisjoint(a: SchemaNode, b: SchemaNode): boolean {
-  if (a === b) {
-    return false;
-  }
-  if (a.kind === 'texts' && b.kind === 'texts') {
-    return shareNone(a.texts, b.texts);
-  }
+  if (a === b) return false;
+  if (a.kind === 'texts' && b.kind === 'texts') return shareNone(a.texts, b.texts);
   return !beginningsOf(a).some((beginning) => beginningsOf(b).includes(beginning)) || areTagged(a, b);
 }
 
@@ -202,12 +196,8 @@ function refuseEmptyCycles(nodes: readonly SchemaNode[]): void {
   const done = new Set<SchemaNode>();
   const open = new Set<SchemaNode>();
   const visit = (node: SchemaNode): void => {
-    if (done.has(node) || (node.kind !== 'reference' && node.kind !== 'union')) {
-      return;
-    }
-    if (open.has(node)) {
-      throw refuse(node.path, 'This schema is nothing but itself');
-    }
+    if (done.has(node) || (node.kind !== 'reference' && node.kind !== 'union')) return;
+    if (open.has(node)) throw refuse(node.path, 'This schema is nothing but itself');
     open.add(node);
     childrenOf(node).forEach(visit);
     open.delete(node);

@@ -79,9 +79,7 @@ const LANGUAGES = new Map<string, TextLanguage>();
 export function languageOfFormat(format: string): TextLanguage | undefined {
   const source = STRING_FORMATS.get(format);
   const known = LANGUAGES.get(format);
-  if (source === undefined || known !== undefined) {
-    return known;
-  }
+  if (source === undefined || known !== undefined) return known;
   const language = new LanguageMaker().pattern(`^(?:${source})$`);
   LANGUAGES.set(format, language);
   return language;

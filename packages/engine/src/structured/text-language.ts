@@ -105,9 +105,7 @@ export class LanguageMaker {
   /** The texts in which the elements match, at any place unless they begin with `^`. */
   #anchored(elements: readonly Element[]): NFA {
     const [first, ...others] = elements;
-    if (first !== undefined && isStart(first)) {
-      return this.#sequence(others, this.#everything(), true);
-    }
+    if (first !== undefined && isStart(first)) return this.#sequence(others, this.#everything(), true);
     if (first?.type === 'Alternation' && hasAssertion(first)) {
       return this.#union(first.alternatives.map((each) => this.#anchored([...each.elements, ...others] as Element[])));
     }
@@ -119,13 +117,9 @@ export class LanguageMaker {
   /** The elements, then the rest of the text: a lookahead applies to both. */
   #sequence(elements: readonly Element[], rest: NFA, isAtStart: boolean): NFA {
     const [first, ...others] = elements;
-    if (first === undefined) {
-      return rest;
-    }
+    if (first === undefined) return rest;
     const after = this.#sequence(others, rest, isAtStart && first.type === 'Assertion');
-    if (isAtStart && isStart(first)) {
-      return after;
-    }
+    if (isAtStart && isStart(first)) return after;
     if (!hasAssertion(first)) {
       const language = NFA.fromRegex({ type: 'Concatenation', elements: [first] }, OPTIONS, {}, this.#nfa);
       language.append(after, this.#nfa);
@@ -172,9 +166,7 @@ function bounded<T>(build: () => T): T {
   try {
     return build();
   } catch (cause) {
-    if (cause instanceof UnreadablePattern) {
-      throw cause;
-    }
+    if (cause instanceof UnreadablePattern) throw cause;
     throw new UnreadablePattern('This pattern cannot be read, or is too large', { cause });
   }
 }

@@ -72,16 +72,18 @@ describe('the chat template', () => {
     const tool = { type: 'function', function: { name: 'find', parameters: { type: 'object' } } } as const;
     const template = new ChatTemplate({ source: model.chatTemplate }, model.vocabulary);
     const system: ChatMessage = { role: 'system', content: 'Be kind.' };
-    const textWith = async (messages: ChatMessage[], callChoice: 'forced' | 'free' | 'none'): Promise<string> =>
-      model.vocabulary.detokenize((await template.tokenize(messages, true, { tools: [tool], callChoice })).tokens);
-    expect(await textWith([system, ...HELLO], 'forced')).toMatch(
-      /system\nBe kind\.\n\nAnswer with a call [^\n]*:\n\{"name":"find",[^\n]*\}<\|im_end\|>\n<\|im_start\|>user\nHello<\|im_end\|>/,
+    const textWith = async (messages: ChatMessage[], describesTools?: boolean): Promise<string> => {
+      const options = { tools: [tool], ...(describesTools !== undefined && { describesTools }) };
+      return model.vocabulary.detokenize((await template.tokenize(messages, true, options)).tokens);
+    };
+    expect(await textWith([system, ...HELLO])).toMatch(
+      /system\nBe kind\.\n\nYou may call [^\n]*:\n\{"name":"find",[^\n]*\}<\|im_end\|>\n<\|im_start\|>user\nHello<\|im_end\|>/,
     );
-    const free = await textWith(HELLO, 'free');
+    const free = await textWith(HELLO);
     expect(free).toMatch(/system\nYou may call [^\n]*\n\{"name":"find",[^\n]*\}<\|im_end\|>/);
-    expect(await textWith(HELLO, 'none')).not.toContain('find');
+    expect(await textWith(HELLO, false)).not.toContain('find');
     // The next turn begins with all of it.
-    const later = await textWith([...HELLO, { role: 'assistant', content: 'Hi' }, ...HELLO], 'free');
+    const later = await textWith([...HELLO, { role: 'assistant', content: 'Hi' }, ...HELLO]);
     expect(later.startsWith(free)).toBe(true);
   });
 

@@ -1,6 +1,7 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelPath } from '../../bench/random-model/src/model-path.js';
+import { modelLines } from '../../src/model-lines.js';
 import { TestEngine } from '../support/engine.js';
 
 const PATH = '/v1/embeddings';
@@ -108,6 +109,12 @@ describe('an encoder', () => {
   ])('refuses what generates: %s', async (path, body) => {
     expect(await engine.error(path, body)).toMatchObject({ status: 400, param: 'model' });
     expect((await engine.call(PATH, { input: 'a' })).status).toBe(200);
+  });
+
+  it('is described without what only chats have', () => {
+    const lines = modelLines(engine.server.model);
+    expect(lines).toContainEqual(['answers', 'embeddings alone: this model generates no text']);
+    expect(lines.map(([label]) => label)).not.toContain('template');
   });
 });
 

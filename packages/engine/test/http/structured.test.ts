@@ -216,6 +216,20 @@ describe.each(isFull ? ['demo', 'random:1m'] : ['random:1m'])('structured answer
     expect(message).toEqual({ role: 'assistant', content: expect.stringMatching(/./) });
   });
 
+  it('share the prompt of a chat with tools, whatever form its answers must have', async () => {
+    const used = async (fields: object) => {
+      const { body } = await engine.call(CHAT, ask({ max_tokens: 8, tools: TOOLS, ...fields }));
+      return (body as { usage: { prompt_tokens: number } }).usage;
+    };
+    const { prompt_tokens: promptTokens } = await used({ temperature: 0.5 });
+    for (const fields of [{ response_format: format(SCHEMA) }, { tool_choice: 'required' }]) {
+      expect(await used({ seed: 1, ...fields })).toMatchObject({
+        prompt_tokens: promptTokens,
+        prompt_tokens_details: { cached_tokens: promptTokens - 1 },
+      });
+    }
+  });
+
   it.each<[what: string, path: string, body: object, param: string]>([
     [
       'a keyword',
