@@ -277,7 +277,7 @@ export async function assembleGateway(config: GatewayConfig, parts: GatewayParts
     peers,
     now,
   });
-  const arranger = new PromptArranger({ documents, histories, memory, renderer, failOpen, now });
+  const arranger = new PromptArranger({ documents, histories, memory, renderer, prefixKeeper, failOpen, now });
   const warming = { config, engines, histories, documents, warmups, cacheSalts, eventLoopBudget, metrics, now };
   const dispatcher = new PromptDispatcher({
     engines,

@@ -269,6 +269,86 @@ describe('a prompt that brings no documents', () => {
   });
 });
 
+describe('what keeps the beginning of a prompt the same', () => {
+  const TOOLS = ['read', 'write'].map((name) => ({ name, description: `Use it to ${name}. `.repeat(60) }));
+  const functions = TOOLS.map((tool) => ({ type: 'function', function: { ...tool, parameters: {} } }));
+  const schemas = TOOLS.map((tool) => ({ ...tool, input_schema: {} }));
+  const billed = (values: string) => `x-anthropic-billing-header: ${values};`;
+  const asking = (system: unknown, fields: object = {}) => ({
+    model: 'm',
+    max_tokens: 9,
+    messages: [
+      ...(typeof system === 'string' ? [{ role: 'system', content: system }] : []),
+      { role: 'user', content: 'And?' },
+    ],
+    ...(typeof system !== 'string' && { system }),
+    ...fields,
+  });
+  const part = (text: string, fields: object = {}) => ({ type: 'text', text, ...fields });
+  const mark = { cache_control: { type: 'ephemeral' } };
+  const long = SYSTEM.repeat(4);
+
+  it.each<[string, string, 'native' | 'translate', readonly [object, object], boolean]>([
+    [
+      'a billing line',
+      CHAT,
+      'native',
+      [asking(`${billed('a=1')}\n${long}`), asking(`${billed('a=2')}\n${long}`)],
+      true,
+    ],
+    [
+      'other tools first',
+      CHAT,
+      'native',
+      [asking('S', { tools: functions }), asking('S', { tools: [...functions].reverse() })],
+      true,
+    ],
+    ['marks that move', CHAT, 'native', [asking(long, mark), asking(long)], false],
+    [
+      'a billing line of Messages',
+      '/v1/messages',
+      'translate',
+      [asking([part(billed('a=1')), part(long, mark)]), asking([part(billed('a=2')), part(long)])],
+      true,
+    ],
+    [
+      'other tools first in Messages',
+      '/v1/messages',
+      'translate',
+      [asking([part('S')], { tools: schemas }), asking([part('S')], { tools: [...schemas].reverse() })],
+      true,
+    ],
+  ])('counts as gain: %s', async (_, path, apiRoute, [first, second], isGain) => {
+    const reports: Report[] = [];
+    const usage = { prompt_tokens: 600, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 560 } };
+    const answer = {
+      choices: [{ index: 0, message: { role: 'assistant', content: 'Yes.' }, finish_reason: 'stop' }],
+      usage,
+    };
+    const found = await stand(
+      (response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify(answer));
+      },
+      VLLM,
+      { onRequest: (report) => void (report.tenant !== undefined && reports.push(report)), apiRoute },
+    );
+    for (const body of [first, first, second, second]) {
+      const before = reports.length;
+      const reply = await send(found.gateway.url + path, body);
+      expect(reply.status, reply.text).toBe(200);
+      while (reports.length === before) await new Promise((resolve) => setImmediate(resolve));
+    }
+    const [, again, changed, same] = reports;
+    const all = found.engine.received.map(({ body }) => body);
+    if (isGain) expect(all[2]).toBe(all[1]);
+    expect(changed!.isUnchanged).toBe(!isGain);
+    expect(changed!.gainTokens! > 300).toBe(isGain);
+    // A client that sends the same again has it cached without the gateway as well.
+    for (const report of [again!, same!]) expect(Math.abs(report.gainTokens!)).toBeLessThanOrEqual(48);
+  });
+});
+
 describe('the group that is left as it is', () => {
   const HALF: StandConfig = { ...VLLM, holdout: 0.5 };
 

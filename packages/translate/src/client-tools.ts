@@ -4,89 +4,53 @@ import type { RequestValue } from './request-value.js';
 
 /** A JSON schema, as far as the arguments of known tools need one. */
 interface Schema {
-  readonly type: 'string' | 'integer' | 'number' | 'boolean' | 'array' | 'object';
+  readonly type: string;
   readonly [keyword: string]: unknown;
 }
 
-const TEXT: Schema = { type: 'string' };
-const NUMBER: Schema = { type: 'integer' };
-const FLAG: Schema = { type: 'boolean' };
-const TEXTS = listOf(TEXT);
-const PLACE = listOf(NUMBER);
+const TYPES: Readonly<Record<string, Schema>> = {
+  text: { type: 'string' },
+  count: { type: 'integer' },
+  number: { type: 'number' },
+  flag: { type: 'boolean' },
+};
 
-function listOf(items: Schema): Schema {
+/**
+ * A schema from a list of arguments: `name` of a text, `name:type`, `name:type[]` of a list, `name=one|other` of words;
+ * a `!` behind it where it must be given.
+ */
+function objectOf(list: string): Schema {
+  const given = list.split(/\s+/).map((argument) => /^(\w+)(?::(\w+)(\[\])?)?(?:=([\w|]+))?(!)?$/.exec(argument)!);
+  const properties = given.map(([, name, type = 'text', isList, words]) => {
+    const one = words === undefined ? TYPES[type]! : { type: 'string', enum: words.split('|') };
+    return [name, isList === undefined ? one : listOf(one)] as const;
+  });
+  const required = given.flatMap(([, name, , , , must]) => (must === undefined ? [] : [name]));
+  return { type: 'object', properties: Object.fromEntries(properties), required };
+}
+
+function listOf(items: object): Schema {
   return { type: 'array', items };
 }
 
-function oneOf(...names: readonly string[]): Schema {
-  return { type: 'string', enum: names };
-}
-
-function objectOf(properties: Readonly<Record<string, Schema>>, ...required: readonly string[]): Schema {
-  return { type: 'object', properties, required };
-}
-
-const POINTER = ['left_click', 'right_click', 'middle_click', 'double_click', 'triple_click', 'mouse_move'];
-const MOUSE = ['left_click_drag', 'left_mouse_down', 'left_mouse_up', 'scroll', 'cursor_position'];
-const EDITS = { file_text: TEXT, old_str: TEXT, new_str: TEXT, insert_line: NUMBER, insert_text: TEXT };
+const EDITS = 'file_text old_str new_str insert_line:count insert_text view_range:count[]';
 
 /** Tools of Anthropic's that the client runs: what a model that does not know them has to know. */
-const MESSAGES_TOOLS: ReadonlyMap<string, readonly [description: string, input: Schema]> = new Map([
-  [
-    'bash',
-    [
-      'Runs a command in a bash session that stays open. `restart` begins a new one.',
-      objectOf({ command: TEXT, restart: FLAG }),
-    ],
+const MESSAGES_TOOLS: Readonly<Record<string, readonly [description: string, input: string]>> = {
+  bash: ['Runs a command in a bash session that stays open. `restart` begins a new one.', 'command restart:flag'],
+  text_editor: [
+    'Views, creates and edits text files. `insert` puts a text behind a line; `view_range` is the first and last line.',
+    `command=view|create|str_replace|insert! path! ${EDITS}`,
   ],
-  [
-    'text_editor',
-    [
-      'Views, creates and edits text files. `insert` puts a text behind a line; `view_range` is the first and the last line.',
-      objectOf(
-        { command: oneOf('view', 'create', 'str_replace', 'insert'), path: TEXT, ...EDITS, view_range: PLACE },
-        'command',
-        'path',
-      ),
-    ],
+  memory: [
+    'Keeps notes as text files below /memories, which stay from one conversation to the next.',
+    `command=view|create|str_replace|insert|delete|rename! path old_path new_path ${EDITS}`,
   ],
-  [
-    'memory',
-    [
-      'Keeps notes as text files below /memories, which stay from one conversation to the next.',
-      objectOf(
-        {
-          command: oneOf('view', 'create', 'str_replace', 'insert', 'delete', 'rename'),
-          path: TEXT,
-          old_path: TEXT,
-          new_path: TEXT,
-          ...EDITS,
-          view_range: PLACE,
-        },
-        'command',
-      ),
-    ],
+  computer: [
+    'Uses mouse and keyboard, and takes pictures of the screen. `coordinate` is x and y; keys are written as `ctrl+s`.',
+    'action=screenshot|key|hold_key|type|wait|zoom|left_click|right_click|middle_click|double_click|triple_click|mouse_move|left_click_drag|left_mouse_down|left_mouse_up|scroll|cursor_position! coordinate:count[] start_coordinate:count[] text scroll_direction=up|down|left|right scroll_amount:count duration:number region:count[]',
   ],
-  [
-    'computer',
-    [
-      'Uses the mouse and the keyboard, and takes pictures of the screen. `coordinate` is x and y; keys are written as `ctrl+s`.',
-      objectOf(
-        {
-          action: oneOf('screenshot', 'key', 'hold_key', 'type', 'wait', 'zoom', ...POINTER, ...MOUSE),
-          coordinate: PLACE,
-          start_coordinate: PLACE,
-          text: TEXT,
-          scroll_direction: oneOf('up', 'down', 'left', 'right'),
-          scroll_amount: NUMBER,
-          duration: { type: 'number' },
-          region: PLACE,
-        },
-        'action',
-      ),
-    ],
-  ],
-]);
+};
 
 /** A tool of Responses whose calls are items of their own. */
 interface ItemTool {
@@ -103,72 +67,53 @@ interface ItemTool {
 
 const COMPUTER = {
   name: 'computer',
-  description: 'Uses the mouse and the keyboard, and takes pictures of the screen.',
+  description: 'Uses mouse and keyboard, and takes pictures of the screen.',
   item: { pending_safety_checks: [] },
 };
-const COMPUTER_ACTION = objectOf(
-  {
-    type: oneOf('screenshot', 'click', 'double_click', 'drag', 'keypress', 'move', 'scroll', 'type', 'wait'),
-    x: NUMBER,
-    y: NUMBER,
-    button: oneOf('left', 'right', 'wheel', 'back', 'forward'),
-    scroll_x: NUMBER,
-    scroll_y: NUMBER,
-    text: TEXT,
-    keys: TEXTS,
-    path: listOf(objectOf({ x: NUMBER, y: NUMBER }, 'x', 'y')),
-  },
-  'type',
+const { properties: actions, ...ACTION } = objectOf(
+  'type=screenshot|click|double_click|drag|keypress|move|scroll|type|wait! x:count y:count button=left|right|wheel|back|forward scroll_x:count scroll_y:count text keys:text[]',
 );
+const COMPUTER_ACTION: Schema = {
+  ...ACTION,
+  properties: { ...(actions as object), path: listOf(objectOf('x:count! y:count!')) },
+};
 
 /** By the type of the tool. */
-const ITEM_TOOLS: ReadonlyMap<unknown, ItemTool> = new Map<string, ItemTool>([
-  [
-    'local_shell',
-    {
+const ITEM_TOOLS: ReadonlyMap<unknown, ItemTool> = new Map<string, ItemTool>(
+  Object.entries({
+    local_shell: {
       name: 'local_shell',
       description: 'Runs a program with its arguments, for instance ["bash", "-lc", "ls"].',
       member: 'action',
-      schema: objectOf({ command: TEXTS, working_directory: TEXT, timeout_ms: NUMBER }, 'command'),
+      schema: objectOf('command:text[]! working_directory timeout_ms:count'),
       defaults: { type: 'exec', env: {} },
     },
-  ],
-  [
-    'shell',
-    {
+    shell: {
       name: 'shell',
       description: 'Runs shell commands.',
       member: 'action',
-      schema: objectOf({ commands: TEXTS, timeout_ms: NUMBER, max_output_length: NUMBER }, 'commands'),
+      schema: objectOf('commands:text[]! timeout_ms:count max_output_length:count'),
       item: { environment: { type: 'local' } },
       defaults: { timeout_ms: null, max_output_length: null },
     },
-  ],
-  [
-    'apply_patch',
-    {
+    apply_patch: {
       name: 'apply_patch',
       description:
-        'Creates, changes or deletes one file. `diff` has its lines: `+` before new ones, `-` before removed ones, a space before others, and `@@` before each part that changes.',
+        'Creates, changes or deletes one file. Lines of `diff` begin with `+` where they are new, `-` where they go, and a space otherwise; `@@` stands before each part that changes.',
       member: 'operation',
-      schema: objectOf(
-        { type: oneOf('create_file', 'update_file', 'delete_file'), path: TEXT, diff: TEXT },
-        'type',
-        'path',
-      ),
+      schema: objectOf('type=create_file|update_file|delete_file! path! diff'),
     },
-  ],
-  ['computer_use_preview', { ...COMPUTER, member: 'action', schema: COMPUTER_ACTION }],
-  ['computer', { ...COMPUTER, member: 'actions', schema: listOf(COMPUTER_ACTION) }],
-]);
+    computer_use_preview: { ...COMPUTER, member: 'action', schema: COMPUTER_ACTION },
+    computer: { ...COMPUTER, member: 'actions', schema: listOf(COMPUTER_ACTION) },
+  }),
+);
 
 /** A tool of Anthropic's that the client runs, as a function; `undefined` for any other. */
 export function clientTool(tool: RequestValue): ChatTool | undefined {
   const [, kind] = /^(\w+)_\d{8}$/.exec(tool.get('type').string()) ?? [];
-  const known = kind === undefined ? undefined : MESSAGES_TOOLS.get(kind);
-  if (known === undefined) return undefined;
-  const [description, input] = known;
-  return functionOf(tool.get('name').string(), description + screenOf(tool, '_px'), input);
+  if (kind === undefined || !Object.hasOwn(MESSAGES_TOOLS, kind)) return undefined;
+  const [description, input] = MESSAGES_TOOLS[kind]!;
+  return functionOf(tool.get('name').string(), description + screenOf(tool, '_px'), objectOf(input));
 }
 
 /** A tool of OpenAI's that the client runs, as a function; `undefined` for any other. A shell may run at OpenAI. */
@@ -178,7 +123,11 @@ export function itemTool(tool: RequestValue): ChatTool | undefined {
   if (known === undefined || (isObject(environment.value) && environment.get('type').value !== 'local'))
     return undefined;
   const { name, description, member, schema } = known;
-  return functionOf(name, description + screenOf(tool, ''), objectOf({ [member]: schema }, member));
+  return functionOf(name, description + screenOf(tool, ''), {
+    type: 'object',
+    properties: { [member]: schema },
+    required: [member],
+  });
 }
 
 /** The name of the function for a tool that has none of its own. */

@@ -9,6 +9,7 @@ import {
 } from '@warmpath/translate';
 import { checkBounds } from '../json/json-body.js';
 import type { ResponseBody, ResponseHead } from './prompt-apis.js';
+import type { ApiName } from './prompt-view.js';
 
 /** Headers that describe a body. The translation is another body. */
 const OF_THE_ORIGINAL = ['content-length', 'content-encoding', 'content-type', 'etag', 'content-md5'];
@@ -37,6 +38,16 @@ export function* translateRequest(
   const { body, warnings, movedSystem, answer } = withTableErrors(() => translate(request));
   yield request.body.length;
   return { body: Buffer.from(body), warnings, movedSystem, answer: new TranslatedBody(answer, answered) };
+}
+
+/** A body as chat completions; `undefined` for one that cannot be translated alone: it continues a stored response. */
+export function chatBodyOf(api: ApiName, body: Buffer): Buffer | undefined {
+  if (api !== 'messages' && api !== 'responses') return undefined;
+  try {
+    return Buffer.from(translate({ api, body }).body);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Translates the engine's response into the client's API. */

@@ -19,6 +19,7 @@ import {
 } from '../shapes/shapes.js';
 import { arrangeInPlace, firstOpenDocuments, type InPlaceOptions, isReported, slotOf } from './arrange-in-place.js';
 import { type InsertedDocuments, isBadInput } from './insert-slot.js';
+import type { PrefixKeeper } from './keep-prefix.js';
 import { inRetrievalOrder, type PromptRenderer } from './render.js';
 
 /** A prompt that is ready for the engine. */
@@ -40,6 +41,7 @@ export interface PromptArrangerParts {
   readonly histories: ServedHistories;
   readonly memory: ConversationMemory;
   readonly renderer: PromptRenderer;
+  readonly prefixKeeper: PrefixKeeper;
   readonly failOpen: FailOpen;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
@@ -101,10 +103,12 @@ export class PromptArranger {
   }
 
   /** As its client wrote it: documents of a field in retrieval order, without references, hint or breakpoints. */
-  asWritten({ tenant }: Call, { prompt, sent, decision }: ArrangedPrompt, engine: Engine): Buffer {
+  asWritten(call: Call, { prompt, sent, decision }: ArrangedPrompt, engine: Engine): Buffer {
+    const { tenant } = call;
     const { slots } = prompt;
+    if (slots?.kind !== 'insert')
+      return this.#parts.prefixKeeper.withoutKeeping(call) ?? (decision.state === undefined ? sent.body : prompt.body);
     if (decision.state === undefined) return sent.body;
-    if (slots?.kind !== 'insert') return prompt.body;
     const slot = { ...slots, repeated: undefined };
     const written = this.#inRetrievalOrder(slot, tenant, engine);
     return this.#parts.renderer.render({ ...prompt, slots: slot }, written, false).body;

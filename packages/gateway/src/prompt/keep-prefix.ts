@@ -1,6 +1,8 @@
 import { byteChain, keySorted, messageChain, TenantCache } from '@warmpath/core/internal';
 import { type PromptApi, PromptView } from '../apis/prompt-view.js';
+import { chatBodyOf } from '../apis/translate-request.js';
 import type { GatewayConfig, PrefixKeeperName } from '../config/schema.js';
+import { bodyOf } from '../intake/request-body.js';
 import { applyEdits, BodyView, type ByteEdit, withoutMembers } from '../json/json-body.js';
 import { type ByteSpan, isObject, JsonScanner, parseJson } from '../json/json-scanner.js';
 import type { Call } from '../shapes/shapes.js';
@@ -43,6 +45,8 @@ export interface KeptBody {
 }
 
 const NOTHING: KeptBody['kept'] = [];
+/** Those that change what the engine reads. */
+const WRITES_PROMPT: ReadonlySet<PrefixKeeperName> = new Set(['billing-line', 'tool-order']);
 
 /**
  * Changes what would break the engine's prefix cache and says nothing to the model: a billing line with changing
@@ -89,6 +93,18 @@ export class PrefixKeeper {
     } catch {
       return { body, kept: NOTHING };
     }
+  }
+
+  /**
+   * The prompt as its client wrote it: with its billing line, and tools in its order. `undefined` where nothing of that
+   * was changed. Engines that do not read marks for a cache compute the same without. O(body).
+   */
+  withoutKeeping({ request, api, route, translation }: Call): Buffer | undefined {
+    if (!request.report.keptPrefix.some((name) => WRITES_PROMPT.has(name))) return undefined;
+    const body = bodyOf(request);
+    if (translation !== undefined) return chatBodyOf(route, body);
+    const view = new BodyView(body);
+    return applyEdits(body, this.#options.readsMarks(api) ? [] : marksIn(view));
   }
 
   /** The same tools as before go out in the bytes that were sent first; new ones stand behind those sent first. */
