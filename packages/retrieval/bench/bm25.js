@@ -71,7 +71,7 @@ function own(count) {
   const start = performance.now();
   const index = new Bm25(builder.build());
   spent += performance.now() - start;
-  const times = measure(queries, (query) => index.search(query, 10));
+  const times = measure(queries, (query) => index.search({ text: query }, 10));
   print('Warmpath', count, spent, times, megabytes() - before);
 }
 

@@ -1,27 +1,20 @@
 /**
  * How well search finds what answers a question, on data sets in BEIR's layout: nDCG@10, recall@5 and @10 of a
- * collection as it is ingested (words, passages), and over whole documents with the hashed TF-IDF embedding of BM25,
- * vectors and both fused; at which stage the final set is there.
- * Usage: node bench/quality.js [FOLDER...] [--dimension 1024] [--json file]; the folders of $WARMPATH_DATA without one.
+ * collection as it is ingested, of BM25 over whole documents, and of peers over the same documents.
+ * Peers that are not installed are left out: npm install --no-save @orama/orama lunr wink-bm25-text-search wink-nlp-utils
+ * Usage: node bench/quality.js [FOLDER...] [--json file]; the folders of $WARMPATH_DATA without one.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import {
-  Bm25Retriever,
-  Collections,
-  HashedTfIdf,
-  HybridRetriever,
-  VectorIndex,
-  VectorRetriever,
-} from '../dist/index.js';
+import { stemmer } from '@orama/stemmers/english';
+import { stopwords } from '@orama/stopwords/english';
+import MiniSearch from 'minisearch';
+import { Bm25Retriever, Collections } from '../dist/index.js';
 
 const K = 10;
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { dimension: { type: 'string', default: '1024' }, json: { type: 'string' } },
-});
+const { values: options, positionals } = parseArgs({ allowPositionals: true, options: { json: { type: 'string' } } });
 const root = process.env.WARMPATH_DATA;
 const named = positionals.length === 0 && root ? readdirSync(root).map((name) => join(root, name)) : positionals;
 const folders = named.filter((folder) => existsSync(join(folder, 'corpus.jsonl')) && existsSync(join(folder, 'qrels')));
@@ -58,6 +51,13 @@ function ndcg(ids, relevant) {
 }
 const recall = (ids, relevant, k) => ids.slice(0, k).filter((id) => relevant.has(id)).length / relevant.size;
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const textOf = ({ title, content }) => (title === undefined ? content : `${title}\n${content}`);
+
+async function finalIds(retriever, text, k, idOf) {
+  let ids = [];
+  for await (const { candidates } of retriever.search({ text }, { k, signal })) ids = candidates.map(idOf);
+  return [...new Set(ids)].slice(0, K);
+}
 
 /** A collection on disk, as it is ingested; documents in the order of their best passages. */
 async function overCollection(folder, scratch) {
@@ -67,73 +67,114 @@ async function overCollection(folder, scratch) {
   if (errorCount > 0) throw new Error(`${errorCount} lines of ${folder} could not be read`);
   return {
     close: () => collections.close(),
-    async *search(query, { k, signal }) {
-      for await (const stage of collection.retriever.search(query, { k: 5 * k, signal })) {
-        const ids = [...new Set(stage.candidates.map(({ metadata }) => metadata.source))].slice(0, k);
-        yield { ...stage, candidates: ids.map((id) => ({ id })) };
-      }
-    },
+    search: (text) => finalIds(collection.retriever, text, 5 * K, ({ metadata }) => metadata.source),
   };
 }
+
+/** BM25 as bm25s and rank_bm25 have it, in the form of Lucene, over English stems without stop words. */
+function reference(documents) {
+  const stops = new Set(stopwords);
+  const termsOf = (text) =>
+    (text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => !stops.has(word)).map((word) => stemmer(word));
+  const terms = documents.map((document) => termsOf(textOf(document)));
+  const average = mean(terms.map(({ length }) => length));
+  const postings = new Map();
+  for (const [place, list] of terms.entries()) {
+    for (const term of list) {
+      if (!postings.has(term)) postings.set(term, new Map());
+      postings.get(term).set(place, (postings.get(term).get(place) ?? 0) + 1);
+    }
+  }
+  return (text) => {
+    const scores = new Map();
+    for (const term of termsOf(text)) {
+      const holders = postings.get(term) ?? new Map();
+      const weight = Math.log(1 + (documents.length - holders.size + 0.5) / (holders.size + 0.5));
+      for (const [place, frequency] of holders) {
+        const norm = 1.2 * (0.25 + (0.75 * terms[place].length) / average);
+        scores.set(place, (scores.get(place) ?? 0) + (weight * frequency * 2.2) / (frequency + norm));
+      }
+    }
+    const best = [...scores].sort(([a, scoreA], [b, scoreB]) => scoreB - scoreA || a - b);
+    return best.slice(0, K).map(([place]) => documents[place].id);
+  };
+}
+
+/** Each with the stems and stop words of English, where it has any. */
+const PEERS = {
+  MiniSearch(documents) {
+    const index = new MiniSearch({ fields: ['title', 'content'] });
+    index.addAll(documents);
+    return (text) => index.search(text).map(({ id }) => id);
+  },
+  async Orama(documents) {
+    const { create, insertMultiple, search } = await import('@orama/orama');
+    const tokenizer = { language: 'english', stemming: true, stemmer, stopWords: stopwords };
+    const schema = { id: 'string', title: 'string', content: 'string' };
+    const index = await create({ schema, components: { tokenizer } });
+    await insertMultiple(index, documents);
+    return async (text) => {
+      const asked = { term: text, properties: ['title', 'content'], limit: K, threshold: 1 };
+      return (await search(index, asked)).hits.map(({ id }) => id);
+    };
+  },
+  async lunr(documents) {
+    const { default: lunr } = await import('lunr');
+    const index = lunr((builder) => {
+      builder.ref('id');
+      builder.field('title');
+      builder.field('content');
+      for (const document of documents) builder.add(document);
+    });
+    return (text) => index.query((query) => query.term(lunr.tokenizer(text))).map(({ ref }) => ref);
+  },
+  async wink(documents) {
+    const { default: bm25 } = await import('wink-bm25-text-search');
+    const { default: nlp } = await import('wink-nlp-utils');
+    const index = bm25();
+    index.defineConfig({ fldWeights: { title: 1, content: 1 } });
+    const { lowerCase, removeExtraSpaces, tokenize0 } = nlp.string;
+    index.definePrepTasks([lowerCase, removeExtraSpaces, tokenize0, nlp.tokens.removeWords, nlp.tokens.stem]);
+    for (const [place, { title = '', content }] of documents.entries()) index.addDoc({ title, content }, place);
+    index.consolidate();
+    return (text) => index.search(text, K).map(([place]) => documents[place].id);
+  },
+};
 
 const results = [];
 for (const folder of folders) {
   const { documents, queries } = readBeir(folder);
   const scratch = mkdtempSync(join(tmpdir(), 'warmpath-quality-'));
   const collection = await overCollection(folder, scratch);
-  const dimension = Number(options.dimension);
-  const textOf = ({ title, content }) => (title === undefined ? content : `${title}\n${content}`);
-  const embedder = HashedTfIdf.learn(documents.map(textOf), dimension);
-  const entries = documents.map((document) => ({ id: document.id, vector: embedder.vector(textOf(document)) }));
-  const byId = new Map(documents.map((document) => [document.id, document]));
-  const index = new VectorIndex({ dimension, stagesFrom: 1 });
-  await index.add(entries);
-  const vectors = new VectorRetriever({ index, embedder, passages: (ids) => ids.map((id) => byId.get(id)) });
-  const bm25 = Bm25Retriever.over(documents);
-  const retrievers = {
-    collection,
-    'bm25 (whole)': bm25,
-    vectors,
-    'bm25 + vectors': new HybridRetriever({ lexical: bm25, dense: vectors }),
+  const whole = Bm25Retriever.over(documents);
+  const searches = {
+    collection: collection.search,
+    'whole documents': (text) => finalIds(whole, text, K, ({ id }) => id),
+    'reference BM25': reference(documents),
   };
-  console.log(`\n${basename(folder)}: ${documents.length} passages, ${queries.length} questions, ${embedder.name}`);
-  console.log('                 nDCG@10  recall@5  recall@10   p50 ms  final set at stage (share of questions)');
-  for (const [name, retriever] of Object.entries(retrievers)) {
-    const [ndcgs, recalls5, recalls10, firsts, times] = [[], [], [], [], []];
-    for (const { text, relevant } of queries) {
-      const stages = [];
-      const start = performance.now();
-      for await (const { candidates } of retriever.search({ text }, { k: K, signal })) {
-        stages.push(candidates.map(({ id }) => id));
-      }
-      times.push(performance.now() - start);
-      const ids = stages.at(-1);
-      ndcgs.push(ndcg(ids, relevant));
-      recalls5.push(recall(ids, relevant, 5));
-      recalls10.push(recall(ids, relevant, K));
-      const sets = stages.map((stage) => [...stage].sort().join('\n'));
-      const first = sets.indexOf(sets.at(-1));
-      firsts[first] = (firsts[first] ?? 0) + 1;
+  for (const [name, build] of Object.entries(PEERS)) {
+    try {
+      searches[name] = await build(documents);
+    } catch (error) {
+      if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
+      console.log(`${name} is not installed.`);
     }
-    const shares = Array.from(firsts, (count = 0) => count / queries.length);
+  }
+  console.log(`\n${basename(folder)}: ${documents.length} documents, ${queries.length} questions`);
+  console.log('                     nDCG@10  recall@5  recall@10');
+  for (const [name, search] of Object.entries(searches)) {
+    const found = [];
+    for (const { text, relevant } of queries) found.push({ ids: (await search(text)).slice(0, K), relevant });
     const row = {
       folder: basename(folder),
       name,
-      ndcg10: mean(ndcgs),
-      recall5: mean(recalls5),
-      recall10: mean(recalls10),
-      p50Ms: times.sort((a, b) => a - b)[times.length >> 1],
-      finalSetAtStage: shares,
+      ndcg10: mean(found.map(({ ids, relevant }) => ndcg(ids, relevant))),
+      recall5: mean(found.map(({ ids, relevant }) => recall(ids, relevant, 5))),
+      recall10: mean(found.map(({ ids, relevant }) => recall(ids, relevant, K))),
     };
     results.push(row);
-    console.log(
-      [
-        `  ${name.padEnd(14)}`,
-        ...[row.ndcg10, row.recall5, row.recall10].map((value) => value.toFixed(3).padStart(7)),
-        row.p50Ms.toFixed(2).padStart(7),
-        `  ${shares.map((share, stage) => `${stage + 1}: ${(100 * share).toFixed(0)} %`).join(', ')}`,
-      ].join('  '),
-    );
+    const figures = [row.ndcg10, row.recall5, row.recall10].map((value) => value.toFixed(4).padStart(8));
+    console.log(`  ${name.padEnd(16)}  ${figures.join('  ')}`);
   }
   await collection.close();
   rmSync(scratch, { recursive: true, force: true });

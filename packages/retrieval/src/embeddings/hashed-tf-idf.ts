@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { forEachTerm } from '../lexical/tokenise.js';
+import { plainTerms } from '../lexical/analyse.js';
 import type { Embedder } from './embedder.js';
 
 /** What was learned from a corpus: how many of its texts have a term of each place. */
@@ -40,7 +40,7 @@ export class HashedTfIdf implements Embedder {
     for (const text of texts) {
       count++;
       const seen = new Set<number>();
-      forEachTerm(text, (term) => seen.add(placeOf(term, dimension) >> 1));
+      for (const term of plainTerms(text)) seen.add(placeOf(term, dimension) >> 1);
       for (const place of seen) textsWith[place]!++;
     }
     return new HashedTfIdf({ texts: count, textsWith });
@@ -57,7 +57,7 @@ export class HashedTfIdf implements Embedder {
   /** The vector of a text, of length one; of zeros where it has no term. */
   vector(text: string): Float32Array {
     const counts = new Map<string, number>();
-    forEachTerm(text, (term) => counts.set(term, (counts.get(term) ?? 0) + 1));
+    for (const term of plainTerms(text)) counts.set(term, (counts.get(term) ?? 0) + 1);
     const vector = new Float32Array(this.dimension);
     for (const [term, count] of counts) {
       const signed = placeOf(term, this.dimension);

@@ -1,6 +1,14 @@
 import type { StagedRetriever } from '../staged-retriever.js';
-import { checkSearch, type Query, type ScoredDocument, type SearchOptions, type Stage } from '../staged-retriever.js';
+import {
+  checkSearch,
+  MAX_CANDIDATES,
+  type Query,
+  type ScoredDocument,
+  type SearchOptions,
+  type Stage,
+} from '../staged-retriever.js';
 import { Bm25 } from './bm25.js';
+import { phrasesFirst, phrasesIn } from './phrases.js';
 import { PostingsBuilder } from './postings.js';
 
 type Passage = Omit<ScoredDocument, 'score'>;
@@ -11,7 +19,10 @@ export interface LexicalSource {
   passage(ordinal: number): Passage | undefined;
 }
 
-/** Lexical search: one stage, which is final. */
+/**
+ * Lexical search: one stage, which is final. Of the best 1,000 passages, those that have the phrases of the question word
+ * for word come first.
+ */
 export class Bm25Retriever implements StagedRetriever {
   readonly #source: LexicalSource;
 
@@ -34,11 +45,12 @@ export class Bm25Retriever implements StagedRetriever {
     const { k, signal } = options;
     const index = await this.#source.current();
     signal.throwIfAborted();
+    const phrases = phrasesIn(text);
     const candidates: ScoredDocument[] = [];
-    for (const { document, score } of index.search(text, k)) {
+    for (const { document, score } of index.search({ text }, phrases.length === 0 ? k : MAX_CANDIDATES)) {
       const passage = this.#source.passage(index.postings.ordinals[document]!);
       if (passage !== undefined) candidates.push({ ...passage, score });
     }
-    yield { candidates, index: 0, final: true };
+    yield { candidates: phrasesFirst(candidates, phrases).slice(0, k), index: 0, final: true };
   }
 }

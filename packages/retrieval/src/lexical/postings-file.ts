@@ -2,7 +2,8 @@ import { open, readFile, rename, rm } from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
 import type { Postings } from './postings.js';
 
-const MAGIC = 'warmpath-postings-1';
+/** Names the analysis of the texts, too: postings of another one are built anew. */
+const MAGIC = 'warmpath-postings-2';
 /** Bytes that are summed or written at a time, so that nothing else waits long. */
 const STEP = 1 << 22;
 
@@ -27,7 +28,8 @@ export async function savePostings(file: string, { version, postings }: SavedPos
   ];
   let sum = 0;
   for (const part of parts) sum = await checksum(part, sum);
-  const head = { magic: MAGIC, version, terms: postings.terms.size, sizes: parts.map(({ length }) => length), sum };
+  const sizes = parts.map(({ length }) => length);
+  const head = { magic: MAGIC, version, terms: postings.terms.size, languages: [...postings.languages], sizes, sum };
   const draft = `${file}.${process.pid}.part`;
   try {
     const handle = await open(draft, 'w', 0o600);
@@ -75,6 +77,7 @@ export async function loadPostings(file: string): Promise<SavedPostings | undefi
       frequencies: new Uint16Array(aligned(parts[3]!)),
       ordinals: new Uint32Array(aligned(parts[4]!)),
       lengths: new Uint32Array(aligned(parts[5]!)),
+      languages: new Set(head['languages'] as string[]),
     };
     return terms.size === head['terms'] ? { version: head['version'] as number, postings } : undefined;
   } catch {

@@ -1,4 +1,4 @@
-import { forEachTerm } from './tokenise.js';
+import { PassageAnalyser } from './analyse.js';
 
 /**
  * Where each term stands: documents by their ordinals, ascending, with the term's frequency, all terms one behind the
@@ -16,6 +16,8 @@ export interface Postings {
   readonly ordinals: Uint32Array;
   /** Terms of each document. */
   readonly lengths: Uint32Array;
+  /** Codes of the languages that documents are in: a question is analysed for each of them. */
+  readonly languages: ReadonlySet<string>;
 }
 
 export const EMPTY_POSTINGS: Postings = {
@@ -25,6 +27,7 @@ export const EMPTY_POSTINGS: Postings = {
   frequencies: new Uint16Array(0),
   ordinals: new Uint32Array(0),
   lengths: new Uint32Array(0),
+  languages: new Set(),
 };
 
 const MAX_FREQUENT = 0xffff;
@@ -54,6 +57,7 @@ class Numbers {
 
 /** Builds postings from texts, one after the other. Memory: 12 bytes for each pair of a term and a document. */
 export class PostingsBuilder {
+  readonly #analyser = new PassageAnalyser();
   readonly #terms = new Map<string, number>();
   readonly #ordinals = new Numbers();
   readonly #lengths = new Numbers();
@@ -69,7 +73,7 @@ export class PostingsBuilder {
     const first = this.#entryTerms.length;
     const frequencies = this.#entryFrequencies;
     let length = 0;
-    forEachTerm(text, (word) => {
+    for (const word of this.#analyser.terms(text)) {
       length++;
       let term = this.#terms.get(word);
       if (term === undefined) {
@@ -86,12 +90,12 @@ export class PostingsBuilder {
       const entry = this.#lastEntry[term]! - 1;
       if (entry >= first) {
         frequencies.increment(entry);
-        return;
+        continue;
       }
       this.#entryTerms.push(term);
       frequencies.push(1);
       this.#lastEntry[term] = this.#entryTerms.length;
-    });
+    }
     this.#ordinals.push(ordinal);
     this.#lengths.push(length);
     this.#entryEnds.push(this.#entryTerms.length);
@@ -116,7 +120,9 @@ export class PostingsBuilder {
       }
     }
     const ordinals = this.#ordinals.view().slice();
-    return { terms: this.#terms, starts, documents, frequencies, ordinals, lengths: this.#lengths.view().slice() };
+    const lengths = this.#lengths.view().slice();
+    const { languages } = this.#analyser;
+    return { terms: this.#terms, starts, documents, frequencies, ordinals, lengths, languages };
   }
 }
 
@@ -181,6 +187,7 @@ export function mergePostings(earlier: Postings, later: Postings, removed: Reado
     frequencies: frequencies.slice(0, end),
     ordinals,
     lengths,
+    languages: new Set([...earlier.languages, ...later.languages]),
   };
 }
 
