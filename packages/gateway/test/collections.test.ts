@@ -773,7 +773,7 @@ describe('collections over HTTP', () => {
     expect(await find(1)).toEqual([['true'], ['orsin', 'velka']]);
     const retrieve = async (stages: number) => {
       const fields = { warmpath: { retrieval: { ...retrieval, stages } } };
-      const reply = await send(one.at('chat/completions'), question('founder of Orsin', fields));
+      const reply = await send(one.at('chat/completions'), question('weight and founder of Orsin', fields));
       const { warmpath } = json(reply) as unknown as { warmpath: { sources: { source: string }[] } };
       return warmpath.sources.map(({ source }) => source);
     };
