@@ -1,7 +1,8 @@
 /**
  * How well search finds what answers a question, on data sets in BEIR's layout: nDCG@10, recall@5 and @10 of a
  * collection as it is ingested, of BM25 over whole documents, and of peers over the same documents.
- * Peers that are not installed are left out: npm install --no-save @orama/orama lunr wink-bm25-text-search wink-nlp-utils
+ * Peers that are not installed are left out:
+ * npm install --no-save @orama/orama lunr wink-bm25-text-search wink-nlp-utils
  * Usage: node bench/quality.js [FOLDER...] [--json file]; the folders of $WARMPATH_DATA without one.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -20,8 +20,8 @@ export interface LexicalSource {
 }
 
 /**
- * Lexical search: one stage, which is final. Of the best 1,000 passages, those that have the phrases of the question word
- * for word come first.
+ * Lexical search: one stage, which is final. Of the best 1,000 passages, those that have the phrases of the question
+ * word for word come first.
  */
 export class Bm25Retriever implements StagedRetriever {
   readonly #source: LexicalSource;
