@@ -14,7 +14,7 @@ import { closeServer, closeStalled } from './http/slow-clients.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
-import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop/loop-options.js';
+import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
 import type { ModelProgressListener } from './models/download.js';
 import { modelFingerprint } from './models/fingerprint.js';
 import { DEMO_NAME, type ResolvedModel, resolveModel } from './models/resolve.js';
@@ -22,7 +22,7 @@ import { llamaBindings } from './native/bindings.js';
 import type { CpuVariant } from './native/cpu-variant.js';
 import { EmbeddingContext } from './native/embedding-context.js';
 import { findLibraryDirectory } from './native/library.js';
-import { NativeModel } from './native/model.js';
+import { type EngineReuse, NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 
 const DEMO_NOTICE =
@@ -146,7 +146,7 @@ async function serve(
     name: resolved.name,
     cells: settings.contextTokens,
     // Only an explicit host tier is refused where nothing can be shared.
-    hostTierBytes: settings.hostTier ?? (model.canSharePrefixes || model.isRecurrent ? defaultHostTierBytes() : 0),
+    hostTierBytes: settings.hostTier ?? (model.reuse === 'none' ? 0 : defaultHostTierBytes()),
     diskTier: await diskTierOf(resolved.path, settings),
     kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
     observer: metrics,

@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { Tier } from '@warmpath/core/internal';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import { reportTree, type TreeReportOptions } from '../cache/tree-report.js';
+import type { EngineReuse } from '../native/model.js';
 import { BetweenSteps } from './between-steps.js';
 import { type DecodeInFlight, DecodeStep } from './decode-step.js';
 import { LoopAnnouncer } from './events.js';
@@ -12,7 +13,7 @@ import {
   isolatedListener,
 } from './generation.js';
 import { type LoopMemory, openLoopMemory, reuseOf } from './loop-memory.js';
-import type { EngineLoopOptions, EngineReuse, LoopStats } from './loop-options.js';
+import type { EngineLoopOptions, LoopStats } from './loop-options.js';
 import { ObservedCost } from './observed-cost.js';
 import { RequestPlaces } from './request-places.js';
 import { GenerationTask } from './task.js';

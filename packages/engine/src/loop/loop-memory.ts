@@ -2,8 +2,9 @@ import { WarmpathError } from '@warmpath/core';
 import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
+import type { EngineReuse } from '../native/model.js';
 import { StateStore } from '../store/state-store.js';
-import type { EngineLoopOptions, EngineReuse } from './loop-options.js';
+import type { EngineLoopOptions } from './loop-options.js';
 
 /** What an engine loop computes in: the native context, and the cache over its cells. */
 export interface LoopMemory {
@@ -25,9 +26,10 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
   if (reuse === 'none' && (hostTierBytes > 0 || diskTier !== undefined)) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: diskTier === undefined ? 'hostTier' : 'diskTier',
-      detail: model.isRecurrent
-        ? 'Some layers of this model have a recurrent state, whose checkpoints need a host tier.'
-        : 'Some layers of this model keep a window in a form that no other prompt can use.',
+      detail:
+        model.reuse === 'checkpoint'
+          ? 'Some layers of this model have a recurrent state, whose checkpoints need a host tier.'
+          : 'No other prompt can use what this model computed.',
     });
   }
   if (model.isRecurrent && batchInvariant) {
@@ -74,8 +76,5 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
 
 /** Where what one request computed may serve another. */
 export function reuseOf({ model, hostTierBytes = 0 }: EngineLoopOptions): EngineReuse {
-  if (model.canSharePrefixes) {
-    return 'prefix';
-  }
-  return model.isRecurrent && hostTierBytes > 0 ? 'checkpoint' : 'none';
+  return model.reuse === 'checkpoint' && hostTierBytes === 0 ? 'none' : model.reuse;
 }

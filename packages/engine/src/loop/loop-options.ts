@@ -16,11 +16,6 @@ interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'capacityBy
 type LoopSettings = Pick<ResolvedEngineOptions, 'batchTokens' | 'maxRunning' | 'queueLimit' | 'threads'> &
   Partial<Pick<ResolvedEngineOptions, 'batchInvariant' | 'kvType'>>;
 
-/**
- * Where what one request computed may serve another: at any token, only where its state was saved, or nowhere.
- */
-export type EngineReuse = 'prefix' | 'checkpoint' | 'none';
-
 /** What an engine loop is started with. */
 export interface EngineLoopOptions extends LoopSettings {
   readonly bindings: LlamaBindings;

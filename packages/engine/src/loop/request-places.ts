@@ -1,8 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
+import type { EngineReuse } from '../native/model.js';
 import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
-import type { EngineReuse } from './loop-options.js';
 import type { GenerationTask } from './task.js';
 import type { WaitingTasks } from './waiting-tasks.js';
 

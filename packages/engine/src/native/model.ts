@@ -4,8 +4,14 @@ import { callBeside } from './ffi.js';
 import type { NativePointer } from './structs.js';
 import { Vocabulary } from './vocabulary.js';
 
-/** Architectures whose window lies in a memory of another kind, where a cell is not of its own token alone. */
-const COMPRESSED_WINDOWS: ReadonlySet<string> = new Set(['deepseek4', 'dots3note']);
+/** Where what one request computed may serve another: at any token, only where its state was saved, or nowhere. */
+export type EngineReuse = 'prefix' | 'checkpoint' | 'none';
+
+/**
+ * Architectures whose states cannot be cut or copied by position: compressed cells (DeepSeek 4, dots3.note), transposed
+ * values because flash attention is refused (Grok), or more than cells and recurrent states (Qwen 4).
+ */
+const WITHOUT_REUSE: ReadonlySet<string> = new Set(['deepseek4', 'dots3note', 'grok', 'qwen4exp']);
 
 /** A model's weights in memory. Free every context of it first, then the model. */
 export class NativeModel {
@@ -30,8 +36,8 @@ export class NativeModel {
   readonly attentionBuffers: number;
   /** Tokens that some layers attend to at most; 0 when all attend to all tokens before. */
   readonly slidingWindow: number;
-  /** Whether cells are of their own token alone, so that a prefix can be shared; a recurrent state is of all so far. */
-  readonly canSharePrefixes: boolean;
+  /** A prefix can be shared where cells are of their own token alone; a recurrent state is of all tokens so far. */
+  readonly reuse: EngineReuse;
   /**
    * Tokens of context before it was stretched by LongRoPE: larger contexts compute other keys. Infinite for other
    * models.
@@ -62,8 +68,8 @@ export class NativeModel {
     this.poolingType = Number(metadata(bindings, model, `${architecture}.pooling_type`));
     this.architecture = architecture;
     this.generatesText = metadata(bindings, model, `${architecture}.attention.causal`) !== 'false';
-    const hasOwnMemory = this.slidingWindow > 0 && COMPRESSED_WINDOWS.has(architecture);
-    this.canSharePrefixes = this.generatesText && !this.isRecurrent && !hasOwnMemory;
+    const isShared = this.generatesText && !WITHOUT_REUSE.has(architecture);
+    this.reuse = !isShared ? 'none' : this.isRecurrent ? 'checkpoint' : 'prefix';
     const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
     const original = Number(metadata(bindings, model, `${architecture}.rope.scaling.original_context_length`));
     this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;

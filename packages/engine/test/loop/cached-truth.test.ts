@@ -108,7 +108,7 @@ describe.each(Object.entries(RUNS))('an answer of %s from the cache', (spec, num
   const loops: EngineLoop[] = [];
   beforeAll(async () => {
     model = await NativeModel.load(llamaBindings(), isDemo ? DEMO : await modelPath(spec));
-    expect(model.canSharePrefixes).toBe(isShared);
+    expect(model.reuse).toBe(isShared ? 'prefix' : 'checkpoint');
     watchLogits();
     const shapes = SHAPES.map((batchTokens) => ({ batchTokens, isElsewhere: false }));
     noise = await measureNoise(shapes, false);

@@ -111,7 +111,7 @@ export const exactModel = {
   generatesText: true,
   isRecurrent: false,
   usesGpu: false,
-  canSharePrefixes: true,
+  reuse: 'prefix',
 } as unknown as NativeModel;
 
 /** There is nothing to call. */
