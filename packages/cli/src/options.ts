@@ -12,6 +12,11 @@ export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): (text: 
   };
 }
 
+/** Parses an option that may be given more than once. */
+export function oneMore(text: string, before: readonly string[] = []): string[] {
+  return [...before, text];
+}
+
 /** A TCP port; 0 for any free one. */
 export const tcpPort = wholeNumber(0, 65_535);
 

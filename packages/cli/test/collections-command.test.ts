@@ -66,12 +66,31 @@ describe('warmpath ingest and collections', () => {
       await writeFile(join(docs(), `${name}.PNG`), Buffer.from([0, 1]));
     await writeFile(join(docs(), 'report.docx'), Buffer.from([0x50, 0x4b, 3, 4]));
     const folder = await run(['ingest', docs()]);
-    expect(folder).toMatchObject({ code: 0, stdout: expect.stringContaining('7 files left out') as string });
+    expect(folder).toMatchObject({ code: 0, stdout: expect.stringContaining('7 left out') as string });
     expect(folder.stderr).toMatch(/^Left out, .* docs\/e\.PNG, .*docs\/i\.PNG and 2 more \(\.png, \.docx\)\n$/);
     const named = await run(['ingest', join(docs(), 'report.docx')]);
     expect(named).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('report.docx: it is not a text') as string,
+    });
+  });
+
+  it('reads what its patterns leave, each given once or more, in any order with the paths', async () => {
+    await writeFile(join(docs(), 'draft.md'), 'A draft.');
+    await writeFile(join(docs(), '.gitignore'), '*.log\n');
+    await writeFile(join(docs(), 'a.log'), 'A log.');
+    const first = await run(['ingest', '--include', '*.md', '--include', '*.txt', '--exclude', 'draft*', docs()]);
+    expect(first).toMatchObject({ code: 0, stdout: expect.stringContaining('2 documents added') as string });
+    expect(first.stderr).toBe(
+      'Left out, hidden: docs/.gitignore\nLeft out, ignored by .gitignore: docs/a.log\nLeft out, excluded: docs/draft.md\n',
+    );
+    const second = await run(['ingest', docs(), '--include', 'draft.md', '--json']);
+    expect(JSON.parse(second.stdout)).toMatchObject({ added: 1, removed: 2 });
+    await writeFile(join(docs(), 'empty.md'), '');
+    const named = await run(['ingest', join(docs(), 'empty.md')]);
+    expect(named).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('empty.md: A document has no text') as string,
     });
   });
 

@@ -14,7 +14,7 @@ export { type HybridOptions, HybridRetriever, reciprocalRankFusion } from './fus
 export { RerankEndpoint, type RerankSettings } from './fusion/rerank-endpoint.js';
 export { type RerankOptions, RerankRetriever } from './fusion/rerank-retriever.js';
 export type { EmbeddingReport } from './ingest/embed-passages.js';
-export type { FoundLink, IngestError } from './ingest/find-files.js';
+export type { FoundLink, IngestError, SkippedFile } from './ingest/find-files.js';
 export type { IngestOptions, IngestProgress, IngestReport } from './ingest/ingest.js';
 export type { CutDocument, DocumentFile, DocumentText, FileDocument } from './ingest/read-file.js';
 export { Bm25Retriever } from './lexical/bm25-retriever.js';

@@ -201,7 +201,7 @@ describe('a collection', () => {
     ]);
     expect(told['docs/huge.txt']).toContain('2,048 MB');
     expect(told['docs/loop/again']).toContain('circle');
-    expect(report.skippedFiles).toBe(1);
+    expect(report.skippedCount).toBe(1);
     for (const word of ['readable', 'Köln', 'deep', 'inside']) expect((await find(collection, word)).length).toBe(1);
   });
 
@@ -269,10 +269,12 @@ describe('a collection', () => {
     await truncate(join(root, 'large.log'), 72 * 2 ** 20);
     const collection = await collections.getOrMake('default', 'handbook');
     const report = await collection.ingest([root]);
-    expect(report).toMatchObject({ skippedFiles: 2, skipped: ['docs/photo.png', 'docs/report.docx'], errorCount: 1 });
+    const reason = expect.stringContaining('not a text') as string;
+    const skipped = ['docs/photo.png', 'docs/report.docx'].map((file) => ({ file, reason }));
+    expect(report).toMatchObject({ skippedCount: 2, skipped, errorCount: 1 });
     expect(report.errors[0]!.message).toMatch(/^the file has 72 MB, and 64 are read at most/);
     const named = await collection.ingest([join(root, 'report.docx'), root]);
-    expect(named).toMatchObject({ skippedFiles: 1, errorCount: 2 });
+    expect(named).toMatchObject({ skippedCount: 1, errorCount: 2 });
     expect(named.errors[0]).toMatchObject({ file: 'report.docx', message: expect.stringContaining('not a text') });
   });
 

@@ -53,16 +53,33 @@ describe('links in a folder', () => {
     await symlink(join(base, 'secret'), join(root, 'other'));
     await symlink('..', join(root, 'sub', 'up'));
     const found = await findFiles([root], { signal, followLinks: true });
-    expect(namesOf(found)).toEqual(['docs/a.md', 'docs/link/s.md', 'docs/sub/b.md']);
+    expect(namesOf(found)).toEqual(['docs/a.md', 'docs/sub/b.md', 'docs/link/s.md']);
     expect(found.followedLinks.map(({ link }) => link)).toEqual(['docs/link', 'docs/other', 'docs/sub/up']);
     expect(found.errors).toEqual([{ file: 'docs/sub/up', message: 'its links lead in a circle: left out' }]);
   });
 });
 
-it('a folder that is named through a link is its target', async () => {
+it('a file that has a name of its own keeps it, wherever a link to it stands', async () => {
+  await symlink('sub', join(root, 'above'));
+  await symlink('sub/b.md', join(root, 'a link.md'));
+  expect(namesOf(await findFiles([root], { signal, followLinks: true }))).toEqual(['docs/a.md', 'docs/sub/b.md']);
+});
+
+it('a link that leads nowhere is an error only where links are followed', async () => {
+  await symlink('gone.md', join(root, 'dangling.md'));
+  const left = await findFiles([root], { signal });
+  expect([left.errors, left.skippedLinks]).toEqual([[], [{ link: 'docs/dangling.md', target: join(root, 'gone.md') }]]);
+  const { errors } = await findFiles([root], { signal, followLinks: true });
+  expect(errors).toEqual([
+    { file: 'docs/dangling.md', message: expect.stringContaining('there is no such file') as string },
+  ]);
+});
+
+it('a folder that is named through a link keeps the name of the link', async () => {
   await symlink(root, join(base, 'alias'));
   const found = await findFiles([join(base, 'alias')], { signal });
-  expect([namesOf(found), found.folders]).toEqual([['docs/a.md', 'docs/sub/b.md'], [root]]);
+  expect([namesOf(found), found.folders]).toEqual([['alias/a.md', 'alias/sub/b.md'], [join(base, 'alias')]]);
+  expect(found.files.map(({ realPath }) => realPath)).toEqual([join(root, 'a.md'), join(root, 'sub', 'b.md')]);
 });
 
 it('pipes and sockets in a folder are left out, and none is waited for', async () => {

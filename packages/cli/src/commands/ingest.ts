@@ -16,13 +16,15 @@ import { showProgress, tellMissingVectors } from '../collections/tell-progress.j
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
-import { wholeNumber } from '../options.js';
+import { oneMore, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
 
 interface IngestCommandOptions extends CollectionsOptions {
   readonly collection: string;
   readonly chunkTokens?: number;
   readonly followLinks?: true;
+  readonly include?: readonly string[];
+  readonly exclude?: readonly string[];
 }
 
 /** A passage that a section had to be cut for begins with this part of the one before it. */
@@ -42,6 +44,8 @@ export function addIngestCommand(program: Command, context: CommandContext): voi
       'most tokens of a passage from now on, 128 to 512; as before if left out, and 384 at first',
       wholeNumber(128, 512),
     )
+    .option('--include <pattern>', 'only files that a pattern of .gitignore names; may be repeated', oneMore)
+    .option('--exclude <pattern>', 'neither files nor folders that a pattern names; may be repeated', oneMore)
     .option('--follow-links', 'follow symbolic links in folders, out of the folder too; the summary names them')
     .action((paths: readonly string[], options: IngestCommandOptions) =>
       withInterruption((signal) => ingest(paths, options, context, signal)),
@@ -55,7 +59,7 @@ async function ingest(
   signal: AbortSignal,
 ): Promise<void> {
   const { terminal, environment } = context;
-  const { collection: name, tenant, chunkTokens, followLinks = false } = options;
+  const { collection: name, tenant, chunkTokens, followLinks = false, include, exclude } = options;
   await withCollections(options, environment, async (collections) => {
     // A name that was mistyped makes no collection.
     const hints = await requireSome(paths, await known(collections, tenant, name));
@@ -71,6 +75,8 @@ async function ingest(
       report = await collection.ingest(paths, {
         signal,
         followLinks,
+        ...(include && { include }),
+        ...(exclude && { exclude }),
         onProgress: progress.update,
         onEmbedded: progress.embedded,
         onError: ({ file, position, message }) => {
@@ -86,7 +92,7 @@ async function ingest(
       progress.clear();
     }
     if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more that could not be read`);
-    if (report.skippedFiles > 0) terminal.note(`Left out, as they are not text: ${describeSkipped(report)}`);
+    tellSkipped(terminal, report);
     tellLinks(terminal, report);
     tell(terminal, report, { name, totals: describeTotals(collection) });
     terminal.data({ collection: name, ...report, totals: collection.totals });
@@ -130,13 +136,24 @@ async function requireSome(paths: readonly string[], collection: Collection | un
   throw new WarmpathError('WARMPATH_USAGE', { path: 'paths', detail, cause: failure.cause });
 }
 
-/** `a.docx, b.docx and 3 more (.docx, .png)`. */
-function describeSkipped({ skipped, skippedFiles }: IngestReport): string {
-  const shown = skipped.slice(0, SKIPPED_SHOWN);
-  const more = skippedFiles > shown.length ? ` and ${(skippedFiles - shown.length).toLocaleString('en')} more` : '';
-  const endings = [...new Set(skipped.map((name) => extname(name).toLowerCase()))].filter((ending) => ending !== '');
-  const kinds = [...endings.slice(0, SKIPPED_SHOWN), ...(endings.length > SKIPPED_SHOWN ? ['…'] : [])].join(', ');
-  return `${shown.join(', ')}${more}${more === '' || kinds === '' ? '' : ` (${kinds})`}`;
+/** A line for each reason: `Left out, hidden: docs/.a, docs/.b and 3 more (.md, .txt)`. */
+function tellSkipped(terminal: Terminal, { skipped, skippedCount }: IngestReport): void {
+  const byReason = new Map<string, string[]>();
+  for (const { file, reason } of skipped) {
+    const names = byReason.get(reason) ?? [];
+    byReason.set(reason, names);
+    names.push(file);
+  }
+  for (const [reason, names] of byReason) {
+    const shown = names.slice(0, SKIPPED_SHOWN);
+    const more = names.length > shown.length ? ` and ${(names.length - shown.length).toLocaleString('en')} more` : '';
+    const endings = [...new Set(names.map((name) => extname(name).toLowerCase()))].filter((ending) => ending !== '');
+    const kinds = [...endings.slice(0, SKIPPED_SHOWN), ...(endings.length > SKIPPED_SHOWN ? ['…'] : [])].join(', ');
+    const suffix = more === '' || kinds === '' ? more : `${more} (${kinds})`;
+    terminal.note(`Left out, ${reason.replace(/\.$/, '')}: ${shown.join(', ')}${suffix}`);
+  }
+  const unnamed = skippedCount - skipped.length;
+  if (unnamed > 0) terminal.note(`Left out: ${unnamed.toLocaleString('en')} more`);
 }
 
 function tellLinks(terminal: Terminal, report: IngestReport): void {
@@ -159,7 +176,7 @@ function tell(
   {
     files,
     unchangedFiles,
-    skippedFiles,
+    skippedCount,
     added,
     changed,
     removed,
@@ -173,7 +190,7 @@ function tell(
     `${changed} changed`,
     `${removed} removed`,
     ...(unchangedFiles > 0 ? [`${counted(unchangedFiles, 'file')} as before`] : []),
-    ...(skippedFiles > 0 ? [`${counted(skippedFiles, 'file')} left out (not text)`] : []),
+    ...(skippedCount > 0 ? [`${skippedCount.toLocaleString('en')} left out`] : []),
     ...(embedding !== undefined ? [`${counted(embedding.embedded, 'passage')} embedded`] : []),
     ...(errorCount > 0 ? [`${errorCount} could not be read`] : []),
   ];

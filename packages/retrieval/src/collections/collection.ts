@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { estimateTokens, WarmpathError } from '@warmpath/core';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import type { RerankEndpoint } from '../fusion/rerank-endpoint.js';
@@ -8,7 +9,7 @@ import {
   embedPassages,
   manyVectors,
 } from '../ingest/embed-passages.js';
-import { isWithin, originOf } from '../ingest/find-files.js';
+import { isWithin, realPathOf } from '../ingest/find-files.js';
 import { type IngestOptions, type IngestReader, type IngestReport, ingestFiles } from '../ingest/ingest.js';
 import { type CutDocument, cutDocument, type DocumentText, linesOf, tooLong } from '../ingest/read-file.js';
 import { Bm25Retriever } from '../lexical/bm25-retriever.js';
@@ -169,7 +170,7 @@ export class Collection {
 
   /** Documents that came from a file, or from below a folder, whether it is still there or not. */
   async documentsAt(path: string): Promise<number> {
-    const files = filesAt(this.#store, await originOf(path));
+    const files = await filesOf(this.#store, path);
     return files.reduce((sum, file) => sum + [...this.#store.documentsFrom(file)].length, 0);
   }
 
@@ -191,7 +192,7 @@ export class Collection {
           continue;
         }
         const document = this.#store.document(name);
-        const files = document === undefined ? filesAt(this.#store, await originOf(name)) : [document.origin];
+        const files = document === undefined ? await filesOf(this.#store, name) : [document.origin];
         const ids = document === undefined ? files.flatMap((file) => [...this.#store.documentsFrom(file)]) : [name];
         if (files.length === 0) unknown.push(name);
         for (let from = 0; from < ids.length; from += BATCH) {
@@ -310,6 +311,12 @@ export class Collection {
       await this.#store.endWriting();
     }
   }
+}
+
+/** Files that were ingested by a path, or from below it; else those that it leads to by links. */
+async function filesOf(store: CollectionStore, path: string): Promise<string[]> {
+  const files = filesAt(store, resolve(path));
+  return files.length > 0 ? files : filesAt(store, await realPathOf(path));
 }
 
 /** Files of the collection that are at a path, or below it. */

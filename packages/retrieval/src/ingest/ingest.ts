@@ -1,11 +1,19 @@
-import { lstat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
 import { fileErrorReason } from '@warmpath/core/internal';
 import type { CollectionStore } from '../collections/collection-store.js';
 import { type FileRecord, HANDED_IN, hashOf, type NewDocument } from '../collections/records.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { FileReader } from './file-reader.js';
-import { type FoundFile, type FoundLink, findFiles, type IngestError, isWithin } from './find-files.js';
+import {
+  type FindOptions,
+  type FoundFile,
+  type FoundLink,
+  findFiles,
+  type IngestError,
+  isWithin,
+  type SkippedFile,
+} from './find-files.js';
 
 /** How far an ingestion is. What it counts is committed. */
 export interface IngestProgress {
@@ -20,10 +28,10 @@ export interface IngestReport {
   readonly files: number;
   /** Files that are as they were, and were not read. */
   readonly unchangedFiles: number;
-  /** Files in folders that are no text and were left out. */
-  readonly skippedFiles: number;
+  /** Files and folders that were left out. */
+  readonly skippedCount: number;
   /** The first thousand of them. */
-  readonly skipped: readonly string[];
+  readonly skipped: readonly SkippedFile[];
   /** Links in folders that were followed, and links whose target was left out; the first thousand of each. */
   readonly followedLinks: readonly FoundLink[];
   readonly followedLinkCount: number;
@@ -39,11 +47,9 @@ export interface IngestReport {
   readonly errorCount: number;
 }
 
-export interface IngestOptions {
+export interface IngestOptions extends FindOptions {
   /** How documents are cut from now on; as before if left out. */
   readonly chunks?: ChunkSettings;
-  /** Whether links in folders are followed, out of the folder too. Default false. */
-  readonly followLinks?: boolean;
   readonly signal?: AbortSignal;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -82,11 +88,12 @@ export async function ingestFiles(
   { reader, tenant, ...options }: IngestOptions & IngestReader,
 ): Promise<IngestReport> {
   const signal = options.signal ?? new AbortController().signal;
-  const { chunks = store.chunks ?? DEFAULT_CHUNKS, followLinks = false } = options;
-  const found = await findFiles(paths, { signal, followLinks });
+  const { chunks = store.chunks ?? DEFAULT_CHUNKS } = options;
+  const found = await findFiles(paths, { ...options, signal });
   await store.keepChunks(chunks);
   const ingestion = new Ingestion(store, found.files, { ...options, reader, tenant, chunks, signal });
   for (const error of found.errors) ingestion.fail(error);
+  for (const skipped of found.skipped) ingestion.skip(skipped);
   for (const file of found.files) await ingestion.take(file);
   const names = new Set(found.files.map(({ path }) => path));
   for (const { path } of [...store.files()]) {
@@ -126,8 +133,8 @@ class Ingestion {
   #removedDocuments: string[] = [];
   #removedFiles: string[] = [];
   readonly #errors: IngestError[] = [];
-  readonly #skipped: string[] = [];
-  #counts = { files: 0, unchangedFiles: 0, skippedFiles: 0, bytes: 0, added: 0, changed: 0, removed: 0, errorCount: 0 };
+  readonly #skipped: SkippedFile[] = [];
+  #counts = { files: 0, unchangedFiles: 0, skippedCount: 0, bytes: 0, added: 0, changed: 0, removed: 0, errorCount: 0 };
 
   constructor(
     store: CollectionStore,
@@ -161,6 +168,11 @@ class Ingestion {
     this.#onError(error);
   }
 
+  skip(skipped: SkippedFile): void {
+    this.#counts.skippedCount++;
+    if (this.#skipped.length < MAX_SKIPPED) this.#skipped.push(skipped);
+  }
+
   async take(file: FoundFile): Promise<void> {
     this.#signal.throwIfAborted();
     const known = this.#store.file(file.path);
@@ -173,7 +185,8 @@ class Ingestion {
       } catch (error) {
         if (this.#signal.aborted) throw this.#signal.reason;
         if (isOurs(error)) throw error;
-        if (isNoText(error) && file.format === undefined && !file.isNamed) this.#skip(file);
+        if (isNoText(error) && file.format === undefined && !file.isNamed)
+          this.skip({ file: file.name, reason: reasonOf(error) });
         else this.fail({ file: file.name, message: reasonOf(error) });
       }
     }
@@ -194,11 +207,6 @@ class Ingestion {
     return { ...this.#counts, skipped: this.#skipped, errors: this.#errors };
   }
 
-  #skip({ name }: FoundFile): void {
-    this.#counts.skippedFiles++;
-    if (this.#skipped.length < MAX_SKIPPED) this.#skipped.push(name);
-  }
-
   async #read(file: FoundFile, same: FileRecord | undefined): Promise<void> {
     const startedMs = this.#now();
     const record = (hash: string): FileRecord => ({
@@ -210,6 +218,7 @@ class Ingestion {
     });
     const seen = new Set<string>();
     let isWhole = true;
+    let isEmpty = false;
     let hash = READ_IN_PART;
     const options = { tenant: this.#tenant, signal: this.#signal, knownHash: same?.hash };
     for await (const part of this.#reader.documents(file, this.#chunks, options)) {
@@ -227,6 +236,12 @@ class Ingestion {
       }
       const { document: read, bytes } = part;
       if (read.isPart && this.#wasReadWhole(file.path)) return;
+      if (read.passages.length === 0) {
+        this.#leaveEmpty(file, read.id);
+        // A file of one document is named at each run.
+        isEmpty = read.id === file.name;
+        continue;
+      }
       const id = this.#freeId(read.id, file.path);
       seen.add(id);
       this.#documents.push({ ...read, id, origin: file.path });
@@ -241,7 +256,14 @@ class Ingestion {
       for (const id of this.#store.documentsFrom(file.path)) if (!seen.has(id)) this.#removedDocuments.push(id);
     }
     // What could not be read may be a document that is there: nothing leaves, and the file is read again next time.
-    this.#files.push(record(isWhole ? hash : READ_IN_PART));
+    this.#files.push(record(isWhole && !isEmpty ? hash : READ_IN_PART));
+  }
+
+  /** A document without text is none. */
+  #leaveEmpty(file: FoundFile, id: string): void {
+    const { message } = new WarmpathError('WARMPATH_EMPTY_DOCUMENT');
+    if (file.isNamed && id === file.name) this.fail({ file: id, message });
+    else this.skip({ file: id, reason: message });
   }
 
   /** A part of a document replaces none that was read whole: that one stays until all of it can be read again. */
@@ -288,7 +310,7 @@ class Ingestion {
 }
 
 async function isGone(path: string): Promise<boolean> {
-  const code = await lstat(path).then(
+  const code = await stat(path).then(
     () => undefined,
     (error: NodeJS.ErrnoException) => error.code,
   );
