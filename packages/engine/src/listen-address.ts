@@ -9,9 +9,7 @@ export interface ListenAddress {
 
 /** @returns The URL of what a server is bound to, without a slash at its end; of a socket without a port, its path. */
 export function baseUrl(address: AddressInfo | string | null): string {
-  if (address === null || typeof address === 'string') {
-    return `unix:${address ?? ''}`;
-  }
+  if (address === null || typeof address === 'string') return `unix:${address ?? ''}`;
   const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return `http://${host}:${address.port}`;
 }

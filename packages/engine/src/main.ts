@@ -4,9 +4,7 @@ import { type EngineServer, startEngineServer } from './server.js';
 
 /** The parent may be gone meanwhile; the disconnection then ends this process. */
 function tell(message: ChildMessage): void {
-  if (process.connected) {
-    process.send?.(message, undefined, undefined, () => undefined);
-  }
+  if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
 }
 
 /** The worker's entry point: options come and news go over the IPC channel. */
@@ -37,12 +35,8 @@ async function runWorker(): Promise<void> {
     tell({ type: 'failed', error: toChildError(error) });
     process.exitCode = 1;
   }
-  if (process.connected) {
-    process.disconnect();
-  }
+  if (process.connected) process.disconnect();
 }
 
-if (process.send === undefined) {
-  throw new Error('This program is started by the engine; run `warmpath engine`');
-}
+if (process.send === undefined) throw new Error('This program is started by the engine; run `warmpath engine`');
 await runWorker();

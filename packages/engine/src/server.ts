@@ -161,9 +161,7 @@ async function serve(
   };
   const forms = new FormCache();
   metrics.watch(stats, () => ({ ...model.vocabulary.grammars.counts, bytes: forms.bytes }), loop.reuse !== 'none');
-  if (publisher !== undefined) {
-    metrics.watchEvents(() => publisher.stats);
-  }
+  if (publisher !== undefined) metrics.watchEvents(() => publisher.stats);
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
@@ -185,9 +183,7 @@ async function serve(
   });
   try {
     const { host, port } = settings;
-    if (socketPath === undefined) {
-      app.server.on('request', (request, response) => closeStalled(request, response));
-    }
+    if (socketPath === undefined) app.server.on('request', (request, response) => closeStalled(request, response));
     await app.listen(socketPath === undefined ? { host, port } : { path: socketPath });
   } catch (cause) {
     await loop.close(0);

@@ -52,9 +52,7 @@ export function answerReader(
   const partsSoFar = (): AnswerPart[] => {
     const parts: AnswerPart[] = [];
     for (let part = reading.next().value; part !== undefined; part = reading.next().value) {
-      if (part.kind === 'call' || part.text !== '') {
-        parts.push(part);
-      }
+      if (part.kind === 'call' || part.text !== '') parts.push(part);
     }
     return parts;
   };

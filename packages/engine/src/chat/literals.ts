@@ -68,9 +68,7 @@ function readMembers(
     const key = readQuoted(text, at) ?? readKey(text, at);
     const behind = key === undefined ? -1 : skipSpace(text, key.end);
     const value = text[behind] === separator ? readValue(text, behind + 1, depth) : undefined;
-    if (value !== undefined) {
-      members.set(JSON.parse(key!.json) as string, value);
-    }
+    if (value !== undefined) members.set(JSON.parse(key!.json) as string, value);
     return value?.end;
   });
   const json = [...members].map(([key, value]) => `${JSON.stringify(key)}: ${value.json}`).join(', ');

@@ -92,9 +92,7 @@ export class BlockChain {
     while (current.parent !== undefined && this.#blocksBefore(current.start) >= index) {
       current = current.parent;
     }
-    if (current.parent === undefined) {
-      return current.salt === undefined ? NO_DIGEST : hash('sha256', current.salt);
-    }
+    if (current.parent === undefined) return current.salt === undefined ? NO_DIGEST : hash('sha256', current.salt);
     return this.digest({ node: current, index: index - 1 });
   }
 

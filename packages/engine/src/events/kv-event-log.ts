@@ -73,9 +73,7 @@ export class KvEventLog implements TierListener {
    */
   *#affected(node: RadixNode, tier: Tier, from: number): Iterable<Block> {
     for (const block of this.#chain.blocksIn(node, from)) {
-      if (this.#liesIn(block, tier)) {
-        yield block;
-      }
+      if (this.#liesIn(block, tier)) yield block;
     }
     if (node.end % this.#chain.size !== 0) {
       for (const child of node.children.values()) {
@@ -86,15 +84,11 @@ export class KvEventLog implements TierListener {
 
   /** The block that begins before position `before`, above this node, and ends in it or below it. */
   *#completedBelow(node: RadixNode, tier: Tier, before: number): Iterable<Block> {
-    if (!node.liesIn(tier)) {
-      return;
-    }
+    if (!node.liesIn(tier)) return;
     const index = Math.floor(before / this.#chain.size);
     if ((index + 1) * this.#chain.size <= node.end) {
       const block = { node, index };
-      if (this.#liesIn(block, tier)) {
-        yield block;
-      }
+      if (this.#liesIn(block, tier)) yield block;
       return;
     }
     for (const child of node.children.values()) {
@@ -155,9 +149,7 @@ export class KvEventFeed {
   }
 
   #publish(events: readonly KvEvent[]): void {
-    if (events.length > 0) {
-      this.#publisher.publish({ timestamp: this.#clock() / 1000, events });
-    }
+    if (events.length > 0) this.#publisher.publish({ timestamp: this.#clock() / 1000, events });
   }
 }
 

@@ -114,9 +114,7 @@ export class ZmqKvEventPublisher {
     this.#publisher = publisher;
     this.#router = router;
     this.#buffer = new ReplayBuffer({ steps: MAX_BUFFERED_BATCHES, bytes: MAX_BUFFERED_BYTES });
-    if (router !== undefined) {
-      void this.#serveReplays(router);
-    }
+    if (router !== undefined) void this.#serveReplays(router);
   }
 
   /**
@@ -212,12 +210,8 @@ export class ZmqKvEventPublisher {
     const end = this.#buffer.next;
     for (let sequence = Math.max(first, this.#buffer.oldest); sequence < end; sequence++) {
       const payload = this.#buffer.get(sequence);
-      if (payload !== undefined) {
-        await router.send([...head, sequenceBytes(sequence), payload]);
-      }
-      if (sequence % REPLAY_CHUNK === 0) {
-        await nextTurn();
-      }
+      if (payload !== undefined) await router.send([...head, sequenceBytes(sequence), payload]);
+      if (sequence % REPLAY_CHUNK === 0) await nextTurn();
     }
     await router.send([...head, END_OF_REPLAY, EMPTY]);
   }

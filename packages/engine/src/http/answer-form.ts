@@ -108,9 +108,7 @@ function callForm(tools: readonly ToolDefinition[], choice: Exclude<ToolChoice, 
   const members = tools.flatMap(({ function: { name, parameters } }, index) => {
     if (typeof choice === 'object' && choice.function.name !== name) return [];
     const { node, check } = readJsonSchema(parameters ?? NO_PARAMETERS, `tools[${index}].function.parameters`);
-    if (check !== undefined) {
-      checks.set(name, check);
-    }
+    if (check !== undefined) checks.set(name, check);
     return [callNode(name, node)];
   });
   if (members.length === 0) throw refuse('tool_choice.function.name', 'Expected the name of one of the tools');

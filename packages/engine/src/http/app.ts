@@ -52,9 +52,7 @@ export function createApp(app: EngineApp): FastifyInstance {
   server.setErrorHandler((error, _request, reply) => {
     const known = toWarmpathError(error);
     app.metrics.onRefusedBody(known.code);
-    if (known.code === 'WARMPATH_OVERLOADED') {
-      reply.header('retry-after', '1');
-    }
+    if (known.code === 'WARMPATH_OVERLOADED') reply.header('retry-after', '1');
     return reply.status(known.status).send(known.toOpenAI());
   });
   server.setNotFoundHandler(() => {

@@ -1,4 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
+import type { Tier } from '@warmpath/core/internal';
 import type { FastifyReply } from 'fastify';
 import type {
   ChosenToken,
@@ -184,9 +185,7 @@ function event(data: object): string {
 function onClose({ raw }: FastifyReply, callback: () => void): void {
   const closed = (): void => {
     // `close` follows a complete answer too.
-    if (!raw.writableEnded) {
-      callback();
-    }
+    if (!raw.writableEnded) callback();
   };
   if (raw.destroyed || raw.closed) {
     closed();
@@ -197,18 +196,16 @@ function onClose({ raw }: FastifyReply, callback: () => void): void {
 
 /** What all took together; a prompt counts once, however many answers it has. */
 function sumOf(results: readonly GenerationResult[], { choicesOfPrompt }: AnswerOptions): GenerationResult {
-  const sum = (value: (result: GenerationResult) => number, step = 1): number =>
-    results.reduce((total, result, index) => total + (index % step === 0 ? value(result) : 0), 0);
+  const prompts = results.filter((_, index) => index % choicesOfPrompt === 0);
+  const sum = (value: (result: GenerationResult) => number, of = prompts): number =>
+    of.reduce((total, result) => total + value(result), 0);
+  const inTier = (tier: Tier): number => sum(({ cachedByTier }) => cachedByTier[tier]);
   return {
     ...results[0]!,
-    promptTokens: sum((result) => result.promptTokens, choicesOfPrompt),
-    completionTokens: sum((result) => result.completionTokens),
-    cachedTokens: sum((result) => result.cachedTokens, choicesOfPrompt),
-    cachedByTier: {
-      device: sum((result) => result.cachedByTier.device, choicesOfPrompt),
-      host: sum((result) => result.cachedByTier.host, choicesOfPrompt),
-      disk: sum((result) => result.cachedByTier.disk, choicesOfPrompt),
-    },
+    promptTokens: sum(({ promptTokens }) => promptTokens),
+    completionTokens: sum(({ completionTokens }) => completionTokens, [...results]),
+    cachedTokens: sum(({ cachedTokens }) => cachedTokens),
+    cachedByTier: { device: inTier('device'), host: inTier('host'), disk: inTier('disk') },
   };
 }
 

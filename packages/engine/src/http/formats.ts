@@ -10,6 +10,10 @@ export interface AnswerHead {
   readonly model: string;
 }
 
+function answerObject({ id, created, model }: AnswerHead, object: string, choices: readonly object[]) {
+  return { id, object, created, model, choices };
+}
+
 const GOES_ON = { finish_reason: null };
 
 /** Why the answer ended, and the stop string by vLLM's name for it. */
@@ -34,7 +38,8 @@ export function chatFormat(
   head: AnswerHead,
   { hasLogprobs, reader, callIds, isParallel }: ChatFormatOptions,
 ): AnswerFormat {
-  const { chunk, whole, empty } = chatObjects(head);
+  const chunk = (delta: object, ending: object = GOES_ON) =>
+    answerObject(head, 'chat.completion.chunk', [{ index: 0, delta, logprobs: null, ...ending }]);
   const logprobsOf = (tokens: readonly ChosenToken[]): object | null =>
     hasLogprobs ? { content: tokens.map(chatToken), refusal: null } : null;
   let count = 0;
@@ -73,7 +78,8 @@ export function chatFormat(
         ...(reasoning !== '' && { reasoning_content: reasoning }),
         ...(calls.length > 0 && { tool_calls: calls.map((call) => ({ ...call, index: undefined })) }),
       };
-      return whole(said, { ...ending(result), logprobs: logprobsOf(tokens) });
+      const choice = { index: 0, message: said, ...ending(result), logprobs: logprobsOf(tokens) };
+      return answerObject(head, 'chat.completion', [choice]);
     },
     opening: () => [chunk({ role: 'assistant', content: '' })],
     piece: (text, tokens) => {
@@ -91,7 +97,7 @@ export function chatFormat(
         timings: result.timings,
       };
     },
-    empty,
+    empty: () => answerObject(head, 'chat.completion.chunk', []),
   };
 }
 
@@ -109,24 +115,6 @@ function joined(parts: readonly ToldPart[]): readonly ToldPart[] {
   return whole;
 }
 
-/** The objects of a chat's answer, whole and in pieces. */
-function chatObjects(head: AnswerHead) {
-  const object = (name: string, choices: readonly object[]) => ({
-    id: head.id,
-    object: name,
-    created: head.created,
-    model: head.model,
-    choices,
-  });
-  return {
-    chunk: (delta: object, ending: object = GOES_ON) =>
-      object('chat.completion.chunk', [{ index: 0, delta, logprobs: null, ...ending }]),
-    whole: (message: object, ending: object) =>
-      object('chat.completion', [{ index: 0, message, logprobs: null, ...ending }]),
-    empty: () => object('chat.completion.chunk', []),
-  };
-}
-
 /** A token as chats report it. One that holds a part of a character only is known by its bytes. */
 function chatToken(token: ChosenToken): object {
   return { ...chatChance(token), top_logprobs: token.top.map(chatChance) };
@@ -142,13 +130,7 @@ function chatChance({ bytes, logprob }: TokenChance): object {
  * @param echo The text of the prompt, where the request asks to repeat it.
  */
 export function completionFormat(head: AnswerHead, hasLogprobs: boolean, echo = ''): AnswerFormat {
-  const object = (choices: readonly object[]) => ({
-    id: head.id,
-    object: 'text_completion',
-    created: head.created,
-    model: head.model,
-    choices,
-  });
+  const object = (choices: readonly object[]) => answerObject(head, 'text_completion', choices);
   let offset = 0;
   const logprobsOf = (tokens: readonly ChosenToken[]): object | null => {
     if (!hasLogprobs) return null;

@@ -173,9 +173,7 @@ export class EngineMetrics implements LoopObserver {
     this.#observe.promptTokens.observe(promptTokens);
     this.#observe.computedTokens.observe(promptTokens - cachedTokens);
     this.#observe.answerTokens.observe(completionTokens);
-    if (completionTokens > 1) {
-      this.#observe.perToken.observe(timings.predicted_ms / (completionTokens - 1) / 1000);
-    }
+    if (completionTokens > 1) this.#observe.perToken.observe(timings.predicted_ms / (completionTokens - 1) / 1000);
   }
 
   /** A request for embeddings has ended. Its tokens are none of the prefix cache's. */
@@ -201,9 +199,7 @@ export class EngineMetrics implements LoopObserver {
   /** A request was answered with an error, which may be about its body as such. */
   onRefusedBody(code: ErrorCode): void {
     const reason = REFUSED_BODIES[code];
-    if (reason !== undefined) {
-      this.#by.refusedBodies.inc({ reason });
-    }
+    if (reason !== undefined) this.#by.refusedBodies.inc({ reason });
   }
 
   get promptTokenCounts(): PromptTokenCounts {

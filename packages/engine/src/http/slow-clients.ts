@@ -29,8 +29,6 @@ export async function closeServer(server: Server, close: () => Promise<unknown>)
  */
 export function closeStalled(request: IncomingMessage, response: ServerResponse, stallMs = STALL_MS): void {
   response.setTimeout(stallMs, () => {
-    if (response.writableLength > 0 || !request.complete) {
-      response.destroy();
-    }
+    if (response.writableLength > 0 || !request.complete) response.destroy();
   });
 }

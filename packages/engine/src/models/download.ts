@@ -13,8 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { Writable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import { type Dispatcher, EnvHttpProxyAgent } from 'undici';
@@ -95,16 +94,12 @@ async function retry(file: RemoteFile, options: DownloadOptions & { readonly sig
     bodyTimeout: BODY_TIMEOUT_MS,
   });
   let failures = 0;
-  let wrongSums = 0;
   let furthest = partialSize(file.path);
   try {
     for (;;) {
       signal.throwIfAborted();
       try {
-        if (await attempt({ ...file, ...options, dispatcher })) return;
-        const detail = `the SHA-256 of what arrived is not the one of the ${file.server}`;
-        if (++wrongSums > 1) throw failed(file.name, `${detail}, twice: a proxy or mirror may change the file`);
-        throw new TransientFailure(detail);
+        return await attempt({ ...file, ...options, dispatcher });
       } catch (cause) {
         signal.throwIfAborted();
         const failure = transientFailure(cause);
@@ -132,9 +127,9 @@ function transientFailure(error: unknown): TransientFailure | undefined {
   return WarmpathError.isInstance(error) || typeof code !== 'string' ? undefined : new TransientFailure(code);
 }
 
-/** @returns Whether the file is complete; false where its SHA-256 is wrong. */
-async function attempt(transfer: Transfer): Promise<boolean> {
-  const { path, name, signal, onProgress } = transfer;
+/** One try to bring the partial file to its full length, to check it and to give it its name. */
+async function attempt(transfer: Transfer): Promise<void> {
+  const { path, name, signal, onProgress, server } = transfer;
   const [partial, note] = partialFiles(path) as [string, string];
   const tag = await transferFile(transfer, partial, note);
   if (/^[0-9a-f]{64}$/.test(tag ?? '')) {
@@ -148,7 +143,8 @@ async function attempt(transfer: Transfer): Promise<boolean> {
     }
     if (hash.digest('hex') !== tag) {
       discard(path);
-      return false;
+      const detail = `the SHA-256 of what arrived is not the one of the ${server}: a proxy or mirror may change the file`;
+      throw failed(name, detail);
     }
   }
   try {
@@ -165,7 +161,6 @@ async function attempt(transfer: Transfer): Promise<boolean> {
     renameSync(partial, path);
     rmSync(note, { force: true });
   });
-  return true;
 }
 
 /**
@@ -200,15 +195,14 @@ async function transferFile(transfer: Transfer, partial: string, note: string): 
     });
     try {
       onProgress?.({ kind: 'download', name, bytes, totalBytes });
-      const write = (chunk: Buffer): void => {
+      await eachChunk(body, (chunk) => {
         bytes += chunk.length;
         if (totalBytes !== undefined && bytes > totalBytes) {
           throw new TransientFailure(`the server sends more than the ${totalBytes} bytes that it announced`);
         }
         stored(name, () => appendFileSync(file, chunk));
         onProgress?.({ kind: 'download', name, bytes, totalBytes });
-      };
-      await pipeline(body, inOneGo(write), { signal: transfer.signal });
+      });
     } finally {
       closeSync(file);
     }
@@ -221,18 +215,17 @@ async function transferFile(transfer: Transfer, partial: string, note: string): 
   }
 }
 
-/** Writes each chunk at once: a stream whose connection breaks drops the chunks that wait. */
-function inOneGo(write: (chunk: Buffer) => void): Writable {
-  return new Writable({
-    highWaterMark: Number.MAX_SAFE_INTEGER,
-    write: (chunk: Buffer, _encoding, done) => {
+/** Hands each chunk on at once: where the connection breaks, none that has come is lost. */
+function eachChunk(body: Readable, take: (chunk: Buffer) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    body.on('error', reject).on('end', resolve);
+    body.on('data', (chunk: Buffer) => {
       try {
-        write(chunk);
-        done();
+        take(chunk);
       } catch (error) {
-        done(error as Error);
+        body.destroy(error as Error);
       }
-    },
+    });
   });
 }
 

@@ -166,9 +166,7 @@ class GrammarWriter {
         return isRequired || index + 1 === properties.length ? own : `${own} | ${entry(index + 1)}`;
       });
     const starts = properties.length > 0 ? [entry(0)] : [];
-    if (lastRequired < 0) {
-      starts.unshift('"}"', ...(hasOthers ? [`${other()} ${nextOthers()} "}"`] : []));
-    }
+    if (lastRequired < 0) starts.unshift('"}"', ...(hasOthers ? [`${other()} ${nextOthers()} "}"`] : []));
     return `"{" (${starts.join(' | ')})`;
   }
 

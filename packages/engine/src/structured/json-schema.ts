@@ -416,9 +416,7 @@ class SchemaReader {
   /** The same keywords share one automaton. */
   #once(said: unknown, make: () => TextLanguage | undefined): TextLanguage | undefined {
     const key = JSON.stringify(said);
-    if (!this.#made.has(key)) {
-      this.#made.set(key, make());
-    }
+    if (!this.#made.has(key)) this.#made.set(key, make());
     return this.#made.get(key);
   }
 }

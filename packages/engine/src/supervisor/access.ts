@@ -49,9 +49,7 @@ function isSame(given: string, expected: string): boolean {
 /** The name or address of a `Host` header; empty for what is none. */
 function nameOf(host = ''): string {
   const url = `http://${host}`;
-  if (!URL.canParse(url) || /[/?#@\\]/.test(host)) {
-    return '';
-  }
+  if (!URL.canParse(url) || /[/?#@\\]/.test(host)) return '';
   return new URL(url).hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
 }
 

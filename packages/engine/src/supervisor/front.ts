@@ -79,15 +79,11 @@ export class Front {
   async #relay(request: RelayedRequest, response: ServerResponse): Promise<void> {
     for (let retries = 0; ; retries++) {
       const worker = await this.#worker();
-      if (response.destroyed) {
-        return;
-      }
+      if (response.destroyed) return;
       try {
         return await relay(worker.pool, request, response);
       } catch (error) {
-        if (response.headersSent || retries === MAX_RETRIES) {
-          throw error;
-        }
+        if (response.headersSent || retries === MAX_RETRIES) throw error;
         // A worker that breaks connections off has crashed, which is known a moment later.
         await Promise.race([worker.exited, delay(EXIT_DELAY_MS)]);
       }
@@ -97,9 +93,7 @@ export class Front {
   /** The worker, which is waited for while it starts again. */
   async #worker(): Promise<Worker> {
     const { supervisor, heldLimit } = this.#options;
-    if (supervisor.worker !== undefined) {
-      return supervisor.worker;
-    }
+    if (supervisor.worker !== undefined) return supervisor.worker;
     if (this.#held >= heldLimit) {
       const detail = `${this.#held} requests are waiting since the engine crashed.`;
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail });

@@ -31,9 +31,7 @@ export function watchHeartbeat(
     onHang(reason);
   };
   const onMessage = (message: ChildMessage): void => {
-    if (message.type !== 'pong') {
-      return;
-    }
+    if (message.type !== 'pong') return;
     silentBeats = 0;
     const { decoding } = message;
     beatsOfStep = decoding?.step === step ? beatsOfStep + 1 : 0;

@@ -50,9 +50,7 @@ export function relay(
     pool.dispatch(body.length > 0 ? { ...options, body } : options, {
       onRequestStart: (started) => {
         controller = started;
-        if (client.destroyed) {
-          leave();
-        }
+        if (client.destroyed) leave();
       },
       onResponseStart: (_, status, answered) => {
         if (status >= 200) {
@@ -63,9 +61,7 @@ export function relay(
       },
       onResponseData: (reading, chunk) => {
         endsEvent = chunk.subarray(-2).toString() === '\n\n';
-        if (!client.write(chunk)) {
-          reading.pause();
-        }
+        if (!client.write(chunk)) reading.pause();
       },
       onResponseEnd: () => {
         client.off('close', leave);
@@ -74,9 +70,7 @@ export function relay(
       },
       onResponseError: (_, cause) => {
         client.off('close', leave);
-        if (!endsEvent && isEventStream(client)) {
-          client.write('\n\n');
-        }
+        if (!endsEvent && isEventStream(client)) client.write('\n\n');
         const detail = 'The engine process ended while it computed this request.';
         reject(new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause }));
       },
@@ -116,9 +110,7 @@ function isEventStream(client: ServerResponse): boolean {
 function endToEnd(headers: IncomingHttpHeaders): Record<string, string | string[]> {
   const kept: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined && !CONNECTION_HEADERS.has(name)) {
-      kept[name] = value;
-    }
+    if (value !== undefined && !CONNECTION_HEADERS.has(name)) kept[name] = value;
   }
   return kept;
 }

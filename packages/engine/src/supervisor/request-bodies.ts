@@ -44,13 +44,9 @@ export class RequestBodies {
           this.#heldBytes += grown.length - buffer.length;
           buffer = grown;
         }
-        if (refusal === undefined) {
-          length += part.copy(buffer, length);
-        }
+        if (refusal === undefined) length += part.copy(buffer, length);
       }
-      if (refusal !== undefined) {
-        throw refusal;
-      }
+      if (refusal !== undefined) throw refusal;
       await use(buffer.subarray(0, length));
     } finally {
       this.#heldBytes -= buffer.length;

@@ -102,13 +102,9 @@ export class Supervisor<W extends SupervisedWorker> {
       const startedMs = clock();
       const reason = await worker.exited;
       this.#worker = undefined;
-      if (this.#closing.signal.aborted) {
-        return;
-      }
+      if (this.#closing.signal.aborted) return;
       this.#ready = deferred();
-      if (clock() - startedMs >= STABLE_MS) {
-        this.#crashes = 0;
-      }
+      if (clock() - startedMs >= STABLE_MS) this.#crashes = 0;
       worker = await this.#restart(reason);
     }
   }
@@ -128,9 +124,7 @@ export class Supervisor<W extends SupervisedWorker> {
         this.#restarts++;
         return worker;
       } catch (error) {
-        if (signal.aborted) {
-          return undefined;
-        }
+        if (signal.aborted) return undefined;
         reason = WarmpathError.isInstance(error)
           ? error
           : new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: String(error), cause: error });

@@ -275,9 +275,7 @@ describe('a model at an address of its own', () => {
     hub.behaviour.linkedEtag = '0'.repeat(64);
     await expect(resolveUrl('/changed.gguf?signature=secret')).rejects.toMatchObject({
       code: 'WARMPATH_DOWNLOAD_FAILED',
-      message: expect.stringMatching(
-        /\/changed\.gguf: the SHA-256 of what arrived is not the one of the server, twice/,
-      ),
+      message: expect.stringMatching(/\/changed\.gguf: the SHA-256 of what arrived is not the one of the server/),
     });
     delete hub.behaviour.linkedEtag;
   });
