@@ -10,7 +10,8 @@ import {
   type JsonType,
   join,
   KEYWORDS_OF,
-  readCount,
+  type Keywords,
+  readKeywords,
   TYPES,
   tagOf,
   typesOf,
@@ -30,12 +31,9 @@ import {
 import { languageOfFormat } from './string-formats.js';
 import { holds, LanguageMaker, type TextLanguage, UnreadablePattern } from './text-language.js';
 
-/** Most levels of schemas, schemas, constants, items, and characters of a length. */
+/** Most levels of schemas, and schemas. */
 const MAX_DEPTH = 64;
 const MAX_SCHEMAS = 2048;
-const MAX_CONSTANTS = 1000;
-const MAX_ITEMS = 1000;
-const MAX_LENGTH = 65_536;
 
 /** Most alternatives of one place; those of several keywords multiply. */
 const MAX_ALTERNATIVES = 256;
@@ -102,7 +100,8 @@ class SchemaReader {
     return node;
   }
 
-  #readKeywords(schema: Schema, path: string, depth: number): SchemaNode {
+  #readKeywords(given: Schema, path: string, depth: number): SchemaNode {
+    const schema = readKeywords(given, path);
     const used = usedKeywords(schema);
     if (used.length === 0) return ANY_VALUE;
     const [only, ...others] = used;
@@ -130,7 +129,7 @@ class SchemaReader {
       : this.#readTypes(schema, path, depth);
   }
 
-  #readTypes(schema: Schema, path: string, depth: number): SchemaNode {
+  #readTypes(schema: Keywords, path: string, depth: number): SchemaNode {
     const types = typesOf(schema, path);
     const known = new Set(['type', ...CHECKED, ...types.flatMap((type) => KEYWORDS_OF[type])]);
     const other = usedKeywords(schema).find((key) => !known.has(key));
@@ -149,24 +148,23 @@ class SchemaReader {
     if (!isObject(schema)) throw refuse(path, 'Expected a JSON schema');
     if (seen.has(schema)) throw refuse(path, 'This schema is nothing but itself');
     seen.add(schema);
-    const { $ref, allOf, ...own } = schema;
+    const { $ref, allOf = [], ...own } = readKeywords(schema, path);
     const parts: Schema[] = [own];
     if ($ref !== undefined) {
       const { target, place } = this.#follow($ref, join(path, '$ref'));
       parts.push(...this.#partsOf(target, place, seen));
     }
-    if (allOf !== undefined && !Array.isArray(allOf)) throw refuse(join(path, 'allOf'), 'Expected schemas in an array');
-    for (const [index, member] of (allOf ?? []).entries()) {
+    for (const [index, member] of allOf.entries()) {
       parts.push(...this.#partsOf(member, `${join(path, 'allOf')}[${index}]`, new Set(seen)));
     }
     return parts;
   }
 
   /** Alternatives, each merged with the keywords beside them. */
-  #readAlternatives(schema: Schema, keyword: 'anyOf' | 'oneOf', path: string, depth: number): SchemaNode {
-    const { [keyword]: given, ...beside } = schema;
+  #readAlternatives(schema: Keywords, keyword: 'anyOf' | 'oneOf', path: string, depth: number): SchemaNode {
+    const { [keyword]: given = [], ...beside } = schema;
     const place = join(path, keyword);
-    if (!Array.isArray(given) || given.length === 0) throw refuse(place, 'Expected schemas in an array');
+    if (given.length === 0) throw refuse(place, 'Expected schemas in an array');
     this.#places += given.length;
     if (given.length > MAX_ALTERNATIVES) throw refuse(place, `Expected at most ${MAX_ALTERNATIVES} alternatives`);
     const tag = tagOf(schema);
@@ -201,7 +199,7 @@ class SchemaReader {
     return { target, place };
   }
 
-  #readType(type: JsonType, schema: Schema, path: string, depth: number): SchemaNode {
+  #readType(type: JsonType, schema: Keywords, path: string, depth: number): SchemaNode {
     switch (type) {
       case 'object':
         return this.#readObject(schema, path, depth);
@@ -218,16 +216,16 @@ class SchemaReader {
     }
   }
 
-  #readArray(schema: Schema, path: string, depth: number): SchemaNode {
-    const min = readCount(schema, 'minItems', path, MAX_ITEMS) ?? 0;
-    const max = readCount(schema, 'maxItems', path, MAX_ITEMS);
+  #readArray(schema: Keywords, path: string, depth: number): SchemaNode {
+    const { minItems: min = 0, maxItems: max } = schema;
     checkOrder(min, max, join(path, 'maxItems'));
     // Before 2020 the first items stood in `items`, and the others in `additionalItems`.
     const isOld = Array.isArray(schema['items']);
     const [firstKey, othersKey] = isOld ? ['items', 'additionalItems'] : ['prefixItems', 'items'];
-    const given = schema[firstKey] ?? [];
-    if (!Array.isArray(given)) throw refuse(join(path, firstKey), 'Expected schemas in an array');
-    const first = given.slice(0, max).map((item, index) => this.read(item, `${join(path, firstKey)}[${index}]`, depth));
+    const given = schema[firstKey] as readonly unknown[] | undefined;
+    const first = (given ?? [])
+      .slice(0, max)
+      .map((item, index) => this.read(item, `${join(path, firstKey)}[${index}]`, depth));
     const others = schema[othersKey];
     const isTuple = first.length > 0 && others === undefined && min <= first.length;
     const isClosed = others === false || isTuple || (max !== undefined && max <= first.length);
@@ -238,19 +236,14 @@ class SchemaReader {
     return { kind: 'array', first, items, min, max };
   }
 
-  #readObject(schema: Schema, path: string, depth: number): SchemaNode {
-    const { properties = {}, required = [], additionalProperties: more, patternProperties = {} } = schema;
-    for (const [keyword, value] of Object.entries({ properties, patternProperties })) {
-      if (!isObject(value)) throw refuse(join(path, keyword), 'Expected an object of schemas');
-    }
+  #readObject(schema: Keywords, path: string, depth: number): SchemaNode {
+    const { properties, required = [], additionalProperties: more } = schema;
+    // Some schemas say `required: true` of a property, which says nothing of other types.
     if (!Array.isArray(required) || !required.every((key) => typeof key === 'string')) {
       throw refuse(join(path, 'required'), 'Expected an array of names');
     }
-    if (more !== undefined && typeof more !== 'boolean' && !isObject(more)) {
-      throw refuse(join(path, 'additionalProperties'), 'Expected a JSON schema');
-    }
-    const names = this.#readNames(schema['propertyNames'], path);
-    const listed = new Map(Object.entries(properties as Schema));
+    const names = this.#readNames(schema.propertyNames, path);
+    const listed = new Map(Object.entries(properties ?? {}));
     for (const key of [...required, ...(names?.texts ?? [])]) {
       if (!listed.has(key) && (more !== false || required.includes(key))) {
         listed.set(key, this.#valueOf(key, schema, path));
@@ -263,8 +256,7 @@ class SchemaReader {
         isRequired: required.includes(key),
         value: this.read(value, join(join(path, 'properties'), key), depth),
       }));
-    const isOpen =
-      more !== undefined || (schema['properties'] === undefined && names?.texts === undefined && nodes.length === 0);
+    const isOpen = more !== undefined || (properties === undefined && names?.texts === undefined && nodes.length === 0);
     const others =
       names?.texts === undefined
         ? this.#readOthers(schema, [...listed.keys()], { path, depth, isOpen, names: names?.language })
@@ -279,12 +271,12 @@ class SchemaReader {
 
   /** The names that `propertyNames` allows: texts, or a language. */
   #readNames(
-    names: unknown,
+    names: Keywords['propertyNames'],
     path: string,
   ): { readonly texts?: readonly string[]; readonly language?: TextLanguage } | undefined {
     if (names === undefined || names === true) return undefined;
     const place = join(path, 'propertyNames');
-    if (!isObject(names)) throw refuse(place, 'Expected a JSON schema');
+    if (names === false) throw refuse(place, 'No name fits the schema `false`');
     const { type: _, ...said } = merge(this.#partsOf(names, place, new Set()), place);
     const node = this.#readKeywords({ ...said, type: 'string' }, place, 0);
     if (node.kind === 'texts') return { texts: node.texts.map((text) => JSON.parse(text) as string) };
@@ -296,8 +288,12 @@ class SchemaReader {
   }
 
   /** The schema of a property that is not listed. */
-  #valueOf(key: string, { additionalProperties: more = true, patternProperties = {} }: Schema, path: string): unknown {
-    const found = Object.entries(patternProperties as Schema).filter(([pattern]) =>
+  #valueOf(
+    key: string,
+    { additionalProperties: more = true, patternProperties = {} }: Keywords,
+    path: string,
+  ): unknown {
+    const found = Object.entries(patternProperties).filter(([pattern]) =>
       holds(this.#pattern(pattern, join(path, 'patternProperties')), key),
     );
     return found.length === 0 ? more : { allOf: found.map(([, value]) => value) };
@@ -305,12 +301,12 @@ class SchemaReader {
 
   /** Properties that are not listed: by the pattern that their names match, else by `additionalProperties`. */
   #readOthers(
-    { additionalProperties: more = true, patternProperties = {} }: Schema,
+    { additionalProperties: more = true, patternProperties = {} }: Keywords,
     listed: readonly string[],
     { path, depth, isOpen, names }: { path: string; depth: number; isOpen: boolean; names: TextLanguage | undefined },
   ): ObjectNode['others'] {
     const below = join(path, 'patternProperties');
-    const patterns = Object.entries(patternProperties as Schema).map(([pattern, value]) => ({
+    const patterns = Object.entries(patternProperties).map(([pattern, value]) => ({
       language: this.#pattern(pattern, below),
       value,
       place: join(below, pattern),
@@ -343,9 +339,8 @@ class SchemaReader {
   }
 
   /** The check of the whole answer counts the properties. */
-  #checkCounts(schema: Schema, path: string, possible: number): void {
-    const least = readCount(schema, 'minProperties', path, MAX_ITEMS);
-    const most = readCount(schema, 'maxProperties', path, MAX_ITEMS);
+  #checkCounts(schema: Keywords, path: string, possible: number): void {
+    const { minProperties: least, maxProperties: most } = schema;
     checkOrder(least ?? 0, most, join(path, 'maxProperties'));
     if (least !== undefined && least > possible) {
       throw refuse(join(path, 'minProperties'), 'Expected no more properties than there may be');
@@ -353,23 +348,19 @@ class SchemaReader {
     this.isExact &&= least === undefined && most === undefined;
   }
 
-  #readString(schema: Schema, path: string): SchemaNode {
-    const min = readCount(schema, 'minLength', path, MAX_LENGTH) ?? 0;
-    const max = readCount(schema, 'maxLength', path, MAX_LENGTH);
+  #readString(schema: Keywords, path: string): SchemaNode {
+    const { minLength: min = 0, maxLength: max, pattern } = schema;
     checkOrder(min, max, join(path, 'maxLength'));
-    const isFree = schema['pattern'] === undefined && languagesOfFormats(schema).length === 0;
+    const isFree = pattern === undefined && languagesOfFormats(schema).length === 0;
     const most = isFree ? MAX_COUNTED_LENGTH : MAX_COUNTED_BESIDE_PATTERN;
     const isCounted = min <= most && (max === undefined || max <= most);
     this.isExact &&= isCounted;
     if (isFree) {
       return { kind: 'string', min: Math.min(min, most), max: max !== undefined && max <= most ? max : undefined };
     }
-    const keyword = join(path, schema['pattern'] === undefined ? 'format' : 'pattern');
-    const language = this.#once([schema['pattern'], schema['format'], min, max], () => {
-      const patterns = [schema['pattern'] ?? []].flat().map((pattern) => {
-        if (typeof pattern !== 'string') throw refuse(join(path, 'pattern'), 'Expected a regular expression');
-        return this.#pattern(pattern, join(path, 'pattern'));
-      });
+    const keyword = join(path, pattern === undefined ? 'format' : 'pattern');
+    const language = this.#once([pattern, schema['format'], min, max], () => {
+      const patterns = [pattern ?? []].flat().map((each) => this.#pattern(each, join(path, 'pattern')));
       const isAnyLength = !isCounted || (min === 0 && max === undefined);
       return attempt(keyword, () => {
         const lengths = isAnyLength ? [] : [this.#languages.length(min, max)];
@@ -380,20 +371,9 @@ class SchemaReader {
     return { kind: 'language', isNumber: false, language };
   }
 
-  #readNumber(schema: Schema, path: string, isInteger: boolean): SchemaNode {
-    const read = (keyword: string): number | undefined => {
-      const value = schema[keyword];
-      if (value !== undefined && (typeof value !== 'number' || !Number.isFinite(value))) {
-        throw refuse(join(path, keyword), 'Expected a number');
-      }
-      return value;
-    };
-    const [above, below] = [read('exclusiveMinimum'), read('exclusiveMaximum')];
-    const [from, to] = [read('minimum'), read('maximum')];
-    const steps = [schema['multipleOf'] ?? []].flat().filter((step): step is number => {
-      if (typeof step !== 'number' || !(step > 0)) throw refuse(join(path, 'multipleOf'), 'Expected a number above 0');
-      return true;
-    });
+  #readNumber(schema: Keywords, path: string, isInteger: boolean): SchemaNode {
+    const { minimum: from, maximum: to, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
+    const steps = [schema.multipleOf ?? []].flat();
     const min = from === undefined || above === undefined ? (from ?? above) : Math.max(from, above);
     const max = to === undefined || below === undefined ? (to ?? below) : Math.min(to, below);
     this.isExact &&= steps.every(isExactStep);
@@ -451,14 +431,10 @@ function attempt<T>(path: string, make: () => T): T {
 }
 
 /** The constants of `const` and `enum` that have the type. */
-function readTexts(schema: Schema, path: string): SchemaNode {
+function readTexts(schema: Keywords, path: string): SchemaNode {
   const { const: constant, enum: listed, ...beside } = schema;
-  if (listed !== undefined && !Array.isArray(listed)) {
-    throw refuse(join(path, 'enum'), 'Expected an array of constants');
-  }
   const keyword = Object.hasOwn(schema, 'const') ? 'const' : 'enum';
   const given: readonly unknown[] = keyword === 'const' ? [constant] : (listed ?? []);
-  if (given.length > MAX_CONSTANTS) throw refuse(join(path, 'enum'), `Expected at most ${MAX_CONSTANTS} constants`);
   const other = usedKeywords(beside).find((key) => key !== 'type' && !CHECKED.has(key));
   if (other !== undefined) throw refuse(join(path, other), 'This engine supports no such keyword beside constants');
   const types = typesOf(schema, path);

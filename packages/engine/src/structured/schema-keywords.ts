@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import type { Schema } from './merge-schemas.js';
 import { refuse } from './schema-node.js';
 
@@ -80,13 +81,52 @@ export function typesOf(schema: Schema, path: string): readonly JsonType[] {
   return types.includes('number') ? types.filter((each) => each !== 'integer') : types;
 }
 
-export function readCount(schema: Schema, keyword: string, path: string, most: number): number | undefined {
-  const value = schema[keyword];
-  if (value === undefined) return undefined;
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > most) {
-    throw refuse(join(path, keyword), `Expected a whole number from 0 to ${most}`);
-  }
-  return value;
+/** Most items, properties, constants, and characters of a length that a schema may name. */
+const MAX_ITEMS = 1000;
+const MAX_CONSTANTS = 1000;
+const MAX_LENGTH = 65_536;
+
+const count = (most: number) => {
+  const error = `Expected a whole number from 0 to ${most}`;
+  return z.int(error).min(0, error).max(most, error).optional();
+};
+/** `allOf` may have joined several values of these keywords. */
+const several = <T>(one: z.ZodType<T>, error: string) => z.union([one, z.array(one)], { error }).optional();
+const number = z.number('Expected a number').optional();
+const constants = z
+  .array(z.unknown(), 'Expected an array of constants')
+  .max(MAX_CONSTANTS, `Expected at most ${MAX_CONSTANTS} constants`)
+  .optional();
+const schemas = z.array(z.unknown(), 'Expected schemas in an array').optional();
+const schemasByName = z.custom<Schema>(isObject, 'Expected an object of schemas').optional();
+const schema = z
+  .custom<Schema | boolean>((value) => typeof value === 'boolean' || isObject(value), 'Expected a JSON schema')
+  .optional();
+
+const each = <Name extends string, Type>(names: readonly Name[], type: Type) =>
+  Object.fromEntries(names.map((name) => [name, type])) as Record<Name, Type>;
+
+/** The values that keywords may have; those of other keywords are read where they are used. */
+const VALUES = {
+  ...each(['allOf', 'anyOf', 'oneOf', 'prefixItems'], schemas),
+  ...each(['properties', 'patternProperties'], schemasByName),
+  ...each(['additionalProperties', 'propertyNames'], schema),
+  ...each(['minItems', 'maxItems', 'minProperties', 'maxProperties'], count(MAX_ITEMS)),
+  ...each(['minLength', 'maxLength'], count(MAX_LENGTH)),
+  ...each(['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'], number),
+  multipleOf: several(z.number().positive(), 'Expected a number above 0'),
+  pattern: several(z.string(), 'Expected a regular expression'),
+  enum: constants,
+};
+const KEYWORDS = z.looseObject(VALUES);
+export type Keywords = z.output<typeof KEYWORDS>;
+
+/** @throws WARMPATH_INVALID_REQUEST with the path of the first keyword whose value is none that it may have. */
+export function readKeywords(schema: Schema, path: string): Keywords {
+  const { data, error } = KEYWORDS.safeParse(schema);
+  if (data !== undefined) return data;
+  const { path: place, message } = error.issues[0]!;
+  throw refuse(join(path, String(place[0])), message);
 }
 
 export function checkOrder(min: number, max: number | undefined, path: string): void {
