@@ -3,12 +3,11 @@ import type { SavableMemory } from '../cache/sequence-memory.js';
 import type { StateIdentity } from '../store/stored-state.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
-import { holdsCheckpoint, isCheckpointState, sliceCheckpoint } from './checkpoint-state.js';
 import { callBeside, ffi } from './ffi.js';
 import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
 import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS, TWIN_OFFSET, TWINNED_SEQUENCE_IDS } from './sequence-ids.js';
-import { joinBytes, type StatePiece, savedRanges, sliceState, statePieces } from './sequence-state.js';
+import { isComplete, isResumable, type StateShape, savedRanges, sliceState, statePieces } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer, TILE_ROWS } from './structs.js';
 
 /** Cells for the tokens that fill up a batch: no fewer than a tile, and what llama.cpp rounds to. */
@@ -40,10 +39,7 @@ export class NativeContext implements SavableMemory {
   readonly #batch: NativeBatch;
   readonly #isPadded: boolean;
   readonly #usesGpu: boolean;
-  /** Tokens that some layers attend to at most; 0 when all attend to all. */
-  readonly #window: number;
-  /** Of a model with recurrent layers: how many buffers of attention its states have. */
-  readonly #checkpointBuffers: number | undefined;
+  readonly #shape: StateShape;
   readonly #pool: NativePointer | undefined;
   /** Views of llama.cpp's logits, by address: a copy for every token would keep the garbage collector busy. */
   readonly #logits = new Map<NativePointer, Float32Array>();
@@ -74,8 +70,8 @@ export class NativeContext implements SavableMemory {
     // States are made for the sequences below n_seq_max alone.
     const sequences = model.slidingWindow > 0 ? TWINNED_SEQUENCE_IDS : SEQUENCE_IDS;
     this.sequences = model.isRecurrent ? sequences.slice(0, outputs) : sequences;
-    this.#window = model.isRecurrent ? 0 : model.slidingWindow;
-    this.#checkpointBuffers = model.isRecurrent ? model.attentionBuffers : undefined;
+    const { isRecurrent, attentionBuffers: buffers } = model;
+    this.#shape = { buffers, isRecurrent, window: isRecurrent ? 0 : model.slidingWindow };
     this.#pool = bindings.threadPools.create(threads);
     if (this.#pool !== undefined) {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
@@ -160,7 +156,7 @@ export class NativeContext implements SavableMemory {
 
   /** Gives the cells of the last batch their second label. */
   #labelTwins(): void {
-    if (this.#window === 0) {
+    if (this.#shape.window === 0) {
       return;
     }
     for (const [sequence, { from, to }] of this.#batch.ranges()) {
@@ -191,14 +187,14 @@ export class NativeContext implements SavableMemory {
   copy(source: number, target: number, from: number, to: number): void {
     this.#requireIdle();
     this.#bindings.sequenceCopy(this.#memory, source, target, from, to);
-    if (this.#window > 0) {
+    if (this.#shape.window > 0) {
       this.#bindings.sequenceCopy(this.#memory, source, target + TWIN_OFFSET, from, to);
     }
   }
 
   remove(sequence: number, from: number, to: number): void {
     this.#requireIdle();
-    const labels = this.#window > 0 ? [sequence, sequence + TWIN_OFFSET] : [sequence];
+    const labels = this.#shape.window > 0 ? [sequence, sequence + TWIN_OFFSET] : [sequence];
     for (const label of labels) {
       if (!this.#bindings.sequenceRemove(this.#memory, label, from, to)) {
         throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'llama.cpp cannot cut this sequence' });
@@ -208,12 +204,12 @@ export class NativeContext implements SavableMemory {
 
   save(sequence: number, from: number, to: number): Uint8Array | undefined {
     this.#requireIdle();
-    const pieces = savedRanges(from, to, this.#window).map((range) => this.#savePiece(sequence, range));
+    const pieces = savedRanges(from, to, this.#shape).map((range) => this.#savePiece(sequence, range));
     if (!pieces.every((piece) => piece !== undefined)) {
       return undefined;
     }
-    const state = pieces.length === 1 ? pieces[0]! : joinBytes(pieces);
-    return this.#piecesOf(state, from, to) === undefined ? undefined : state;
+    const state = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+    return isComplete(state, { from, to }, this.#shape) ? state : undefined;
   }
 
   #savePiece(sequence: number, { from, to }: { readonly from: number; readonly to: number }): Uint8Array | undefined {
@@ -228,10 +224,10 @@ export class NativeContext implements SavableMemory {
   restore(sequence: number, state: Uint8Array, from: number, to: number): boolean {
     this.#requireIdle();
     // Behind cells without a recurrent state a sequence has no last position.
-    if (this.#checkpointBuffers === undefined && this.lastPosition(sequence) !== from - 1) {
+    if (!this.#shape.isRecurrent && this.lastPosition(sequence) !== from - 1) {
       throw new Error(`Cells from position ${from} on do not continue a sequence`);
     }
-    const isBack = this.#piecesOf(state, from, to)?.every((piece) => {
+    const isBack = statePieces(state, { from, to }, this.#shape)?.every((piece) => {
       const { bytes } = piece;
       const length = this.#bindings.sequenceStateWrite(this.#context, bytes, bytes.length, SCRATCH_SEQUENCE);
       if (length === bytes.length) {
@@ -240,26 +236,18 @@ export class NativeContext implements SavableMemory {
       this.remove(SCRATCH_SEQUENCE, 0, -1);
       return length === bytes.length;
     });
-    if (isBack === false && this.#checkpointBuffers === undefined) {
+    if (isBack === false && !this.#shape.isRecurrent) {
       this.remove(sequence, from, -1);
     }
     return isBack === true;
   }
 
-  #piecesOf(state: Uint8Array, from: number, to: number): readonly StatePiece[] | undefined {
-    if (this.#checkpointBuffers === undefined) {
-      return statePieces(state, from, to);
-    }
-    return isCheckpointState(state, { from, to }, this.#checkpointBuffers) ? [{ from, to, bytes: state }] : undefined;
-  }
-
   slice(state: Uint8Array, from: number, to: number): Uint8Array {
-    const buffers = this.#checkpointBuffers;
-    return buffers === undefined ? sliceState(state, from, to) : sliceCheckpoint(state, { from, to }, buffers);
+    return sliceState(state, { from, to }, this.#shape);
   }
 
   isResumable(state: Uint8Array): boolean {
-    return this.#checkpointBuffers === undefined || holdsCheckpoint(state, this.#checkpointBuffers);
+    return isResumable(state, this.#shape);
   }
 
   /** Highest position that the memory holds for a sequence, -1 when it is empty. */

@@ -1,27 +1,31 @@
 /**
- * The bytes of `llama_state_seq_get_data` for one sequence in a unified KV buffer, as src/llama-context.cpp and
- * src/llama-kv-cache.cpp of the same build write them (little-endian, no padding):
+ * The bytes of `llama_state_seq_get_data` for one sequence in a unified KV buffer, as llama.cpp of the same build
+ * writes them (little-endian, no padding):
  *
- *     u32 magic · i32 sequence · one buffer, or two where some layers attend to a sliding window:
- *       u32 streams = 1 · u32 cells
- *       for each cell:   i32 position · u32 labels = 1 · (12 bytes more where positions are of M-RoPE) · i32 label
+ *     u32 magic · i32 sequence · one section for each buffer of cells, and one for the recurrent state:
+ *       only in a buffer: u32 streams = 1
+ *       u32 cells
+ *       for each cell:  i32 position · u32 labels · in a buffer: i32 label (before it 12 bytes more with M-RoPE)
  *       u32 values are transposed = 0 · u32 layers
- *       for each layer:  i32 type of the keys · u64 bytes of a row · a row for each cell
- *       for each layer:  i32 type of the values · u64 bytes of a row · a row for each cell
+ *       for each table:  i32 type · u64 bytes of a row · a row for each cell
  *
- * Models with latent attention (MLA) have no values. Cells stand in the order of the buffer, which need not be the
- * order of positions. The second buffer holds no cells that have left the window, so the cells of these models are
- * saved in pieces ({@link statePieces}), whose bytes follow each other.
+ * A buffer has a table of keys for each layer, and one of values without latent attention (MLA). A buffer without cells
+ * ends behind their number. Cells stand in any order. The second buffer, of layers that attend to a sliding window,
+ * lacks cells that have left it, so cells are saved in several pieces, whose bytes follow each other.
  */
 const MAGIC = 0xaf143cd8;
-export const HEAD_BYTES = 8;
-const CELLS_HEAD_BYTES = 8;
+const HEAD_BYTES = 8;
 const LAYERS_HEAD_BYTES = 8;
 const ROWS_HEAD_BYTES = 12;
 
-/** What differs between models: bytes of a cell, and tables of rows of each layer. */
-export const FORMS = [12, 24].flatMap((cellBytes) => [2, 1].map((tablesPerLayer) => ({ cellBytes, tablesPerLayer })));
-type Form = (typeof FORMS)[number];
+/** What the states of a model consist of. */
+export interface StateShape {
+  /** Buffers of cells: two where some layers attend to a sliding window, none without attention. */
+  readonly buffers: number;
+  readonly isRecurrent: boolean;
+  /** Tokens of the sliding window; 0 without one. */
+  readonly window: number;
+}
 
 /** Positions `from` … `to - 1`. */
 export interface Range {
@@ -29,16 +33,34 @@ export interface Range {
   readonly to: number;
 }
 
-/** A piece of a state: what one call of llama.cpp wrote. */
-export interface StatePiece extends Range {
-  readonly bytes: Uint8Array;
+/** A kind of section. Without a number of tables for each layer, these take all bytes that are left. */
+interface Kind {
+  readonly headBytes: number;
+  readonly cellBytes: number;
+  readonly tablesPerLayer: number | undefined;
 }
 
-/**
- * The ranges that cells are saved in: as a whole, or where layers attend to a window of so many tokens, cut at its
- * multiples, so that no cell has left the window of the last one of its range.
- */
-export function savedRanges(from: number, to: number, window: number): Range[] {
+const BUFFERS: readonly Kind[] = [12, 24].flatMap((cellBytes) =>
+  [2, 1].map((tablesPerLayer) => ({ headBytes: 8, cellBytes, tablesPerLayer })),
+);
+const RECURRENT: Kind = { headBytes: 4, cellBytes: 8, tablesPerLayer: undefined };
+
+interface Section {
+  readonly kind: Kind;
+  readonly start: number;
+  readonly cells: number;
+  readonly tables: readonly { readonly start: number; readonly bytes: number }[];
+  readonly end: number;
+}
+
+/** What one call of llama.cpp wrote. */
+interface Piece {
+  readonly bytes: Uint8Array;
+  readonly sections: readonly Section[];
+}
+
+/** The ranges that cells are saved in: cut at multiples of the window, so that none has left it. */
+export function savedRanges(from: number, to: number, { window }: StateShape): Range[] {
   const ranges: Range[] = [];
   for (let start = from; start < to; ) {
     const end = window > 0 ? Math.min(to, (Math.floor(start / window) + 1) * window) : to;
@@ -49,83 +71,84 @@ export function savedRanges(from: number, to: number, window: number): Range[] {
 }
 
 /**
- * The pieces of a state of exactly the positions `from` … `to - 1`, each once in every buffer; `undefined` for any
- * other bytes. Cost: O(cells + layers).
+ * The pieces of a state of the positions `from` … `to - 1`; `undefined` when the bytes are none. Cost: O(layers).
  */
-export function statePieces(state: Uint8Array, from: number, to: number): StatePiece[] | undefined {
-  const pieces: StatePiece[] = [];
+export function statePieces(
+  state: Uint8Array,
+  { from, to }: Range,
+  shape: StateShape,
+): readonly (Range & { readonly bytes: Uint8Array })[] | undefined {
   let place = from;
-  for (const piece of readPieces(state) ?? []) {
-    const cells = piece.buffers[0]!.cells;
-    if (!piece.buffers.every((buffer) => holdsPositions(piece.bytes, buffer, { from: place, to: place + cells }))) {
-      return undefined;
-    }
-    pieces.push({ from: place, to: place + cells, bytes: piece.bytes });
+  const pieces = readPieces(state, shape)?.map(({ bytes, sections }) => {
+    const cells = shape.buffers === 0 ? to - from : sections[0]!.cells;
     place += cells;
-  }
-  return place === to && to > from ? pieces : undefined;
+    return { from: place - cells, to: place, bytes };
+  });
+  return place === to ? pieces : undefined;
 }
 
-/** The part of a state at the positions `from` … `to - 1`, as if these alone had been saved. Cost: one copy. */
-export function sliceState(state: Uint8Array, from: number, to: number): Uint8Array {
-  const pieces = readPieces(state);
+/** Whether every buffer has all cells of a range, and a recurrent state is behind the last. Cost: O(layers). */
+export function isComplete(state: Uint8Array, { from, to }: Range, shape: StateShape): boolean {
+  const pieces = readPieces(state, shape) ?? [];
+  const holdsAll = (index: number): boolean =>
+    pieces.reduce((sum, { sections }) => sum + sections[index]!.cells, 0) === to - from;
+  const isLast = ({ bytes, sections }: Piece): boolean => positions(bytes, sections.at(-1)!)[0] === to - 1;
+  return (
+    pieces.length > 0 &&
+    Array.from({ length: shape.buffers }, (_, index) => holdsAll(index)).every(Boolean) &&
+    (!shape.isRecurrent || isLast(pieces[0]!))
+  );
+}
+
+/** Whether a sequence can go on behind a state: it has a recurrent state where the model needs one. */
+export function isResumable(state: Uint8Array, shape: StateShape): boolean {
+  return !shape.isRecurrent || readPieces(state, shape)?.[0]?.sections.at(-1)?.cells === 1;
+}
+
+/**
+ * The part of a state at some positions: a recurrent state only with the position that it is behind. Cost: one copy.
+ */
+export function sliceState(state: Uint8Array, range: Range, shape: StateShape): Uint8Array {
+  const pieces = readPieces(state, shape);
   if (pieces === undefined) {
-    throw new Error('A sequence state cannot be cut that is none');
+    throw new Error('These bytes are no state of a sequence');
   }
-  return joinBytes(pieces.flatMap((piece) => slicePiece(piece, { from, to })));
+  return Buffer.concat(
+    pieces.flatMap(({ bytes, sections }) => {
+      const kept = sections.map((section) => cellsIn(bytes, section, range));
+      const isEmpty = !shape.isRecurrent && kept.every(({ length }) => length === 0);
+      return isEmpty
+        ? []
+        : [
+            bytes.subarray(0, HEAD_BYTES),
+            ...sections.flatMap((each, index) => sliceSection(bytes, each, kept[index]!)),
+          ];
+    }),
+  );
 }
 
-/** One behind the other. */
-export function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
-  const joined = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let end = 0;
-  for (const part of parts) {
-    joined.set(part, end);
-    end += part.length;
-  }
-  return joined;
+function cellsIn(bytes: Uint8Array, section: Section, { from, to }: Range): number[] {
+  return positions(bytes, section).flatMap((position, cell) => (position >= from && position < to ? [cell] : []));
 }
 
-/** One buffer in the bytes of a piece: its cells, and the rows of each layer's keys, then of each layer's values. */
-export interface BufferTables {
-  /** Where it begins. */
-  readonly start: number;
-  readonly cells: number;
-  readonly cellBytes: number;
-  readonly rows: readonly { readonly start: number; readonly bytes: number }[];
-  readonly end: number;
-}
-
-interface PieceTables {
-  readonly bytes: Uint8Array;
-  readonly buffers: readonly BufferTables[];
-}
-
-/** Whether bytes begin as every state does. */
-export function isState(bytes: Uint8Array): boolean {
-  return bytes.length >= HEAD_BYTES && viewOf(bytes).getUint32(0, true) === MAGIC;
-}
-
-function slicePiece({ bytes, buffers }: PieceTables, range: Range): Uint8Array[] {
-  const sliced = buffers.map((buffer) => sliceBuffer(bytes, buffer, range));
-  return sliced.every((parts) => parts.length === 1) ? [] : [bytes.subarray(0, HEAD_BYTES), ...sliced.flat()];
-}
-
-/** A buffer's cells in a range: its head, and where there are any, all that describes them. */
-export function sliceBuffer(bytes: Uint8Array, buffer: BufferTables, range: Range): Uint8Array[] {
-  const { start, cells, cellBytes, rows } = buffer;
+function positions(bytes: Uint8Array, { start, kind, cells }: Section): number[] {
   const view = viewOf(bytes);
-  const cellsAt = start + CELLS_HEAD_BYTES;
-  const kept: number[] = [];
-  for (let cell = 0; cell < cells; cell++) {
-    const position = view.getInt32(cellsAt + cell * cellBytes, true);
-    if (position >= range.from && position < range.to) {
-      kept.push(cell);
-    }
-  }
+  return Array.from({ length: cells }, (_, cell) =>
+    view.getInt32(start + kind.headBytes + cell * kind.cellBytes, true),
+  );
+}
+
+/** A section with some of its cells. */
+function sliceSection(
+  bytes: Uint8Array,
+  { start, kind, cells, tables }: Section,
+  kept: readonly number[],
+): Uint8Array[] {
+  const { headBytes, cellBytes, tablesPerLayer } = kind;
+  const cellsAt = start + headBytes;
   const head = Uint8Array.from(bytes.subarray(start, cellsAt));
-  viewOf(head).setUint32(4, kept.length, true);
-  if (kept.length === 0) {
+  viewOf(head).setUint32(headBytes - 4, kept.length, true);
+  if (kept.length === 0 && tablesPerLayer !== undefined) {
     return [head];
   }
   const layersAt = cellsAt + cells * cellBytes;
@@ -133,7 +156,7 @@ export function sliceBuffer(bytes: Uint8Array, buffer: BufferTables, range: Rang
     head,
     gather(bytes, { start: cellsAt, bytes: cellBytes }, kept),
     bytes.subarray(layersAt, layersAt + LAYERS_HEAD_BYTES),
-    ...rows.flatMap((table) => [
+    ...tables.flatMap((table) => [
       bytes.subarray(table.start - ROWS_HEAD_BYTES, table.start),
       gather(bytes, table, kept),
     ]),
@@ -150,38 +173,16 @@ function gather(bytes: Uint8Array, table: { start: number; bytes: number }, rows
   return gathered;
 }
 
-/** Whether a buffer holds exactly these positions, each once. */
-export function holdsPositions(
-  bytes: Uint8Array,
-  { start, cells, cellBytes }: BufferTables,
-  { from, to }: Range,
-): boolean {
-  const view = viewOf(bytes);
-  const seen = new Uint8Array(to - from);
-  for (let cell = 0; cell < cells; cell++) {
-    const at = start + CELLS_HEAD_BYTES + cell * cellBytes;
-    const place = view.getInt32(at, true) - from;
-    if (place < 0 || place >= seen.length || seen[place] === 1 || view.getUint32(at + 4, true) !== 1) {
-      return false;
-    }
-    seen[place] = 1;
-  }
-  return cells === seen.length;
-}
-
 /** @returns `undefined` when the bytes are no such state. */
-function readPieces(state: Uint8Array): PieceTables[] | undefined {
-  for (const form of FORMS) {
-    const pieces: PieceTables[] = [];
-    for (let rest = state; rest.length > 0; ) {
-      const piece = readPiece(rest, form);
-      if (piece === undefined) {
-        break;
-      }
+function readPieces(state: Uint8Array, shape: StateShape): Piece[] | undefined {
+  for (const kind of BUFFERS) {
+    const pieces: Piece[] = [];
+    let rest = state;
+    for (let piece = readPiece(rest, kind, shape); piece !== undefined; piece = readPiece(rest, kind, shape)) {
       pieces.push(piece);
       rest = rest.subarray(piece.bytes.length);
     }
-    if (pieces.length > 0 && pieces.reduce((sum, { bytes }) => sum + bytes.length, 0) === state.length) {
+    if (pieces.length > 0 && rest.length === 0) {
       return pieces;
     }
   }
@@ -189,57 +190,51 @@ function readPieces(state: Uint8Array): PieceTables[] | undefined {
 }
 
 /** The piece that the bytes begin with. */
-function readPiece(bytes: Uint8Array, form: Form): PieceTables | undefined {
-  if (!isState(bytes)) {
+function readPiece(bytes: Uint8Array, kind: Kind, { buffers, isRecurrent }: StateShape): Piece | undefined {
+  const view = viewOf(bytes);
+  if (bytes.length < HEAD_BYTES || view.getUint32(0, true) !== MAGIC) {
     return undefined;
   }
-  const view = viewOf(bytes);
-  const buffers: BufferTables[] = [];
+  const sections: Section[] = [];
   let end = HEAD_BYTES;
-  do {
-    const buffer = readBuffer(view, end, form);
-    if (buffer === undefined || buffer.cells === 0) {
+  for (const each of [...Array.from({ length: buffers }, () => kind), ...(isRecurrent ? [RECURRENT] : [])]) {
+    const section = readSection(view, end, each);
+    if (section === undefined) {
       return undefined;
     }
-    buffers.push(buffer);
-    end = buffer.end;
-  } while (end + 4 <= bytes.length && view.getUint32(end, true) !== MAGIC);
-  return { bytes: bytes.subarray(0, end), buffers };
+    sections.push(section);
+    end = section.end;
+  }
+  return { bytes: bytes.subarray(0, end), sections };
 }
 
-/** @returns `undefined` when no buffer of this form begins there. */
-export function readBuffer(
-  view: DataView,
-  start: number,
-  { cellBytes, tablesPerLayer }: Form,
-): BufferTables | undefined {
-  const cellsAt = start + CELLS_HEAD_BYTES;
-  if (cellsAt > view.byteLength || view.getUint32(start, true) !== 1) {
+function readSection(view: DataView, start: number, kind: Kind): Section | undefined {
+  const { headBytes, cellBytes, tablesPerLayer } = kind;
+  const cellsAt = start + headBytes;
+  if (cellsAt > view.byteLength) {
     return undefined;
   }
-  const cells = view.getUint32(start + 4, true);
-  if (cells === 0) {
-    return { start, cells, cellBytes, rows: [], end: cellsAt };
+  const cells = view.getUint32(cellsAt - 4, true);
+  if (cells === 0 && tablesPerLayer !== undefined) {
+    return { kind, start, cells, tables: [], end: cellsAt };
   }
   const layersAt = cellsAt + cells * cellBytes;
   if (layersAt + LAYERS_HEAD_BYTES > view.byteLength || view.getUint32(layersAt, true) !== 0) {
     return undefined;
   }
-  const tableCount = view.getUint32(layersAt + 4, true) * tablesPerLayer;
-  const rows: { start: number; bytes: number }[] = [];
+  const layers = view.getUint32(layersAt + 4, true);
+  const most = tablesPerLayer === undefined ? Number.POSITIVE_INFINITY : layers * tablesPerLayer;
+  const tables: { start: number; bytes: number }[] = [];
   let end = layersAt + LAYERS_HEAD_BYTES;
-  for (let table = 0; table < tableCount; table++) {
-    const rowsAt = end + ROWS_HEAD_BYTES;
-    if (rowsAt > view.byteLength) {
-      return undefined;
-    }
+  while (tables.length < most && end + ROWS_HEAD_BYTES <= view.byteLength) {
     const bytes = Number(view.getBigUint64(end + 4, true));
-    rows.push({ start: rowsAt, bytes });
-    end = rowsAt + bytes * cells;
+    tables.push({ start: end + ROWS_HEAD_BYTES, bytes });
+    end += ROWS_HEAD_BYTES + bytes * cells;
   }
-  return end <= view.byteLength ? { start, cells, cellBytes, rows, end } : undefined;
+  const isWhole = end <= view.byteLength && (tablesPerLayer === undefined || tables.length === most);
+  return isWhole ? { kind, start, cells, tables, end } : undefined;
 }
 
-export function viewOf(bytes: Uint8Array): DataView {
+function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
