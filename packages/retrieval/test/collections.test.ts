@@ -263,19 +263,19 @@ describe('a collection', () => {
 
   it('leaves out of a folder what is no text, by name, and says of what was asked for why it was not read', async () => {
     const noise = Uint8Array.from({ length: 5000 }, (_, at) => (at * 7919) % 256);
-    const root = await files({ 'report.docx': noise, 'photo.png': noise, 'good.md': 'readable', 'large.log': 'a' });
+    const root = await files({ 'report.dat': noise, 'photo.png': noise, 'good.md': 'readable', 'large.log': 'a' });
     await truncate(join(root, 'photo.png'), 2 ** 31);
     await writeFile(join(root, 'large.log'), 'A line of the log.\n'.repeat(4_000));
     await truncate(join(root, 'large.log'), 72 * 2 ** 20);
     const collection = await collections.getOrMake('default', 'handbook');
     const report = await collection.ingest([root]);
     const reason = expect.stringContaining('not a text') as string;
-    const skipped = ['docs/photo.png', 'docs/report.docx'].map((file) => ({ file, reason }));
+    const skipped = ['docs/photo.png', 'docs/report.dat'].map((file) => ({ file, reason }));
     expect(report).toMatchObject({ skippedCount: 2, skipped, errorCount: 1 });
     expect(report.errors[0]!.message).toMatch(/^the file has 72 MB, and 64 are read at most/);
-    const named = await collection.ingest([join(root, 'report.docx'), root]);
+    const named = await collection.ingest([join(root, 'report.dat'), root]);
     expect(named).toMatchObject({ skippedCount: 1, errorCount: 2 });
-    expect(named.errors[0]).toMatchObject({ file: 'report.docx', message: expect.stringContaining('not a text') });
+    expect(named.errors[0]).toMatchObject({ file: 'report.dat', message: expect.stringContaining('not a text') });
   });
 
   it.runIf(isFull)('says of a file that takes too much memory which limit it met, and reads the others', async () => {

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
-import { isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
+import { DOCUMENT_FIELDS, isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
 import { decode } from '../parse/decode.js';
 import { type FilePlace, type ParsedDocument, type ParseOptions, titleHeading } from '../parse/document.js';
 import { type DocumentFormat, maxBytesOf, parseDocument, parseText, type TextFormat } from '../parse/formats.js';
+import { recordsOfRows, rowsOf } from '../parse/parse-csv.js';
 import { type FoundFile, openFound } from './find-files.js';
 
 /** UTF-16 units of the text of one document; JSONL is read line by line, however long the file is. */
@@ -133,9 +134,14 @@ export async function readDocuments(
   const hash = createHash('sha256').update(bytes).digest('base64url');
   return {
     hash: () => hash,
-    // One document, which is given at the end.
+    // Given at the end.
     bytes: 0,
     documents: async function* () {
+      const records = format === 'csv' || format === 'json' ? recordsOf(decode(bytes).text, format) : undefined;
+      if (records !== undefined) {
+        yield* documentsOf(records, { file, settings, signal });
+        return;
+      }
       const { document, unread } = await readDocument(bytes, { id: file.name, format }, settings, {
         signal,
         longest: LONGEST_TEXT,
@@ -196,9 +202,7 @@ class LineReading implements FileReading {
         yield { position, message: read };
         continue;
       }
-      const id = used.has(read.id) ? `${read.id}:${number}` : read.id;
-      used.add(id);
-      yield await cutDocument({ ...read, id }, this.#settings);
+      yield await cutDocument({ ...read, id: freeId(read.id, number, used) }, this.#settings);
     }
   }
 
@@ -249,24 +253,75 @@ export function tooLong(most: number): string {
   return `the line is longer than ${megabytes(most)} MB`;
 }
 
+/** What is a document each in a file: rows of a table with a column of texts, or objects of a list that have texts. */
+function recordsOf(text: string, format: 'csv' | 'json'): readonly unknown[] | undefined {
+  if (format === 'csv') {
+    const rows = rowsOf(text);
+    const names = Object.fromEntries((rows[0] ?? []).map((name) => [name.trim(), name]));
+    return rows.length > 1 && isDocument(names) ? recordsOfRows(rows) : undefined;
+  }
+  try {
+    const value: unknown = JSON.parse(text.replace(/^\ufeff/, ''));
+    return Array.isArray(value) && isDocument(value[0]) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isDocument(value: unknown): boolean {
+  return isRecord(value) && typeof readRawDocument(value)?.content.value === 'string';
+}
+
+async function* documentsOf(
+  records: Iterable<unknown>,
+  {
+    file,
+    settings,
+    signal,
+  }: { readonly file: FoundFile; readonly settings: ChunkSettings; readonly signal: AbortSignal },
+): AsyncIterable<ReadDocument> {
+  const used = new Set<string>();
+  let number = 0;
+  for (const record of records) {
+    signal.throwIfAborted();
+    number++;
+    const read = documentOf(record, `${file.name}:${number}`);
+    if (typeof read === 'string') yield { position: `record ${number}`, message: read };
+    else yield await cutDocument({ ...read, id: freeId(read.id, number, used) }, settings);
+  }
+}
+
+function freeId(id: string, number: number, used: Set<string>): string {
+  const free = used.has(id) ? `${id}:${number}` : id;
+  used.add(free);
+  return free;
+}
+
 /** A document of a line, or what is wrong with the line. */
 function readLine(line: string, place: string): DocumentText | string {
-  let value: unknown;
   try {
-    value = JSON.parse(line.charCodeAt(0) === 0xfeff ? line.slice(1) : line);
+    return documentOf(JSON.parse(line.charCodeAt(0) === 0xfeff ? line.slice(1) : line), place);
   } catch (error) {
     return `it is not valid JSON (${(error as Error).message.slice(0, 100)})`;
   }
+}
+
+/** A document of an object, with its other fields that are no objects as metadata. */
+function documentOf(value: unknown, place: string): DocumentText | string {
   const raw = typeof value === 'string' ? undefined : readRawDocument(value);
   if (raw === undefined) return 'it is not a JSON object';
   const { id, title, metadata } = raw;
   const content = raw.content.value ?? '';
   if (raw.content.value === undefined || typeof content !== 'string') return `it has no string ${TEXT_PLACES}`;
+  const others = Object.entries(value as object).filter(
+    ([name, field]) => !DOCUMENT_FIELDS.has(name) && typeof field !== 'object',
+  );
+  const fields = { ...Object.fromEntries(others), ...(isRecord(metadata.value) && metadata.value) };
   return {
-    id: (typeof id.value === 'string' && id.value !== '' ? id.value : place).slice(0, 1000),
+    id: (/^(?:string|number)$/.test(typeof id.value) && id.value !== '' ? String(id.value) : place).slice(0, 1000),
     ...(typeof title.value === 'string' && title.value !== '' && { title: title.value }),
     content,
-    ...(isRecord(metadata.value) && Object.keys(metadata.value).length > 0 && { metadata: metadata.value }),
+    ...(Object.keys(fields).length > 0 && { metadata: fields }),
   };
 }
 

@@ -40,6 +40,24 @@ const TEXT_FORMATS = {
     maxBytes: 64 * MIB,
     parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'text'),
   },
+  notebook: {
+    extensions: ['.ipynb'],
+    mediaTypes: ['application/x-ipynb+json'],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-notebook.js')).parseNotebook(text),
+  },
+  csv: {
+    extensions: ['.csv', '.tsv'],
+    mediaTypes: ['text/csv', 'text/tab-separated-values'],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-csv.js')).parseCsv(text),
+  },
+  json: {
+    extensions: ['.json'],
+    mediaTypes: [],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'text'),
+  },
 } satisfies Record<string, TextFormatEntry>;
 
 const BINARY_FORMATS = {
@@ -48,6 +66,40 @@ const BINARY_FORMATS = {
     mediaTypes: ['application/pdf'],
     maxBytes: 256 * MIB,
     parseBytes: async (bytes, options) => (await import('./parse-pdf.js')).parsePdf(bytes, options),
+  },
+  docx: {
+    extensions: ['.docx', '.docm', '.dotx'],
+    mediaTypes: ['application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
+    maxBytes: 256 * MIB,
+    parseBytes: async (bytes) => (await import('./parse-docx.js')).parseDocx(bytes),
+  },
+  pptx: {
+    extensions: ['.pptx', '.pptm', '.ppsx'],
+    mediaTypes: ['application/vnd.openxmlformats-officedocument.presentationml.presentation'],
+    maxBytes: 256 * MIB,
+    parseBytes: async (bytes) => (await import('./parse-pptx.js')).parsePptx(bytes),
+  },
+  xlsx: {
+    extensions: ['.xlsx', '.xlsm'],
+    mediaTypes: ['application/vnd.openxmlformats-officedocument.spreadsheetml.sheet'],
+    maxBytes: 256 * MIB,
+    parseBytes: async (bytes) => (await import('./parse-xlsx.js')).parseXlsx(bytes),
+  },
+  opendocument: {
+    extensions: ['.odt', '.ods', '.odp'],
+    mediaTypes: [
+      'application/vnd.oasis.opendocument.text',
+      'application/vnd.oasis.opendocument.spreadsheet',
+      'application/vnd.oasis.opendocument.presentation',
+    ],
+    maxBytes: 256 * MIB,
+    parseBytes: async (bytes) => (await import('./parse-opendocument.js')).parseOpenDocument(bytes),
+  },
+  epub: {
+    extensions: ['.epub'],
+    mediaTypes: ['application/epub+zip'],
+    maxBytes: 256 * MIB,
+    parseBytes: async (bytes) => (await import('./parse-epub.js')).parseEpub(bytes),
   },
 } satisfies Record<string, BinaryFormatEntry>;
 
