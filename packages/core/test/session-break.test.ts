@@ -139,6 +139,21 @@ describe('what a session lost of the cache', () => {
     expect(found!.lostTokens).toBeGreaterThanOrEqual(tokensOf([SYSTEM]) - 1);
   });
 
+  it('is nothing for another agent with the same tools and rules that goes on with its own', () => {
+    const of = (question: string, ...numbers: number[]) => [
+      ...FIRST.slice(0, 3),
+      piece('user', question),
+      ...turns(...numbers),
+    ];
+    const opening = tokensOf(FIRST);
+    expect(findSessionBreak(answered(of('Find A.')), next(of('Find B.', 1), opening))).toBeUndefined();
+    // The history was rewritten where the engine had to compute it again.
+    const rewritten = of('Find A, please.', 1);
+    expect(findSessionBreak(answered(of('Find A.', 1)), next(rewritten, opening))).toMatchObject({
+      cause: 'history-changed',
+    });
+  });
+
   it('is never more than what the engine held, nor than what it computed', () => {
     const pool = [...FIRST, ...turns(1, 2, 3, 4, 5), SUMMARY, piece('user', 'a'), piece('system', 'A reminder.')];
     const prompt = fc.array(fc.constantFrom(...pool), { minLength: 1, maxLength: 12 });

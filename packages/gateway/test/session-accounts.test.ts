@@ -114,6 +114,27 @@ describe('the account of a session', () => {
     expect(JSON.stringify(await list())).not.toMatch(/ses_a|stands/);
   });
 
+  it('has no break where agents with the same tools and rules take turns, and where the client starts anew', async () => {
+    const { ask } = await counted({ upstream: { dialect: 'vllm' } });
+    const of = (question: string, ...numbers: number[]) => {
+      const messages = [SYSTEM, { role: 'user', content: question }, ...numbers.flatMap(turn)];
+      return { model: 'm', tools: TOOLS, messages };
+    };
+    const prompts: readonly (readonly [object, prompt: number, cached: number])[] = [
+      [of('Find A.'), 1_400, 0],
+      [of('Find B.'), 1_400, 1_376],
+      [of('Find A.', 1), 2_000, 1_392],
+      [of('Find B.', 2), 2_000, 1_392],
+      [of('Find A.', 1, 3), 2_600, 1_984],
+      [of('Find C.'), 1_400, 1_376],
+      [of('Find B.', 2, 4), 2_600, 1_984],
+    ];
+    for (const [body, prompt, cached] of prompts) expect(await ask(body, { prompt, cached })).toBeUndefined();
+    // Each goes on with its own: what one lost is not what another had.
+    const lost = await ask(of('Find A.', 1, 3, 5), { prompt: 3_200, cached: 1_376 });
+    expect(lost).toMatchObject({ cause: 'evicted', lostTokens: 2_592 - 1_376 });
+  });
+
   it('knows the time for which a hosted API keeps a prompt', async () => {
     const { ask, clock } = await counted({ upstream: { dialect: 'openai' } });
     await ask({ ...FIRST, model: 'gpt-5' }, { prompt: 2_000, cached: 0 });

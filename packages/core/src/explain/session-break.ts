@@ -88,8 +88,8 @@ export function findSessionBreak(before: AnsweredPrompt, after: NextPrompt): Ses
   const missed = Math.max(0, prefix - cached);
   const isMiss = missed >= Math.max(MIN_LOST_TOKENS, MIN_LOST_PART * before.heldTokens);
   if (parted !== undefined && cause !== undefined && !(isMiss && missed > lostTokens - missed)) {
-    // Another question, or a prompt of another kind that has a text in common.
-    if (lostTokens < MIN_LOST_TOKENS && (cause === 'question' || tokensOf(shared.prefix) < MIN_LOST_TOKENS))
+    // Another question or agent, or a prompt of another kind that has a text in common.
+    if (lostTokens < MIN_LOST_TOKENS && (parted.cause === 'question' || tokensOf(shared.prefix) < MIN_LOST_TOKENS))
       return undefined;
     const { piece, offset } = parted;
     return { cause, isAvoidable: AVOIDABLE.has(cause), piece, offset, lostTokens };

@@ -129,7 +129,7 @@ export class AgentSessions {
     const pieces = promptPieces(body, object, { api, messages: api.messages(object), blocks: [] });
     const known = account.threads.map((thread) => thread.outline);
     const outline = outlinePrompt(pieces, { keepText: false, known });
-    const before = threadOf(account.threads, outline, dispatchedAt);
+    const { thread: before, shared } = threadOf(account.threads, outline, dispatchedAt);
     const found =
       before &&
       findSessionBreak(before, {
@@ -142,7 +142,8 @@ export class AgentSessions {
         reusable: (tokens) => reusable(engine.dialect, model, tokens),
       });
     // A prompt that parts from its thread may be another one: then the thread goes on later.
-    const others = account.threads.filter((thread) => thread !== before || typeof found?.piece === 'string');
+    const isParted = before !== undefined && shared < lengthOf(before.outline);
+    const others = isParted ? account.threads : account.threads.filter((thread) => thread !== before);
     account.threads = [
       ...others.slice(1 - MAX_THREADS),
       {
@@ -186,13 +187,17 @@ function newAccount({ tenant, session, model, answeredAt }: SessionPrompt): Acco
 
 /** The earlier prompt that this one goes on with, broken or not. One that was under way could not be reused. */
 function threadOf(threads: readonly AnsweredPrompt[], outline: PromptOutline, dispatchedAt: number) {
-  let best: { readonly thread: AnsweredPrompt; readonly shared: number } | undefined;
+  let best: { readonly thread: AnsweredPrompt | undefined; readonly shared: number } = { thread: undefined, shared: 0 };
   for (const thread of threads) {
     if (thread.answeredAt > dispatchedAt || !isSameThread(thread.outline, outline)) continue;
     const shared = sharedCharacters(thread.outline, outline);
-    if (best === undefined || shared >= best.shared) best = { thread, shared };
+    if (shared >= best.shared) best = { thread, shared };
   }
-  return best?.thread;
+  return best;
+}
+
+function lengthOf({ pieces }: PromptOutline): number {
+  return pieces.reduce((sum, { length }) => sum + length, 0);
 }
 
 /** Engines with breakpoints hold what they read and wrote; others the whole prompt. */
