@@ -22,13 +22,17 @@ import {
 } from '../memory/served-histories.js';
 import type { Metrics } from '../observe/metrics.js';
 import type { PeerGateways } from '../observe/peer-gateways.js';
+import { outlined } from '../observe/prompt-pieces.js';
 import type { ReportBuilder } from '../observe/report.js';
+import type { RequestLog } from '../observe/request-log.js';
 import { rememberOrders } from '../prompt/arrange-in-place.js';
 import type { ArrangedPrompt } from '../prompt/decide.js';
 import type { KnownPrompts } from '../prompt/known-prompts.js';
 import type { AgentSessions } from '../sessions/agent-sessions.js';
 import type { Call, Sent } from '../shapes/shapes.js';
 
+/** Larger bodies are counted, and not compared. */
+const MAX_COMPARED_BYTES = 4_194_304;
 /** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
 const TOKENIZER = '/tokenize';
 
@@ -68,6 +72,8 @@ export interface LearningParts {
   readonly metrics: Metrics;
   readonly knownPrompts: KnownPrompts;
   readonly sessions: AgentSessions;
+  /** Where prompts are compared with earlier ones; `undefined` where they are not. */
+  readonly compared: RequestLog | undefined;
   /** Called for a prompt whose session lost something of the cache. */
   readonly lost: (report: ReportBuilder) => void;
   readonly config: Pick<GatewayConfig, 'prices' | 'recognise'>;
@@ -140,7 +146,7 @@ export class Learning {
       this.#count(outcome);
       this.#explainNoGain(outcome);
     });
-    if (outcome.call.request.report.session !== undefined) this.guarded(() => this.#account(outcome));
+    this.guarded(() => this.#compare(outcome));
     this.guarded(() => this.#learnAnswer(outcome));
     this.guarded(() => this.#rememberAnswers(outcome));
   }
@@ -181,19 +187,28 @@ export class Learning {
     if (usage.cachedTokens !== undefined) engine.counted(usage.cachedTokens);
   }
 
-  /** The account of the session, and an alarm where it lost much of the cache. */
-  #account({ engine, call, sent, dispatchedAt, baseline }: PromptOutcome): void {
-    const { sessions, lost, now } = this.#parts;
+  /** Says where the prompt parts from an earlier one, and what its session lost of the cache, with an alarm for much. */
+  #compare({ engine, call, sent, dispatchedAt, baseline }: PromptOutcome): void {
+    const { sessions, compared, lost, now } = this.#parts;
+    const { api, tenant } = call;
     const { report } = call.request;
     const { session, promptTokens, cachedTokens, cacheWriteTokens, price, requestId } = report;
-    if (session === undefined || promptTokens === undefined) return;
+    const isOfSession = session !== undefined && promptTokens !== undefined;
+    if (compared === undefined && !isOfSession) return;
+    const known = session === undefined ? [] : sessions.outlines(tenant, session);
+    const prompt =
+      sent.length > MAX_COMPARED_BYTES
+        ? undefined
+        : outlined(sent, { api, findsDocuments: compared !== undefined, known });
+    if (prompt !== undefined) report.prefix = compared?.compare(tenant, requestId, prompt, api.name);
+    if (!isOfSession) return;
     report.sessionBreak = sessions.answered({
-      tenant: call.tenant,
+      tenant,
       session,
       requestId,
-      api: call.api,
       model: baseline?.model ?? '',
       body: sent,
+      outlined: prompt,
       engine,
       price,
       promptTokens,

@@ -20,7 +20,6 @@ import { applyEdits, BodyView } from '../json/json-body.js';
 import { isObject } from '../json/json-scanner.js';
 import type { Baselines, PromptBaseline } from '../memory/baselines.js';
 import type { ReportBuilder } from '../observe/report.js';
-import type { RequestLog } from '../observe/request-log.js';
 import { type TracedAnswer, traced } from '../observe/tracing.js';
 import type { ArrangedPrompt, PromptArranger } from '../prompt/decide.js';
 import { modelIn } from '../prompt/parse-prompt.js';
@@ -55,8 +54,6 @@ export interface PromptSenderParts extends ForwardParts {
   readonly arranger: PromptArranger;
   /** Only where a key is configured. */
   readonly cacheSalts: CacheSalts | undefined;
-  /** Where prompts are compared with earlier ones; `undefined` where they are not. */
-  readonly compared: RequestLog | undefined;
 }
 
 /** Sends prompts to engines, with the tenant's salt where one is configured, and learns from their answers. */
@@ -113,7 +110,6 @@ export class PromptSender {
       },
     });
     baseline = this.#baseline(engine, call, arranged);
-    this.#compare(call, body);
   }
 
   /** Behind the dispatch: the client does not wait for it. */
@@ -140,15 +136,6 @@ export class PromptSender {
       report.model = baseline?.model.slice(0, MAX_MODEL_LENGTH);
     });
     return baseline;
-  }
-
-  /** Says where this prompt parts from an earlier one. Behind the dispatch: the client does not wait for it. */
-  #compare({ request: { report }, api, tenant }: Call, body: Buffer): void {
-    const { compared, learning } = this.#parts;
-    if (compared === undefined) return;
-    learning.guarded(() => {
-      report.prefix = compared.compare(tenant, report.requestId, { body: body.toString(), api });
-    });
   }
 }
 

@@ -1,10 +1,37 @@
-import { blockDocuments, type DocumentBlock } from '@warmpath/core';
-import { fingerprint, type PromptPiece } from '@warmpath/core/internal';
+import { blockDocuments, type DocumentBlock, recognise } from '@warmpath/core';
+import { fingerprint, outlinePrompt, type PromptOutline, type PromptPiece } from '@warmpath/core/internal';
 import type { PromptApi } from '../apis/prompt-view.js';
 import { type JsonPath, pathName, type RequestMessage, type RequestText } from '../apis/request-texts.js';
-import { BodyView } from '../json/json-body.js';
+import { BodyView, readObject } from '../json/json-body.js';
 import { isObject, type JsonObject, JsonScanner } from '../json/json-scanner.js';
 import { BREAKPOINTS } from '../memory/prompt-spans.js';
+
+/** A prompt as an engine got it. */
+export interface OutlinedPrompt {
+  readonly model: string;
+  readonly pieces: readonly PromptPiece[];
+  readonly outline: PromptOutline;
+}
+
+/**
+ * The outline of a prompt. O(body), and one `JSON.parse`.
+ *
+ * @param findsDocuments Whether documents in its texts are looked for.
+ * @param known Outlines of earlier prompts: what is the same need not be hashed again.
+ */
+export function outlined(
+  sent: Buffer,
+  { api, findsDocuments, known }: { api: PromptApi; findsDocuments: boolean; known: readonly PromptOutline[] },
+): OutlinedPrompt {
+  const object = readObject(sent);
+  const messages = api.messages(object);
+  const texts = messages.flatMap((message) => message.texts);
+  const blocks = findsDocuments ? recognise(texts, { mode: 'form' }) : [];
+  const pieces = promptPieces(sent.toString(), object, { api, messages, blocks });
+  const { model } = object;
+  const outline = outlinePrompt(pieces, { keepText: false, known });
+  return { model: typeof model === 'string' ? model : '', pieces, outline };
+}
 
 /** A request as pieces, in the order in which chat templates write them: model, tools, settings, messages. O(body). */
 export function promptPieces(

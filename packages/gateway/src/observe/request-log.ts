@@ -1,15 +1,13 @@
-import { type ErrorCode, recognise } from '@warmpath/core';
+import type { ErrorCode } from '@warmpath/core';
 import {
   BREAK_CAUSES,
   findPrefixBreak,
-  outlinePrompt,
   type PromptOutline,
   sharedCharacters,
   TenantCache,
 } from '@warmpath/core/internal';
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../apis/prompt-view.js';
-import { readObject } from '../json/json-body.js';
 import type {
   ChosenEngine,
   DecidedSlot,
@@ -20,7 +18,7 @@ import type {
   RecordedRetrieval,
   Report,
 } from '../shapes/shapes.js';
-import { promptPieces } from './prompt-pieces.js';
+import type { OutlinedPrompt } from './prompt-pieces.js';
 
 /** Counts and times of a request, without a word of its text. */
 export interface RequestRecord {
@@ -169,22 +167,15 @@ export class RequestLog {
     }
   }
 
-  /**
-   * Compares a prompt with the earlier one of this tenant that it shares most with, and remembers its outline. `body`
-   * is what the engine gets. O(body), and one `JSON.parse`.
-   */
+  /** Compares a prompt with the earlier one of this tenant that it shares most with, and remembers its outline. */
   compare(
     tenant: string,
     id: string,
-    { body, api }: { readonly body: string; readonly api: PromptApi },
+    { model, pieces, outline }: OutlinedPrompt,
+    api: PromptApi['name'],
   ): RecordedPrefix {
-    const object = readObject(Buffer.from(body));
-    const messages = api.messages(object);
-    const texts = messages.flatMap((message) => message.texts);
-    const pieces = promptPieces(body, object, { api, messages, blocks: recognise(texts, { mode: 'form' }) });
-    const outline = outlinePrompt(pieces, { keepText: false });
     const outlines = this.#outlines.get(tenant, OUTLINES_KEY) ?? [];
-    const scope = `${api.name}\n${typeof object['model'] === 'string' ? object['model'] : ''}`;
+    const scope = `${api}\n${model}`;
     const earlier = nearest(outlines, scope, outline);
     this.#remember(tenant, [...outlines, { id, scope, outline, bytes: bytesOf(outline) }]);
     const found = earlier && findPrefixBreak(earlier.outline, pieces);

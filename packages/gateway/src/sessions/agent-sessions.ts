@@ -3,7 +3,6 @@ import {
   findSessionBreak,
   isSameThread,
   lostCost,
-  outlinePrompt,
   type PromptOutline,
   promptCost,
   SESSION_BREAK_CAUSES,
@@ -11,16 +10,12 @@ import {
   TenantCache,
 } from '@warmpath/core/internal';
 import type { ListedSession } from '@warmpath/dashboard';
-import type { PromptApi } from '../apis/prompt-view.js';
 import type { TokenPrice } from '../config/schema.js';
 import { type Dialect, keptMsOf, reusable } from '../dialects/dialects.js';
 import type { RecordedSession } from '../intake/parse-request.js';
-import { readObject } from '../json/json-body.js';
-import { promptPieces } from '../observe/prompt-pieces.js';
+import type { OutlinedPrompt } from '../observe/prompt-pieces.js';
 import type { RecordedBreak } from '../shapes/shapes.js';
 
-/** Larger bodies are counted, and not compared. */
-const MAX_BODY_BYTES = 4_194_304;
 /** Threads of a session that are followed: beside the main one, short prompts for titles and the like. */
 const MAX_THREADS = 4;
 /** Breaks of a session that are listed, the latest ones. */
@@ -37,10 +32,10 @@ export interface SessionPrompt {
   readonly tenant: string;
   readonly session: RecordedSession;
   readonly requestId: string;
-  readonly api: PromptApi;
   readonly model: string;
   /** What the engine got. */
   readonly body: Buffer;
+  readonly outlined: OutlinedPrompt | undefined;
   readonly engine: { readonly name: string; readonly dialect: Dialect };
   readonly price: TokenPrice | undefined;
   /** As the engine counted them. */
@@ -87,11 +82,16 @@ export class AgentSessions {
     return this.#accounts.peek(tenant, id)?.threads.at(-1);
   }
 
+  /** Of earlier prompts of a session. */
+  outlines(tenant: string, { id }: RecordedSession): readonly PromptOutline[] {
+    return this.#accounts.peek(tenant, id)?.threads.map(({ outline }) => outline) ?? [];
+  }
+
   /** @returns what the prompt lost of the cache; `undefined` where it lost nothing. O(body) */
   answered(prompt: SessionPrompt): RecordedBreak | undefined {
     const { tenant, session, promptTokens, price } = prompt;
     const account = this.#accounts.get(tenant, session.id) ?? newAccount(prompt);
-    const lost = prompt.body.length > MAX_BODY_BYTES ? undefined : this.#compare(account, prompt);
+    const lost = prompt.outlined === undefined ? undefined : this.#compare(account, prompt, prompt.outlined);
     const tokens = tokensOf(prompt);
     const { sums } = account;
     sums.prompts++;
@@ -122,13 +122,8 @@ export class AgentSessions {
       .map((account) => listed(account, now));
   }
 
-  #compare(account: Account, prompt: SessionPrompt): RecordedBreak | undefined {
-    const { engine, api, model, dispatchedAt, promptTokens, price } = prompt;
-    const body = prompt.body.toString();
-    const object = readObject(prompt.body);
-    const pieces = promptPieces(body, object, { api, messages: api.messages(object), blocks: [] });
-    const known = account.threads.map((thread) => thread.outline);
-    const outline = outlinePrompt(pieces, { keepText: false, known });
+  #compare(account: Account, prompt: SessionPrompt, { pieces, outline }: OutlinedPrompt): RecordedBreak | undefined {
+    const { engine, model, dispatchedAt, promptTokens, price } = prompt;
     const { thread: before, shared } = threadOf(account.threads, outline, dispatchedAt);
     const found =
       before &&
