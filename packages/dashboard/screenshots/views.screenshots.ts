@@ -5,7 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
 import { type Passage, visitorQuestions } from '../test/questions.js';
-import { Simulation } from '../test/simulated-traffic.js';
+import { type SimulatedRequest, Simulation } from '../test/simulated-traffic.js';
 import { withPalette } from './palette-png.js';
 
 const FOLDER = join(import.meta.dirname, '../../../docs/images/dashboard');
@@ -15,7 +15,7 @@ const NOW_MS = START_MS + 900_000;
 /** What is captured: the bodies of the last prompts before the pictures. */
 const CAPTURE_FROM_MS = NOW_MS - 12_000;
 const CAPTURED_REQUESTS = 60;
-const VIEWS = ['overview', 'prompts', 'tree', 'requests', 'system'] as const;
+const VIEWS = ['overview', 'prompts', 'tree', 'requests', 'sessions', 'system'] as const;
 
 let simulation: Simulation;
 let browser: Browser;
@@ -45,7 +45,7 @@ beforeAll(async () => {
       { key: 'the-key-of-the-newspaper', model: 'velmora-32b', write: numbered },
     ],
   });
-  await simulation.run(requests, CAPTURE_FROM_MS);
+  await simulation.run([...requests, ...agentTurns()], CAPTURE_FROM_MS);
   await capture();
   await simulation.run([], NOW_MS);
   for (const tenant of ['museum', 'school']) await fillCollection(tenant, `${tenant}-guide`);
@@ -68,6 +68,33 @@ function questionLast(passages: readonly Passage[], question: string): string {
 function numbered(passages: readonly Passage[], question: string): string {
   const sources = passages.map(({ content }, i) => `[${i + 1}] ${content}`).join('\n\n');
   return `Sources of the archive:\n\n${sources}\n\nQuestion: ${question}`;
+}
+
+/** A coding agent of the school's, and one that it started: its rules change in the middle of the session. */
+function agentTurns(): readonly SimulatedRequest[] {
+  const turn = (number: number) => [
+    { role: 'assistant', content: `I read file ${number}.` },
+    { role: 'user', content: `File ${number} has ${number} lines. `.repeat(80) },
+  ];
+  const prompt = (rules: string, turns: number) => {
+    const system = { role: 'system', content: `${rules} Read before you write, and say what you did. `.repeat(40) };
+    const history = Array.from({ length: turns }, (_, number) => turn(number)).flat();
+    return {
+      model: 'velmora-32b',
+      stream: true,
+      messages: [system, { role: 'user', content: 'Mend it.' }, ...history],
+    };
+  };
+  const sent = (place: number, headers: object, body: object): SimulatedRequest => ({
+    atMs: CAPTURE_FROM_MS - 120_000 + 10_000 * place,
+    headers: { authorization: 'Bearer the-key-of-the-school', ...headers },
+    body,
+  });
+  const main = [0, 1, 2, 3, 4, 5].map((turns) =>
+    sent(turns, { 'x-session-id': 'ses_main' }, prompt(turns < 3 ? 'First rules.' : 'Other rules.', turns)),
+  );
+  const agent = { 'x-session-id': 'ses_agent', 'x-parent-session-id': 'ses_main' };
+  return [...main, sent(6, agent, prompt('Look only.', 0)), sent(7, agent, prompt('Look only.', 1))];
 }
 
 async function capture(): Promise<void> {
@@ -131,6 +158,7 @@ async function ready(page: Page, view: (typeof VIEWS)[number]): Promise<void> {
     await page.getByRole('heading', { name: 'Captured body' }).waitFor();
     await page.getByRole('radio', { name: 'All' }).check();
   }
+  if (view === 'sessions') await page.getByRole('region', { name: 'The session' }).waitFor();
   if (view === 'system') await page.locator('td .status.good').first().waitFor();
   // Charts and canvases are drawn in the frame after.
   await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
