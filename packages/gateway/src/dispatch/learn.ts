@@ -187,7 +187,7 @@ export class Learning {
     if (usage.cachedTokens !== undefined) engine.counted(usage.cachedTokens);
   }
 
-  /** Says where the prompt parts from an earlier one, and what its session lost of the cache, with an alarm for much. */
+  /** Says where the prompt parts from an earlier one, and what its session lost of the cache. */
   #compare({ engine, call, sent, dispatchedAt, baseline }: PromptOutcome): void {
     const { sessions, compared, lost, now } = this.#parts;
     const { api, tenant } = call;
