@@ -5,7 +5,6 @@ import type { ModelProgress } from './models/download.js';
 import type { EngineOptions } from './options.js';
 import type { ServedModel } from './server.js';
 
-/** How a worker is to start; its parent sends it once. */
 export interface StartMessage {
   readonly type: 'start';
   readonly options: EngineOptions;
@@ -16,7 +15,6 @@ export interface StartMessage {
 /** What a parent sends: how to start, and later a question whether the worker still answers. */
 export type ParentMessage = StartMessage | { readonly type: 'ping' };
 
-/** What a worker sends. */
 export type ChildMessage =
   | { readonly type: 'progress'; readonly event: ModelProgress }
   | { readonly type: 'listening'; readonly model: ServedModel; readonly cells: number }

@@ -4,7 +4,6 @@ import { engineOptionsSchema } from './options.js';
 
 type OptionName = keyof typeof engineOptionsSchema.shape;
 
-/** An option of the engine as a command line has it. */
 export interface EngineFlag {
   readonly name: OptionName;
   /** With its dashes: the option's name in kebab case. */

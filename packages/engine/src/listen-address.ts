@@ -1,7 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 
-/** Where an engine is to listen. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;

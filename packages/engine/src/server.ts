@@ -32,7 +32,6 @@ const DEMO_NOTICE =
 export interface EngineHooks {
   /** Gets the progress of downloads and other work on the model. */
   readonly onProgress?: ModelProgressListener;
-  /** Ends a download. */
   readonly signal?: AbortSignal;
 }
 
@@ -42,7 +41,6 @@ export interface WorkerHooks extends EngineHooks {
   readonly socketPath?: string;
 }
 
-/** A model as it is served. */
 export interface ServedModel {
   /** Its name in `/v1/models` and in requests. */
   readonly name: string;
@@ -50,7 +48,6 @@ export interface ServedModel {
   /** What a user must know about this model before reading its text. */
   readonly notice?: string;
   readonly parameters: number;
-  /** The name of its architecture in llama.cpp. */
   readonly architecture: string;
   /** Where what one request computed may serve another. */
   readonly reuse: EngineReuse;
@@ -64,7 +61,6 @@ export interface ServedModel {
   readonly cpuVariant: CpuVariant;
 }
 
-/** The chat template that a model is served with. */
 interface ServedTemplate {
   /** The file's metadata, the options, or ChatML where there is neither. */
   readonly source: 'model' | 'options' | 'chatml';
@@ -74,21 +70,17 @@ interface ServedTemplate {
   readonly describesTools: boolean;
 }
 
-/** An engine that listens. */
 export interface EngineServer {
   /** Base URL, without a slash at its end. */
   readonly url: string;
   readonly model: ServedModel;
-  /** KV cells in all. */
   readonly cells: number;
   /**
    * Settles when the engine has failed for good: it still listens and answers WARMPATH_ENGINE_FAILED to everything, and
    * only a new start helps. Stays pending otherwise.
    */
   readonly failed: Promise<WarmpathError>;
-  /** What runs, waits and is cached right now. */
   stats(): LoopStats;
-  /** The decode in flight, if there is one. */
   decoding(): DecodeInFlight | undefined;
   /** Stops accepting, lets running requests finish within `shutdownGraceMs`, and frees everything. */
   close(): Promise<void>;
@@ -123,7 +115,6 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
   }
 }
 
-/** What is open already when serving begins. */
 interface Opened {
   readonly model: NativeModel;
   readonly publisher: ZmqKvEventPublisher | undefined;

@@ -16,7 +16,6 @@ export interface ChatMessage {
   readonly toolCallId?: string;
 }
 
-/** A call of a function. */
 export interface ToolCall {
   readonly id?: string | null | undefined;
   readonly name: string;
@@ -30,7 +29,6 @@ export interface ToolDefinition {
   readonly function: {
     readonly name: string;
     readonly description?: string | null | undefined;
-    /** A JSON schema. */
     readonly parameters?: Readonly<Record<string, unknown>> | null | undefined;
   };
 }

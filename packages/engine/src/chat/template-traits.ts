@@ -2,17 +2,12 @@ import type { JinjaTemplate } from './jinja.js';
 
 /** What a chat template can show of a conversation, found out by rendering small ones. */
 export interface TemplateTraits {
-  /** Where it shows system messages. */
   readonly systemMessages: 'anywhere' | 'first' | 'nowhere';
-  /** Whether it has a role `developer` of its own. */
   readonly hasDeveloperRole: boolean;
   /** Whether it refuses two messages of the same role in a row. */
   readonly alternatesRoles: boolean;
-  /** Whether contents must be lists of parts. */
   readonly wantsParts: boolean;
-  /** Whether it describes tools to the model. */
   readonly describesTools: boolean;
-  /** Whether it shows messages of tools. */
   readonly showsToolResults: boolean;
   /** How it wants the arguments of calls; `undefined` when it shows no calls. */
   readonly callArguments: 'object' | 'text' | undefined;

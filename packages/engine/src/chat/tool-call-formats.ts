@@ -1,7 +1,6 @@
 import { type ReadValue, readKeywords, readValue, skipSpace } from './literals.js';
 import type { ToolDefinition } from './messages.js';
 
-/** A call as it stands in an answer; its arguments are the JSON of an object. */
 export interface ReadCall {
   readonly name: string;
   readonly arguments: string;

@@ -1,9 +1,7 @@
 import { hash } from 'node:crypto';
 import type { RadixNode } from '../cache/radix-node.js';
 
-/** Bytes of a SHA-256. */
 const DIGEST_BYTES = 32;
-/** Bytes of a token id in what is hashed. */
 const TOKEN_BYTES = 4;
 const NO_DIGEST = '00'.repeat(DIGEST_BYTES);
 
@@ -32,7 +30,6 @@ export class BlockChain {
   readonly #input: Buffer;
   readonly #known = new WeakMap<RadixNode, NodeDigests>();
 
-  /** @param size Tokens of one block. */
   constructor(size: number) {
     this.size = size;
     this.#input = Buffer.alloc(DIGEST_BYTES + TOKEN_BYTES * size);

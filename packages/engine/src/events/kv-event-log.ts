@@ -21,7 +21,6 @@ export class KvEventLog implements TierListener {
   readonly #chain: BlockChain;
   #open: (OpenStored | OpenRemoved)[] = [];
 
-  /** @param blockTokens Tokens of one block. */
   constructor(blockTokens: number) {
     this.#chain = new BlockChain(blockTokens);
   }
@@ -108,7 +107,6 @@ export class KvEventLog implements TierListener {
 
 export interface KvEventFeedOptions {
   readonly publisher: { publish(batch: KvEventBatch): void };
-  /** Tokens of one block. */
   readonly blockTokens: number;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -130,7 +128,6 @@ export class KvEventFeed {
     this.#clock = clock;
   }
 
-  /** What the cache has to tell. */
   get listener(): TierListener {
     return this.#log;
   }
@@ -142,7 +139,6 @@ export class KvEventFeed {
     this.#hasBegun = true;
   }
 
-  /** The cache is gone. */
   end(): void {
     this.#log.drain();
     this.#publish([{ type: 'cleared' }]);

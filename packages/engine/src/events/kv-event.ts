@@ -22,21 +22,18 @@ export interface BlocksStored {
   readonly salt?: string;
 }
 
-/** Blocks have left a medium. */
 export interface BlocksRemoved {
   readonly type: 'removed';
   readonly medium: KvMedium;
   readonly blockHashes: readonly BlockHash[];
 }
 
-/** No block lies anywhere. */
 interface AllBlocksCleared {
   readonly type: 'cleared';
 }
 
 export type KvEvent = BlocksStored | BlocksRemoved | AllBlocksCleared;
 
-/** What changed in one step, in order. */
 export interface KvEventBatch {
   /** Seconds since 1970. */
   readonly timestamp: number;

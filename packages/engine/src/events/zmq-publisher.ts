@@ -13,12 +13,10 @@ export interface ZmqPublisherOptions {
   readonly replayEndpoint?: string;
 }
 
-/** Figures of a publisher, for reports. */
 export interface ZmqPublisherStats {
   /** Where it is bound, with the port that was found, or what it connects to. */
   readonly endpoint: string;
   readonly replayEndpoint: string | undefined;
-  /** The sequence number that the next batch gets. */
   readonly nextSequence: number;
   /** Batches that can be replayed, and their bytes. */
   readonly bufferedSteps: number;
@@ -45,7 +43,6 @@ const EMPTY = Buffer.alloc(0);
 
 /** What a {@link ReplayBuffer} may hold; the oldest batches go when either is exceeded. */
 export interface ReplayBufferLimits {
-  /** Most batches. */
   readonly steps: number;
   /** Most bytes of all batches together; the newest one stays however large it is. */
   readonly bytes: number;
@@ -62,7 +59,6 @@ export class ReplayBuffer {
     this.#limits = limits;
   }
 
-  /** The sequence number that the next batch gets. */
   get next(): number {
     return this.#next;
   }

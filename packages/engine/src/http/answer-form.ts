@@ -10,7 +10,6 @@ import { type GenerationFields, parseBody, type ToolChoice } from './schemas.js'
 /** Most functions that a model may choose from. */
 const MAX_TOOLS = 128;
 
-/** The form that a request asks for, and the functions of a chat. */
 export interface AnswerForm extends ReadForm {
   /** The functions that the prompt describes to the model. */
   readonly tools?: readonly ToolDefinition[];

@@ -13,7 +13,6 @@ import type { PromptSource } from './prompts.js';
 import { checkModel } from './schemas.js';
 import { addTokenRoutes } from './token-routes.js';
 
-/** What the routes stand on. */
 export interface EngineApp extends PromptSource {
   readonly model: string;
   /** Whether it is the demo model, whose answers mean little. */
@@ -27,13 +26,11 @@ export interface EngineApp extends PromptSource {
   readonly embeddings?: EmbeddingQueue | undefined;
   /** What the loop holds, with the requests for embeddings. */
   readonly stats: () => LoopStats;
-  /** Forms of answers that requests have asked for. */
   readonly forms: FormCache;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
 }
 
-/** Builds the HTTP server; it does not listen yet. */
 export function createApp(app: EngineApp): FastifyInstance {
   const server = fastify({
     bodyLimit: app.bodyLimitBytes,

@@ -63,7 +63,6 @@ function toMessages(given: readonly MessageInput[]): ChatMessage[] {
   });
 }
 
-/** The texts of a message's content, one a part. */
 function contentTexts(content: unknown, path: string): string[] {
   if (typeof content === 'string') return [content];
   if (content === null || content === undefined) return [];

@@ -7,7 +7,6 @@ import type { EngineMetrics } from './metrics.js';
 import { embeddedTokens, type PromptSource, promptsOf, tokenizeOptions } from './prompts.js';
 import { checkModel, parseBody } from './schemas.js';
 
-/** Most texts of one request, as at OpenAI. */
 const MAX_TEXTS = 2048;
 
 const embeddingsSchema = z.object({
@@ -55,7 +54,6 @@ export function addEmbeddingRoutes(server: FastifyInstance, app: EmbeddingRoutes
 interface EmbeddingQueueOptions {
   /** Makes the context, with the first request. */
   readonly open: () => Promise<EmbeddingContext>;
-  /** Most requests that wait. */
   readonly queueLimit: number;
   readonly metrics: EngineMetrics;
 }
@@ -120,7 +118,6 @@ export class EmbeddingQueue {
     }
   }
 
-  /** Frees the context, if there is one. */
   async close(): Promise<void> {
     await (await this.#context?.catch(() => undefined))?.free();
   }

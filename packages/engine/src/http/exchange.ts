@@ -10,14 +10,12 @@ import type {
 } from '../loop/generation.js';
 import { isUnread } from './slow-clients.js';
 
-/** The head of a stream of events. */
 const EVENT_STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
   'x-accel-buffering': 'no',
 };
 
-/** An object of an answer, whole or a piece of it. */
 interface AnswerObject {
   readonly choices: readonly object[];
 }
@@ -26,7 +24,6 @@ interface AnswerObject {
 export interface AnswerFormat {
   /** The whole answer, without a stream; with its tokens where they were asked for. */
   whole(text: string, result: GenerationResult, tokens: readonly ChosenToken[]): AnswerObject;
-  /** What a stream begins with, before any text. */
   opening(): readonly AnswerObject[];
   /** A piece of text; `undefined` where it must wait for the next one. */
   piece(text: string, tokens: readonly ChosenToken[]): AnswerObject | undefined;
@@ -36,7 +33,6 @@ export interface AnswerFormat {
   empty(): AnswerObject;
 }
 
-/** One choice of an answer. */
 export interface Choice {
   readonly request: GenerationRequest;
   readonly format: AnswerFormat;
@@ -51,7 +47,6 @@ export interface AnswerOptions {
   readonly choicesOfPrompt: number;
 }
 
-/** Where generations are handed in: the loop, or a stand-in for tests. */
 export interface GenerationTarget {
   submit(request: GenerationRequest, listener: GenerationListener): GenerationHandle;
 }

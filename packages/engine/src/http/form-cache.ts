@@ -1,8 +1,6 @@
 import { TenantCache } from '@warmpath/core/internal';
 
-/** What an answer is held to. */
 export interface ReadForm {
-  /** What the answer must follow. */
   readonly grammar?: string;
   /** Whether a whole answer fits what the grammar does not keep; every one does when left out. */
   readonly fits?: (text: string) => boolean;

@@ -2,7 +2,6 @@ import type { ChosenToken, GenerationResult, TokenChance } from '../loop/generat
 import type { ToldPart } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
 
-/** What every object of one answer begins with. */
 export interface AnswerHead {
   readonly id: string;
   /** Seconds since 1970. */
@@ -21,15 +20,11 @@ function endingOf({ finishReason, stopString }: GenerationResult): object {
   return { finish_reason: finishReason, ...(stopString !== undefined && { stop_reason: stopString }) };
 }
 
-/** How the answer of a chat is written. */
 interface ChatFormatOptions {
-  /** Whether it reports the log probability of each token. */
   readonly hasLogprobs: boolean;
   /** Separates reasoning and calls from the content; without it, the whole answer is content. */
   readonly reader: { push(text: string): ToldPart[]; end(): ToldPart[] } | undefined;
-  /** Beginning of the ids of calls. */
   readonly callIds: string;
-  /** Whether there may be more than one call. */
   readonly isParallel: boolean;
 }
 

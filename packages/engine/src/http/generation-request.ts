@@ -11,9 +11,7 @@ const SEEDS = 2 ** 47;
 /** The tokens that llama-server's `repeat_penalty` looks back at, where `repeat_last_n` does not say. */
 const REPEAT_LAST_N = 64;
 
-/** What a request's limits depend on. */
 export interface GenerationLimits {
-  /** Most tokens of prompt and answer together. */
   readonly contextTokens: number;
   /** Most tokens of an answer when the request names no limit. */
   readonly defaultMaxTokens: number;

@@ -10,7 +10,6 @@ import { cacheSalt, chatPromptFields, checkModel, parseBody, segments } from './
 const upTo = (most: number, fallback: number, least = 1) =>
   z.coerce.number().int().min(least).max(most).default(fallback);
 
-/** The query of `GET /kv`. */
 const kvQuerySchema = z.strictObject({
   paths: upTo(100, 10, 0),
   depth: upTo(256, 32),

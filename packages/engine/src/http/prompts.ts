@@ -8,7 +8,6 @@ import { readTools } from './answer-form.js';
 import { readConversation } from './chat-request.js';
 import type { ChatPromptFields } from './schemas.js';
 
-/** What turns the prompts of requests into tokens. */
 export interface PromptSource {
   readonly template: ChatTemplate;
   readonly vocabulary: Vocabulary;
@@ -50,7 +49,6 @@ interface PlainPromptFields {
   readonly add_special_tokens?: boolean | null | undefined;
 }
 
-/** A prompt for plain completion. */
 export async function plainPrompt(
   source: PromptSource,
   { value, path }: PlacedPrompt,

@@ -14,7 +14,6 @@ const MAX_PRIORITY = 100;
 /** Longest cache salt in characters, as in vLLM. */
 const MAX_SALT_LENGTH = 1024;
 
-/** Most messages of a conversation: rendering a template blocks the event loop. */
 const MAX_MESSAGES = 2048;
 
 /** An array whose length is checked before its elements. */
@@ -34,7 +33,6 @@ export const segments = arrayOf(z.int().min(0), MAX_SEGMENTS).nullish();
 
 const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish();
 
-/** Most tokens whose logits one request may change. */
 const MAX_BIASES = 1024;
 
 const penalty = z.number().min(-2).max(2).nullish();
@@ -130,10 +128,8 @@ const generationFields = {
   cache_salt: cacheSalt,
 };
 
-/** Most calls of one message. */
 const MAX_CALLS = 128;
 
-/** A call that an assistant has made earlier. */
 const toolCall = z.object({
   id: z.string().nullish(),
   type: z.literal('function', { error: 'This engine reads calls of functions only' }).nullish(),
@@ -154,7 +150,6 @@ const message = z.object({
 
 const messages = arrayOf(message, MAX_MESSAGES, 1);
 
-/** Most variables of a template that one request sets. */
 const MAX_TEMPLATE_VARIABLES = 64;
 
 /** What a request says of how its conversation becomes a prompt. */

@@ -9,7 +9,6 @@ const STALL_MS = 30_000;
 /** Most bytes of a stream that wait for a client: about 1,000 tokens. */
 const MAX_UNREAD_BYTES = 262_144;
 
-/** Whether too much of a stream waits for its client. */
 export function isUnread({ writableLength }: ServerResponse): boolean {
   return writableLength > MAX_UNREAD_BYTES;
 }

@@ -37,9 +37,7 @@ const BODY_TIMEOUT_MS = 60_000;
 export type ModelProgress =
   /** A file is arriving; `totalBytes` is `undefined` where the server does not say it. */
   | { readonly kind: 'download'; readonly name: string; readonly bytes: number; readonly totalBytes?: number }
-  /** The file is being compared with the SHA-256 of the server. */
   | { readonly kind: 'verify'; readonly name: string; readonly bytes: number; readonly totalBytes: number }
-  /** The transfer failed and is tried again after `delayMs`. */
   | { readonly kind: 'retry'; readonly name: string; readonly delayMs: number; readonly reason: string }
   /** Another process downloads the same file; this one waits for it. Sent once. */
   | { readonly kind: 'wait'; readonly name: string };
@@ -79,7 +77,6 @@ export async function download(file: RemoteFile, options: DownloadOptions): Prom
   }
 }
 
-/** The files that an unfinished download leaves behind. */
 export function partialFiles(path: string): readonly string[] {
   return [`${path}.partial`, `${path}.partial.json`];
 }

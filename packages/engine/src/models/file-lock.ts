@@ -10,7 +10,6 @@ const STALE_MS = 60_000;
 /** Time for another process that removes the same stale lock to be done with it. */
 const TAKEOVER_MS = 100;
 
-/** What the lock file says about its holder. */
 interface Holder {
   readonly process: number;
   readonly host: string;
@@ -20,7 +19,6 @@ interface Holder {
 /** Locks of this process: a lock with its number and another id is of an earlier process. */
 const held = new Set<string>();
 
-/** A lock that is held. */
 export interface FileLock {
   /** Aborted when another process took the lock, because this one showed no heartbeat. */
   readonly lost: AbortSignal;

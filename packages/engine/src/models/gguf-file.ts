@@ -1,7 +1,6 @@
 import { open } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
 
-/** Bytes that tell what a file is. */
 const FRONT_BYTES = 512;
 
 /** What a file that is no GGUF begins with, and what it is then. */

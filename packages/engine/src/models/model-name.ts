@@ -1,11 +1,9 @@
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 
-/** A file on the hub. */
 export interface HubReference {
   readonly organisation: string;
   readonly repository: string;
-  /** Branch, tag or commit. */
   readonly revision: string;
   /** Path inside the repository, in segments; the last one ends in `.gguf`. */
   readonly segments: readonly string[];
@@ -44,7 +42,6 @@ export function hubReferenceText({ organisation, repository, revision, segments 
   return `hf:${organisation}/${repository}${at}/${segments.join('/')}`;
 }
 
-/** Address of the file's content below a hub's base address. */
 export function hubFileUrl(reference: HubReference, hubUrl: URL): URL {
   const { organisation, repository, revision, segments } = reference;
   const path = [organisation, repository, 'resolve', revision, ...segments].map(encodeURIComponent).join('/');

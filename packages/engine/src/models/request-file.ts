@@ -3,9 +3,7 @@ import { type Dispatcher, request } from 'undici';
 
 const MAX_REDIRECTS = 8;
 
-/** A file on a server, and where it is to lie. */
 export interface RemoteFile {
-  /** What messages call it. */
   readonly name: string;
   readonly url: URL;
   readonly path: string;
@@ -20,7 +18,6 @@ export interface Content {
   readonly totalBytes?: number | undefined;
 }
 
-/** A failure that another try may mend. */
 export class TransientFailure extends Error {
   readonly retryAfterMs: number | undefined;
 
@@ -32,7 +29,6 @@ export class TransientFailure extends Error {
 
 type Headers = (name: string) => string | undefined;
 
-/** Where and how a file is asked for. */
 export interface FileRequest extends Pick<RemoteFile, 'url' | 'token'> {
   readonly dispatcher: Dispatcher;
   readonly signal?: AbortSignal | undefined;

@@ -36,11 +36,9 @@ export interface ResolveModelOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A model file that is on this machine. */
 export interface ResolvedModel {
   /** Absolute path of the GGUF file. */
   readonly path: string;
-  /** What `/v1/models` calls it. */
   readonly name: string;
   readonly kind: 'demo' | 'file' | 'hub' | 'url';
 }

@@ -18,7 +18,6 @@ import {
   splitParts,
 } from './model-name.js';
 
-/** A model in the cache folder. */
 export interface StoredModel {
   /** As `--model` takes it. */
   readonly model: string;
@@ -42,7 +41,6 @@ const HUB_FOLDER = 'hub';
 const URL_FOLDERS = ['https', 'http'] as const;
 const PARTIAL = /\.partial$/;
 
-/** The models that were downloaded, by name. */
 export async function listModels(cacheDir: string = cacheFolder()): Promise<readonly StoredModel[]> {
   const root = resolve(cacheDir);
   const sizes = new Map<string, { bytes: number; complete: boolean }>();

@@ -48,10 +48,8 @@ export interface ObjectNode {
   readonly others: readonly { readonly keys: TextLanguage | undefined; readonly value: SchemaNode }[];
 }
 
-/** Any JSON value. */
 export const ANY_VALUE: SchemaNode = anyValue();
 
-/** Any JSON object. */
 export const ANY_OBJECT: SchemaNode = mapOf(ANY_VALUE);
 
 /** Most parses of an incomplete answer at one time, and most alternatives of one place. */
@@ -61,7 +59,6 @@ export function refuse(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
 }
 
-/** An object with any keys. */
 function mapOf(value: SchemaNode): ObjectNode {
   return { kind: 'object', properties: [], others: [{ keys: undefined, value }] };
 }

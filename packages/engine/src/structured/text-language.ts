@@ -3,14 +3,12 @@ import { type Alternation, CharSet, DFA, type Element, JS, NFA, type Quantifier,
 /** A set of texts: a deterministic automaton over Unicode characters. */
 export type TextLanguage = DFA;
 
-/** Longest regular expression, in characters. */
 const MAX_SOURCE = 2048;
 
 /** Most states of all automata of one schema, before and after they are made deterministic. */
 const MAX_STATES = 3000;
 const MAX_DETERMINISTIC_STATES = 1500;
 
-/** The last character of Unicode. */
 const MAX_CODE = 0x10ffff;
 const OPTIONS = { maxCharacter: MAX_CODE };
 const ANY = CharSet.all(MAX_CODE);
@@ -53,7 +51,6 @@ export class LanguageMaker {
     });
   }
 
-  /** The given texts and no other. */
   texts(texts: readonly string[]): TextLanguage {
     return bounded(() => this.#minimal(NFA.fromWords(texts.map(codesOf), OPTIONS, this.#nfa)));
   }

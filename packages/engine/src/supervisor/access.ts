@@ -3,9 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 
-/** Which requests an engine answers. */
 export interface AccessRule {
-  /** The address that it listens on. */
   readonly host: string;
   /** The key that each request must carry. Without one, requests of this machine's programs are answered. */
   readonly key?: string | undefined;

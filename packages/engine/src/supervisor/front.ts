@@ -11,9 +11,7 @@ import type { Worker } from './worker.js';
 export interface FrontOptions {
   readonly access: AccessRule;
   readonly supervisor: Pick<Supervisor<Worker>, 'worker' | 'ready' | 'restarts'>;
-  /** Largest request body in bytes. */
   readonly bodyLimitBytes: number;
-  /** Most requests that wait while there is no worker. */
   readonly heldLimit: number;
 }
 

@@ -1,7 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import type { ChildMessage, ParentMessage } from '../child-messages.js';
 
-/** Time between two questions. */
 const BEAT_MS = 1_000;
 
 /** Questions that a worker may leave unanswered: large bodies and copies block its event loop for seconds. */

@@ -2,16 +2,13 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import type { Dispatcher } from 'undici';
 
-/** One request as a client sent it. */
 export interface RelayedRequest {
   readonly method: string;
-  /** Path and query. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
-/** Headers that concern one connection only. */
 const CONNECTION_HEADERS = new Set([
   'connection',
   'expect',

@@ -15,7 +15,6 @@ export class RequestBodies {
   /** Bodies that were refused before all of them had come, by reason. */
   readonly refused = { too_large: 0, no_room: 0 };
 
-  /** @param limitBytes Largest body. */
   constructor(limitBytes: () => number) {
     this.#limitBytes = limitBytes;
   }

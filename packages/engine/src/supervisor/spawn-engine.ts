@@ -17,7 +17,6 @@ import { startWorker, type Worker } from './worker.js';
 export interface EngineProcess extends Pick<EngineServer, 'url' | 'model' | 'cells'> {
   /** The process that computes, as far as is known; `undefined` while there is none. */
   readonly pid: number | undefined;
-  /** Restarts since the start. */
   readonly restarts: number;
   /** Settles when the engine is given up, because it could not be started again; stays pending otherwise. */
   readonly failed: Promise<WarmpathError>;

@@ -12,7 +12,6 @@ const MAX_DELAY_MS = 5_000;
 export const MAX_FAILED_STARTS = 5;
 
 export interface SupervisorOptions<W> {
-  /** Starts a worker; the signal ends the start. */
   readonly start: (signal: AbortSignal) => Promise<W>;
   /** Milliseconds since some moment. */
   readonly clock: () => number;
@@ -22,7 +21,6 @@ export interface SupervisorOptions<W> {
   readonly onCrash: (error: WarmpathError) => void;
 }
 
-/** What a supervisor must know of a worker. */
 export type SupervisedWorker = Pick<Worker, 'exited' | 'stop'>;
 
 /**

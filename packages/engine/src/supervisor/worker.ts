@@ -17,7 +17,6 @@ export interface Worker {
   readonly pid: number;
   readonly model: ServedModel;
   readonly cells: number;
-  /** Connections to it. */
   readonly pool: Pool;
   /** Settles with the reason when the process has ended. Never rejects. */
   readonly exited: Promise<WarmpathError>;
