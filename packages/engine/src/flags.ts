@@ -55,8 +55,7 @@ function kindOf(name: OptionName): EngineFlag['kind'] {
   const schema = engineOptionsSchema.shape[name];
   const { type } = z.toJSONSchema(schema, { io: 'input' });
   if (type === 'boolean') return 'switch';
-  if (type === 'string') return 'text';
-  return schema.meta()?.['unit'] === 'bytes' ? 'bytes' : 'number';
+  return type === 'string' ? 'text' : schema.meta()?.['unit'] === 'bytes' ? 'bytes' : 'number';
 }
 
 function shownDefault(kind: EngineFlag['kind'], value: string | number | boolean | undefined): string | undefined {

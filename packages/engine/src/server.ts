@@ -151,8 +151,8 @@ async function serve(
     return { ...own, running: own.running + running, waiting: own.waiting + waiting };
   };
   const forms = new FormCache();
-  metrics.watch(stats, () => ({ ...model.vocabulary.grammars.counts, bytes: forms.bytes }), loop.reuse !== 'none');
-  if (publisher !== undefined) metrics.watchEvents(() => publisher.stats);
+  const grammars = () => ({ ...model.vocabulary.grammars.counts, bytes: forms.bytes });
+  metrics.watch(() => ({ ...stats(), grammars: grammars(), events: publisher?.stats }), loop.reuse !== 'none');
   const bodyLimitBytes = Math.min(
     settings.bodyLimitBytes,
     largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),

@@ -65,7 +65,13 @@ const HISTOGRAMS = {
 } as const;
 
 /** What is read from the loop whenever it is scraped; nothing where there is no such tier. */
-type Reading = readonly [name: string, help: string, read: (stats: LoopStats) => number | undefined];
+type Reading = readonly [name: string, help: string, read: (figures: EngineFigures) => number | undefined];
+
+/** What the loop, the grammars and the publisher of KV events hold. */
+interface EngineFigures extends LoopStats {
+  readonly grammars: GrammarCounts & { readonly bytes: number };
+  readonly events?: { readonly nextSequence: number; readonly failures: number } | undefined;
+}
 
 const GAUGES: readonly Reading[] = [
   ['vllm:num_requests_running', 'Requests being computed', ({ running }) => running],
@@ -81,6 +87,14 @@ const GAUGES: readonly Reading[] = [
   ['warmpath_engine_host_tokens', 'Tokens in host memory', ({ host }) => host.tokens],
   ['warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', ({ disk }) => disk?.capacityBytes],
   ['warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', ({ disk }) => disk?.usedBytes],
+  ['warmpath_engine_grammars', 'Grammars that answers are held to now', ({ grammars }) => grammars.open],
+  ['warmpath_engine_grammar_bytes', 'Bytes of schemas and grammars that are kept', ({ grammars }) => grammars.bytes],
+  [
+    'warmpath_engine_kv_event_next_sequence',
+    'Number of the next batch of events',
+    ({ events }) => events?.nextSequence,
+  ],
+  ['warmpath_engine_kv_event_failures', 'Batches of events that the socket refused', ({ events }) => events?.failures],
 ];
 
 /** The same of what only grows, without its `_total`. */
@@ -93,6 +107,8 @@ const TOTALS: readonly Reading[] = [
   ['warmpath_engine_disk_evicted_tokens', 'Tokens evicted from the disk tier', ({ disk }) => disk?.evictedTokens],
   ['warmpath_engine_disk_failures', 'Writes and reads that failed', ({ disk }) => disk?.failures],
   ['warmpath_engine_disk_refused_files', 'Unusable files at the start', ({ disk }) => disk?.refusedFiles],
+  ['warmpath_engine_grammar_checks', 'Times that a grammar judged a few tokens', ({ grammars }) => grammars.checks],
+  ['warmpath_engine_grammar_masks', 'Times that a grammar judged the vocabulary', ({ grammars }) => grammars.masks],
 ];
 
 /** Prompt tokens of all requests whose prompt is done, and where they were found. */
@@ -212,22 +228,18 @@ export class EngineMetrics implements LoopObserver {
   }
 
   /** Adds what is read whenever it is scraped. Call it once. */
-  watch(stats: () => LoopStats, grammars: () => GrammarCounts & { bytes: number }, isReused: boolean): void {
+  watch(figures: () => EngineFigures, isReused: boolean): void {
     for (const [name, help, read] of GAUGES) {
-      this.#gauge(name, help, () => read(stats()) ?? 0);
+      const collect = (): void => gauge.set(read(figures()) ?? 0);
+      const gauge: Gauge = new Gauge({ name, help, registers: this.#registers, collect });
     }
     for (const [name, help, read] of TOTALS) {
-      this.#total(name, help, () => read(stats()) ?? 0);
+      const collect = (): void => {
+        counter.reset();
+        counter.inc(read(figures()) ?? 0);
+      };
+      const counter: Counter = new Counter({ name: `${name}_total`, help, registers: this.#registers, collect });
     }
-    this.#gauge('warmpath_engine_grammars', 'Grammars that answers are held to now', () => grammars().open);
-    this.#gauge(
-      'warmpath_engine_grammar_bytes',
-      'Bytes of the schemas and grammars that are kept',
-      () => grammars().bytes,
-    );
-    const asked = 'Times that a grammar was asked about';
-    this.#total('warmpath_engine_grammar_checks', `${asked} a few tokens`, () => grammars().checks);
-    this.#total('warmpath_engine_grammar_masks', `${asked} the whole vocabulary`, () => grammars().masks);
     const info = new Gauge({
       name: 'vllm:cache_config_info',
       help: 'The prefix cache: any token can be shared, so a block is one token',
@@ -235,28 +247,7 @@ export class EngineMetrics implements LoopObserver {
       registers: this.#registers,
     });
     const caching = isReused ? 'True' : 'False';
-    info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: caching }, 1);
-  }
-
-  /** Adds what is published of the cache. Call it once. */
-  watchEvents(stats: () => { readonly nextSequence: number; readonly failures: number }): void {
-    const next = 'The number that the next batch of KV events gets';
-    this.#gauge('warmpath_engine_kv_event_next_sequence', next, () => stats().nextSequence);
-    const failures = 'Batches of KV events that the socket refused, since the start';
-    this.#gauge('warmpath_engine_kv_event_failures', failures, () => stats().failures);
-  }
-
-  #total(name: string, help: string, read: () => number): void {
-    const collect = (): void => {
-      counter.reset();
-      counter.inc(read());
-    };
-    const counter: Counter = new Counter({ name: `${name}_total`, help, registers: this.#registers, collect });
-  }
-
-  #gauge(name: string, help: string, read: () => number): void {
-    const collect = (): void => gauge.set(read());
-    const gauge: Gauge = new Gauge({ name, help, registers: this.#registers, collect });
+    info.set({ block_size: '1', num_gpu_blocks: String(figures().cells), enable_prefix_caching: caching }, 1);
   }
 }
 
