@@ -107,4 +107,11 @@ describe('a schema', () => {
   it('of a string with a length weighs little, however long the string', () => {
     expect(grammarOf({ type: 'string', maxLength: 65_536 }).length).toBeLessThan(10_000);
   });
+
+  it('has lengths that no grammar counts checked when the answer is whole', () => {
+    const { node, check } = readJsonSchema({ type: 'string', minLength: 2000, maxLength: 3000 }, 's');
+    expect(node).toEqual({ kind: 'reference', path: 's', target: { kind: 'string', min: 1024, max: undefined } });
+    expect([1999, 2000, 3000, 3001].map((length) => check!('é'.repeat(length)))).toEqual([false, true, true, false]);
+    expect(readJsonSchema({ type: 'string', maxLength: 1024 }, 's').check).toBeUndefined();
+  });
 });
