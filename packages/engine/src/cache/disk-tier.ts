@@ -80,9 +80,7 @@ export class DiskTier {
     nodes.delete(node);
     node.file = undefined;
     this.counts.tokens -= node.tokenCount;
-    if (nodes.size === 0) {
-      this.#store.remove(file);
-    }
+    if (nodes.size === 0) this.#store.remove(file);
   }
 
   /** Removes a file that leads nowhere. */

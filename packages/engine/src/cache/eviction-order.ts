@@ -104,17 +104,13 @@ export class EvictionOrder {
 
   /** The node lies in a tier from now on. */
   enter(node: RadixNode, tier: Tier): void {
-    if (node.handle !== undefined) {
-      this.#replacement.enter(node.handle, tier);
-    }
+    if (node.handle !== undefined) this.#replacement.enter(node.handle, tier);
   }
 
   /** The node has left a tier. Call it after the node has noted that, and before the node leaves the tree. */
   leave(node: RadixNode, tier: Tier): void {
     const { handle } = node;
-    if (handle === undefined) {
-      return;
-    }
+    if (handle === undefined) return;
     if (!node.isResident) {
       this.#nodes[handle] = undefined;
       node.handle = undefined;
@@ -164,9 +160,7 @@ export class EvictionOrder {
   }
 
   #handleOf(node: RadixNode): number {
-    if (node.handle !== undefined) {
-      return node.handle;
-    }
+    if (node.handle !== undefined) return node.handle;
     const handle = this.#freeHandles.pop() ?? this.#nodes.length;
     this.#nodes[handle] = node;
     node.handle = handle;

@@ -73,17 +73,13 @@ export class HostTier {
    * @returns `undefined` when the memory cannot give them, or they are larger than the whole tier.
    */
   save(sequence: SequenceId, from: number, to: number): HostCopy | undefined {
-    if (this.#capacityBytes === 0) {
-      return undefined;
-    }
+    if (this.#capacityBytes === 0) return undefined;
     const state = this.#memory.save(sequence, from, to);
     if (state === undefined) {
       this.#counts.failures++;
       return undefined;
     }
-    if (state.length > this.#capacityBytes) {
-      return undefined;
-    }
+    if (state.length > this.#capacityBytes) return undefined;
     this.#counts.savedTokens += to - from;
     return this.#seal(state, from, to);
   }

@@ -67,9 +67,7 @@ export class LeaseTable {
 
   /** Cells that leases hold: those of their paths, counted once, and private ones. Cost: O(nodes on all paths). */
   leasedCells(): number {
-    if (this.#tree.checkpoints) {
-      return [...this.#leases].reduce((sum, { length }) => sum + length, this.#privateCells);
-    }
+    if (this.#tree.checkpoints) return [...this.#leases].reduce((sum, { length }) => sum + length, this.#privateCells);
     const pinned = new Set<RadixNode>();
     let pinnedCells = 0;
     for (const lease of this.#leases) {
@@ -94,9 +92,7 @@ export class LeaseTable {
   /** @throws Error when the lease was released. */
   own(handle: Lease): HeldLease {
     const lease = handle as HeldLease;
-    if (!this.#leases.has(lease)) {
-      throw new Error('This lease was released');
-    }
+    if (!this.#leases.has(lease)) throw new Error('This lease was released');
     return lease;
   }
 
@@ -122,9 +118,7 @@ export class LeaseTable {
   makeRoom(count: number): boolean {
     const missing = count - (this.cells - this.usedCells);
     if (missing > 0) {
-      if (this.availableCells() < count) {
-        return false;
-      }
+      if (this.availableCells() < count) return false;
       this.#tree.freeCells(missing);
     }
     return true;

@@ -126,9 +126,7 @@ export class PrefixCache {
       this.#tree.unpin(node);
       return undefined;
     }
-    if (node.end > 0) {
-      this.#memory.copy(this.#tree.sequenceBelow(node), sequence, 0, node.end);
-    }
+    if (node.end > 0) this.#memory.copy(this.#tree.sequenceBelow(node), sequence, 0, node.end);
     const lease: HeldLease = {
       sequence,
       length: node.end,
@@ -152,9 +150,7 @@ export class PrefixCache {
    */
   extend(handle: Lease, tokens: readonly number[], limit: number): TokensByTier {
     const lease = this.#leases.own(handle);
-    if (lease.privateCells > 0) {
-      throw new Error('A lease with private cells cannot be extended');
-    }
+    if (lease.privateCells > 0) throw new Error('A lease with private cells cannot be extended');
     const device = this.#share(lease, tokens, limit);
     const gained = { device, host: 0, disk: 0 };
     if (this.checkpoints) {
@@ -175,9 +171,7 @@ export class PrefixCache {
   async load(handle: Lease, tokens: readonly number[], limit: number): Promise<boolean> {
     let { node } = this.#leases.own(handle);
     const { lower } = this.#tree;
-    if (lower.diskStats === undefined) {
-      return false;
-    }
+    if (lower.diskStats === undefined) return false;
     const { path } = followedNodes(node, tokens, limit);
     const to = this.checkpoints ? (path.findLast(({ isResumable }) => isResumable)?.end ?? 0) : limit;
     let bytesRead = 0;
@@ -185,14 +179,10 @@ export class PrefixCache {
       node = step.node;
       if (!node.onDevice && node.copy === undefined) {
         const bytes = bytesRead < MAX_READ_BYTES ? await lower.load(node) : 0;
-        if (bytes === 0) {
-          return bytesRead > 0;
-        }
+        if (bytes === 0) return bytesRead > 0;
         bytesRead += bytes;
       }
-      if (step.length < node.tokenCount) {
-        break;
-      }
+      if (step.length < node.tokenCount) break;
     }
     return false;
   }
@@ -213,9 +203,7 @@ export class PrefixCache {
   clearIdle(): void {
     const hasHost = this.#tree.lower.hostStats.capacityBytes > 0;
     const idle = hasHost ? this.#leases.usedCells - this.#leases.leasedCells() : 0;
-    if (idle > 0) {
-      this.#tree.freeCells(idle);
-    }
+    if (idle > 0) this.#tree.freeCells(idle);
   }
 
   /**
@@ -241,9 +229,7 @@ export class PrefixCache {
    */
   grow(handle: Lease, count: number): boolean {
     const lease = this.#leases.own(handle);
-    if (!this.#leases.makeRoom(count)) {
-      return false;
-    }
+    if (!this.#leases.makeRoom(count)) return false;
     this.#leases.addPrivate(lease, count);
     return true;
   }
@@ -255,9 +241,7 @@ export class PrefixCache {
    */
   commit(handle: Lease, tokens: readonly number[]): void {
     const lease = this.#leases.own(handle);
-    if (tokens.length > lease.privateCells) {
-      throw new Error('A lease cannot commit more tokens than it computed');
-    }
+    if (tokens.length > lease.privateCells) throw new Error('A lease cannot commit more tokens than it computed');
     this.#leases.addPrivate(lease, -tokens.length);
     const done = this.checkpoints ? this.#saveCheckpoint(lease, tokens) : this.#handOver(lease, tokens);
     this.#leases.addPrivate(lease, tokens.length - done);
@@ -272,14 +256,10 @@ export class PrefixCache {
     const lease = this.#leases.own(handle);
     this.#leases.delete(lease);
     if (lease.privateCells > 0) {
-      if (!this.checkpoints) {
-        this.#memory.remove(lease.sequence, lease.length, -1);
-      }
+      if (!this.checkpoints) this.#memory.remove(lease.sequence, lease.length, -1);
       this.#leases.addPrivate(lease, -lease.privateCells);
     }
-    if (wasUsed) {
-      this.#countUse(lease);
-    }
+    if (wasUsed) this.#countUse(lease);
     this.#tree.unpin(lease.node);
     this.#tree.endLease(lease.sequence, lease.node);
   }
@@ -309,14 +289,10 @@ export class PrefixCache {
   #restore(lease: HeldLease, tokens: readonly number[], limit: number, gained: { host: number; disk: number }): void {
     for (;;) {
       const step = lease.node.next(tokens, lease.length, limit);
-      if (step?.node.copy === undefined || this.#leases.availableCells() < step.length) {
-        return;
-      }
+      if (step?.node.copy === undefined || this.#leases.availableCells() < step.length) return;
       const tier = step.node.copy.isFresh === true ? 'disk' : 'host';
       const node = this.#bringBack(lease, step);
-      if (node === undefined) {
-        return;
-      }
+      if (node === undefined) return;
       gained[tier] += node.tokenCount;
     }
   }
@@ -329,9 +305,7 @@ export class PrefixCache {
     const near = far < 0 ? path : path.slice(0, far);
     const back = near.slice(0, near.findLastIndex(({ isResumable }) => isResumable) + 1);
     const last = back.at(-1);
-    if (last === undefined || this.#leases.availableCells() < last.end - lease.length) {
-      return;
-    }
+    if (last === undefined || this.#leases.availableCells() < last.end - lease.length) return;
     this.#tree.pin(last);
     for (const node of back) {
       const tier = node.copy!.isFresh === true ? 'disk' : 'host';
@@ -361,15 +335,11 @@ export class PrefixCache {
   /** @returns The node, on the device and at the lease's end; `undefined` when its copy was no good. */
   #bringBack(lease: HeldLease, step: PathStep): RadixNode | undefined {
     const node = this.#tree.cut(step);
-    if (node === undefined || node.copy === undefined) {
-      return undefined;
-    }
+    if (node === undefined || node.copy === undefined) return undefined;
     // What makes room may go to the host, where it must not push out the very node that is to come back.
     this.#tree.pin(node);
     const isBack = this.#leases.makeRoom(node.tokenCount) && this.#tree.restore(node, lease.sequence);
-    if (isBack) {
-      this.#leases.moveTo(lease, node);
-    }
+    if (isBack) this.#leases.moveTo(lease, node);
     this.#tree.unpin(node);
     return isBack ? node : undefined;
   }
@@ -400,14 +370,10 @@ export class PrefixCache {
         step === undefined
           ? this.#tree.lower.addSaved(parent, tokens.slice(done), sequence, canWait)
           : this.#tree.cut(step);
-      if (node === undefined && step === undefined) {
-        return done;
-      }
+      if (node === undefined && step === undefined) return done;
       if (node !== undefined) {
         done += node.tokenCount;
-        if (done === tokens.length && !node.isResumable) {
-          this.#tree.lower.saveAgain(node, sequence);
-        }
+        if (done === tokens.length && !node.isResumable) this.#tree.lower.saveAgain(node, sequence);
         this.#leases.moveTo(lease, node);
       }
     }
@@ -422,9 +388,7 @@ export class PrefixCache {
    */
   #adopt(lease: HeldLease, step: PathStep): number {
     const node = this.#tree.cut(step);
-    if (node === undefined) {
-      return 0;
-    }
+    if (node === undefined) return 0;
     if (node.onDevice) {
       this.#memory.remove(lease.sequence, node.start, node.end);
       this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, node.start, node.end);

@@ -118,9 +118,7 @@ export class RadixNode {
 
   /** Whether the node lies in a tier. */
   liesIn(tier: Tier): boolean {
-    if (tier === 'device') {
-      return this.onDevice;
-    }
+    if (tier === 'device') return this.onDevice;
     return (tier === 'host' ? this.#copy : this.#file) !== undefined;
   }
 
@@ -134,9 +132,7 @@ export class RadixNode {
    * there or is about to bring it back. Nothing depends on a copy of what lies on the device too.
    */
   mayLeave(tier: Tier): boolean {
-    if (tier === 'device') {
-      return this.isDeviceLeaf && this.pins === 0;
-    }
+    if (tier === 'device') return this.isDeviceLeaf && this.pins === 0;
     if (tier === 'host') {
       const isNeeded = this.hostChildren > 0 || this.pins > 0;
       return this.#copy !== undefined && (this.#onDevice || !isNeeded);
@@ -241,9 +237,7 @@ export class SaltedRoots {
 
   /** The same, made where there is none. */
   of(salt: string | undefined): RadixNode {
-    if (salt === undefined) {
-      return this.#plain;
-    }
+    if (salt === undefined) return this.#plain;
     let root = this.#salted.get(salt);
     if (root === undefined) {
       root = new RadixNode(undefined, 0, [], salt);
@@ -254,9 +248,7 @@ export class SaltedRoots {
 
   /** A salt's root goes when the last thing that hung on it is gone. Other nodes may be asked about too. */
   dropIfEmpty({ salt, children, pins }: RadixNode): void {
-    if (salt !== undefined && children.size === 0 && pins === 0) {
-      this.#salted.delete(salt);
-    }
+    if (salt !== undefined && children.size === 0 && pins === 0) this.#salted.delete(salt);
   }
 
   /** The same for all salts. */

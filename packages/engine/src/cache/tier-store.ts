@@ -56,9 +56,7 @@ export class TierStore {
    */
   adopt(entries: readonly StoredEntry[], rootOf: (salt: string | undefined) => RadixNode): void {
     const disk = this.#disk;
-    if (disk === undefined) {
-      return;
-    }
+    if (disk === undefined) return;
     const byDepth = [...entries].sort((a, b) => a.file.from - b.file.from);
     const nodes = new Map<StoredEntry, RadixNode>();
     for (const entry of byDepth) {
@@ -86,9 +84,7 @@ export class TierStore {
   /** Copies a leaf of the device to the host, which evicts the least valuable copies. */
   copyOut(leaf: RadixNode): void {
     const copy = this.#host.save(leaf.owner!, leaf.start, leaf.end);
-    if (copy !== undefined) {
-      this.#addCopy(leaf, copy);
-    }
+    if (copy !== undefined) this.#addCopy(leaf, copy);
   }
 
   /**
@@ -103,9 +99,7 @@ export class TierStore {
     canWait: boolean,
   ): RadixNode | undefined {
     const copy = this.#host.save(sequence, parent.end, parent.end + tokens.length);
-    if (copy === undefined || !this.#makeHostRoom(copy.state.length)) {
-      return undefined;
-    }
+    if (copy === undefined || !this.#makeHostRoom(copy.state.length)) return undefined;
     const node = new RadixNode(parent, parent.end, [...tokens]);
     node.canWait = canWait;
     this.#addCopy(node, copy);
@@ -115,9 +109,7 @@ export class TierStore {
   /** Saves the state of a sequence that ends with a node, whose copy has no checkpoint. Its parent must be pinned. */
   saveAgain(node: RadixNode, sequence: SequenceId): void {
     const copy = this.#host.save(sequence, node.start, node.end);
-    if (copy === undefined) {
-      return;
-    }
+    if (copy === undefined) return;
     this.#order.hold([node], () => {
       if (node.copy === undefined) {
         this.#addCopy(node, copy);
@@ -148,9 +140,7 @@ export class TierStore {
    */
   cutCopy(node: RadixNode, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
     const copies = node.copy === undefined ? undefined : this.#host.split(node.copy, position);
-    if (node.copy !== undefined && copies === undefined) {
-      this.#loseCopy(node);
-    }
+    if (node.copy !== undefined && copies === undefined) this.#loseCopy(node);
     return copies;
   }
 
@@ -177,9 +167,7 @@ export class TierStore {
     }
     for (const each of nodesOf(copy)) {
       // What made room for the nodes before may have taken the file from this one.
-      if (each.file === copy) {
-        this.#promote(each, state);
-      }
+      if (each.file === copy) this.#promote(each, state);
     }
     return node.copy === undefined ? 0 : copy.file.bytes;
   }
@@ -192,15 +180,11 @@ export class TierStore {
    */
   async close(roots: readonly RadixNode[], isInTime: () => boolean): Promise<void> {
     const disk = this.#disk;
-    if (disk === undefined) {
-      return;
-    }
+    if (disk === undefined) return;
     const queue = [...roots];
     for (let node = queue.shift(); node !== undefined && isInTime(); node = queue.shift()) {
       const isStored = node.parent === undefined || node.file !== undefined || (await this.#keepAlone(disk, node));
-      if (isStored) {
-        queue.push(...[...node.children.values()].sort((a, b) => b.uses - a.uses));
-      }
+      if (isStored) queue.push(...[...node.children.values()].sort((a, b) => b.uses - a.uses));
     }
     await disk.close();
   }
@@ -227,9 +211,7 @@ export class TierStore {
   #makeHostRoom(bytes: number): boolean {
     while (this.#host.freeBytes < bytes) {
       const victim = this.#order.evict('host');
-      if (victim === undefined) {
-        return false;
-      }
+      if (victim === undefined) return false;
       this.#keepInFile(victim);
       this.#host.evict(victim.copy!);
       this.#loseCopy(victim);
@@ -241,9 +223,7 @@ export class TierStore {
   #makeDiskRoom(disk: DiskTier, bytes: number): boolean {
     while (disk.freeBytes < bytes) {
       const victim = this.#order.evict('disk');
-      if (victim === undefined) {
-        return false;
-      }
+      if (victim === undefined) return false;
       disk.counts.evictedTokens += victim.tokenCount;
       this.#dropFile(victim);
     }
@@ -251,9 +231,7 @@ export class TierStore {
   }
 
   #addCopy(node: RadixNode, copy: HostCopy): void {
-    if (!this.#makeHostRoom(copy.state.length)) {
-      return;
-    }
+    if (!this.#makeHostRoom(copy.state.length)) return;
     this.#host.add(copy);
     node.copy = copy;
     this.#order.enter(node, 'host');
@@ -264,18 +242,12 @@ export class TierStore {
 
   /** A file has arrived: what a node holds of it is in host memory from now on. */
   #promote(node: RadixNode, state: Uint8Array): void {
-    if (node.onDevice || node.copy !== undefined) {
-      return;
-    }
+    if (node.onDevice || node.copy !== undefined) return;
     const copy = this.#host.fromState(state, { from: node.start, to: node.end }, node.file!.file);
-    if (copy === undefined) {
-      return;
-    }
+    if (copy === undefined) return;
     // What makes room must be neither the node nor its parent.
     this.#order.hold([node, node.parent!], () => this.#addCopy(node, copy));
-    if (node.copy !== undefined) {
-      this.#disk!.counts.loadedTokens += node.tokenCount;
-    }
+    if (node.copy !== undefined) this.#disk!.counts.loadedTokens += node.tokenCount;
   }
 
   /**
@@ -283,15 +255,11 @@ export class TierStore {
    */
   #keepInFile(victim: RadixNode): void {
     const disk = this.#disk;
-    if (disk === undefined || victim.onDevice || victim.file !== undefined) {
-      return;
-    }
+    if (disk === undefined || victim.onDevice || victim.file !== undefined) return;
     const missing = victim.path().filter(({ file }) => file === undefined);
     const records = missing.flatMap((node) => this.#recordOf(node) ?? []);
     const bytes = records.length === missing.length ? disk.roomFor(records) : undefined;
-    if (bytes === undefined) {
-      return;
-    }
+    if (bytes === undefined) return;
     // What makes room must not be the last of the ancestors that have a file.
     this.#order.hold([missing[0]!.parent!], () => {
       if (this.#makeDiskRoom(disk, bytes)) {
@@ -305,14 +273,10 @@ export class TierStore {
   /** Writes a node whose parent has a file, if there is room without evicting. */
   async #keepAlone(disk: DiskTier, node: RadixNode): Promise<boolean> {
     const record = this.#recordOf(node);
-    if (record === undefined) {
-      return false;
-    }
+    if (record === undefined) return false;
     await disk.settled();
     const bytes = disk.roomFor([record]);
-    if (bytes === undefined || bytes > disk.freeBytes) {
-      return false;
-    }
+    if (bytes === undefined || bytes > disk.freeBytes) return false;
     this.#putFile(disk, node, record);
     return true;
   }
@@ -329,17 +293,13 @@ export class TierStore {
   #loseFile(file: DiskCopy): void {
     for (const node of nodesOf(file)) {
       // It went with the one before that it stands behind.
-      if (node.file === file) {
-        this.#dropFileAndBelow(node);
-      }
+      if (node.file === file) this.#dropFileAndBelow(node);
     }
   }
 
   #dropFileAndBelow(node: RadixNode): void {
     for (const child of [...node.children.values()]) {
-      if (child.file !== undefined) {
-        this.#dropFileAndBelow(child);
-      }
+      if (child.file !== undefined) this.#dropFileAndBelow(child);
     }
     this.#dropFile(node);
   }
@@ -386,9 +346,7 @@ function nodeAt(root: RadixNode, tokens: readonly number[], length: number): Rad
   while (node.end < length) {
     const child = node.children.get(tokens[node.end]!);
     const common = child?.commonLength(tokens, node.end, length) ?? 0;
-    if (child === undefined || common < Math.min(child.tokenCount, length - node.end)) {
-      return undefined;
-    }
+    if (child === undefined || common < Math.min(child.tokenCount, length - node.end)) return undefined;
     node = common < child.tokenCount ? child.splitAt(common) : child;
   }
   return node;

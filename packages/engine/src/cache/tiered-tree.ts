@@ -120,9 +120,7 @@ export class TieredTree {
     for (let step = node?.next(tokens, 0, limit); step !== undefined; step = node?.next(tokens, length, limit)) {
       node = step.node;
       length += step.length;
-      if (length < node.end) {
-        break;
-      }
+      if (length < node.end) break;
     }
     return { node, length };
   }
@@ -145,14 +143,10 @@ export class TieredTree {
     let current = node;
     for (let length = offset; ; ) {
       const step = current.next(tokens, length, limit);
-      if (step === undefined || !step.node.onDevice) {
-        return current;
-      }
+      if (step === undefined || !step.node.onDevice) return current;
       const isWhole = step.length === step.node.tokenCount;
       current = this.cut(step)!;
-      if (!isWhole) {
-        return current;
-      }
+      if (!isWhole) return current;
       length += step.length;
     }
   }
@@ -163,20 +157,14 @@ export class TieredTree {
    * @returns `undefined` when there is no such node any more: its only copy was damaged.
    */
   cut({ node, length }: PathStep): RadixNode | undefined {
-    if (length === node.tokenCount) {
-      return node;
-    }
+    if (length === node.tokenCount) return node;
     const copies = this.lower.cutCopy(node, node.start + length);
-    if (!node.isResident) {
-      return undefined;
-    }
+    if (!node.isResident) return undefined;
     // The lower part keeps its place in the order. As long as there is one, the upper one may lose nothing but a spare
     // copy.
     const upper = node.splitAt(length, copies);
     this.#order.cut(upper, node);
-    if (copies !== undefined) {
-      this.lower.afterCut(upper);
-    }
+    if (copies !== undefined) this.lower.afterCut(upper);
     return upper;
   }
 
@@ -212,9 +200,7 @@ export class TieredTree {
     this.#order.enter(node, 'device');
     this.#listener?.stored(node, 'device', node.start);
     this.#order.review(parent);
-    if (former !== undefined && !this.#sequences.isLeased(former)) {
-      this.#sequences.giveBack(former);
-    }
+    if (former !== undefined && !this.#sequences.isLeased(former)) this.#sequences.giveBack(former);
   }
 
   /**
@@ -224,9 +210,7 @@ export class TieredTree {
    */
   restore(node: RadixNode, sequence: SequenceId): boolean {
     const isBack = this.lower.restore(node, sequence);
-    if (isBack) {
-      this.comeToDevice(node, sequence);
-    }
+    if (isBack) this.comeToDevice(node, sequence);
     return isBack;
   }
 
@@ -254,13 +238,9 @@ export class TieredTree {
   /** Any device leaf's sequence covers the whole path to it. Cost: O(depth of the subtree). */
   sequenceBelow(node: RadixNode): SequenceId {
     for (let current = node; ; ) {
-      if (current.owner !== undefined) {
-        return current.owner;
-      }
+      if (current.owner !== undefined) return current.owner;
       const child = current.deviceChildren.values().next();
-      if (child.done) {
-        throw new Error('A leaf of the device tier has no sequence');
-      }
+      if (child.done) throw new Error('A leaf of the device tier has no sequence');
       current = child.value;
     }
   }
@@ -271,9 +251,7 @@ export class TieredTree {
   freeCells(count: number): void {
     for (let missing = count; missing > 0; ) {
       const leaf = this.#order.evict('device');
-      if (leaf === undefined) {
-        throw new Error('The prefix cache has fewer evictable cells than it counted');
-      }
+      if (leaf === undefined) throw new Error('The prefix cache has fewer evictable cells than it counted');
       missing -= leaf.tokenCount;
       this.#evict(leaf);
     }
@@ -283,9 +261,7 @@ export class TieredTree {
   takeSequence(): SequenceId | undefined {
     while (this.#sequences.free.length === 0) {
       const leaf = this.#order.evict('device');
-      if (leaf === undefined) {
-        return undefined;
-      }
+      if (leaf === undefined) return undefined;
       const { owner } = leaf;
       for (let node = leaf; node.owner === owner && node.pins === 0; ) {
         const parent = node.parent!;
@@ -299,9 +275,7 @@ export class TieredTree {
   /** Takes back a lease's sequence id, unless it owns the node where the lease ended. */
   endLease(sequence: SequenceId, node: RadixNode): void {
     this.#sequences.endLease(sequence);
-    if (node.owner !== sequence) {
-      this.#sequences.giveBack(sequence);
-    }
+    if (node.owner !== sequence) this.#sequences.giveBack(sequence);
   }
 
   /**
@@ -320,9 +294,7 @@ export class TieredTree {
     for (const node of nodes.slice(roots.length).reverse()) {
       for (const tier of tiers) {
         const { tokenCount } = node;
-        if (!node.mayLeave(tier)) {
-          continue;
-        }
+        if (!node.mayLeave(tier)) continue;
         if (tier === 'device') {
           this.#evict(node, false);
         } else {
@@ -336,9 +308,7 @@ export class TieredTree {
 
   /** Takes a leaf from the device, to host memory if it has room. */
   #evict(leaf: RadixNode, isCopied = true): void {
-    if (isCopied && leaf.copy === undefined) {
-      this.lower.copyOut(leaf);
-    }
+    if (isCopied && leaf.copy === undefined) this.lower.copyOut(leaf);
     this.#listener?.leaving(leaf, 'device');
     const parent = leaf.parent!;
     const owner = leaf.owner!;

@@ -104,8 +104,6 @@ export class LoopAnnouncer {
       ...(outcome === 'finished' && { result: task.result(reason ?? 'stop') }),
     };
     this.#observer.onEnd(event);
-    if (endChannel.hasSubscribers) {
-      endChannel.publish(event);
-    }
+    if (endChannel.hasSubscribers) endChannel.publish(event);
   }
 }

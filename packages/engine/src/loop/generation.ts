@@ -113,9 +113,7 @@ export interface GenerationHandle {
 export function isolatedListener(listener: GenerationListener, onBroken: (cause: unknown) => void): GenerationListener {
   let isBroken = false;
   const guarded = (call: () => void): void => {
-    if (isBroken) {
-      return;
-    }
+    if (isBroken) return;
     try {
       call();
     } catch (cause) {

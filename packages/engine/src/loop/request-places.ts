@@ -66,9 +66,7 @@ export class RequestPlaces {
   admit(): void {
     while (this.#running.length < this.#options.maxRunning) {
       const task = this.#options.waiting.next();
-      if (task === undefined) {
-        return;
-      }
+      if (task === undefined) return;
       const { boundaries, salt, priority = 0 } = task.request;
       const lease = this.#options.cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt, priority > 0);
       if (lease === undefined) {
@@ -124,9 +122,7 @@ export class RequestPlaces {
   end(task: GenerationTask, outcome: 'finished' | 'aborted', reason: FinishReason = 'stop'): void {
     this.commit(task);
     this.#leave(task, outcome === 'finished');
-    if (outcome === 'finished') {
-      task.listener.onFinish(task.result(reason));
-    }
+    if (outcome === 'finished') task.listener.onFinish(task.result(reason));
     this.#options.announcer.end(task, outcome, reason);
   }
 
@@ -135,9 +131,7 @@ export class RequestPlaces {
    * alone always has enough, because none is longer than all cells.
    */
   preemptYoungest(): void {
-    if (this.#running.length === 1) {
-      throw new Error('A request that runs alone finds no cells');
-    }
+    if (this.#running.length === 1) throw new Error('A request that runs alone finds no cells');
     const priority = ({ request }: GenerationTask): number => request.priority ?? 0;
     const last = this.#running.reduce((least, task) => (priority(task) >= priority(least) ? task : least));
     // What its cells hold stays cached until it is evicted, and the request goes on from there.
@@ -151,9 +145,7 @@ export class RequestPlaces {
   /** Ends running requests whose decode failed. */
   failRunning(tasks: readonly GenerationTask[], error: WarmpathError): void {
     for (const task of tasks) {
-      if (!task.aborted) {
-        task.listener.onError(error);
-      }
+      if (!task.aborted) task.listener.onError(error);
       // What this decode left in the cells is not to be trusted; what was committed before it is.
       this.#leave(task, false);
       this.#options.announcer.end(task, 'failed');
@@ -185,9 +177,7 @@ export class RequestPlaces {
   #drop(tasks: readonly GenerationTask[], error = new WarmpathError('WARMPATH_SHUTTING_DOWN')): void {
     for (const task of tasks) {
       this.#options.waiting.remove(task);
-      if (!task.aborted) {
-        task.listener.onError(error);
-      }
+      if (!task.aborted) task.listener.onError(error);
       this.#options.announcer.end(task, 'failed');
     }
   }

@@ -68,9 +68,7 @@ export function likeliestTokens(logits: Float32Array, count: number): number[] {
 export function greedyToken(logits: Float32Array): number {
   let best = 0;
   for (let token = 1; token < logits.length; token++) {
-    if (logits[token]! > logits[best]!) {
-      best = token;
-    }
+    if (logits[token]! > logits[best]!) best = token;
   }
   return best;
 }
@@ -88,18 +86,14 @@ export function logOfMass(logits: Float32Array): number {
  */
 export function sampleToken(logits: Float32Array, options: SamplingOptions, random: () => number): number {
   const { temperature, topP, topK = logits.length, minP = 0 } = options;
-  if (temperature === 0) {
-    return greedyToken(logits);
-  }
+  if (temperature === 0) return greedyToken(logits);
   const { weights, total } = softmaxWeights(logits, temperature);
   let left = total;
   if (topK < logits.length) {
     const kept = new Set(likeliestTokens(logits, topK));
     left = keepWeights(weights, (token) => kept.has(token));
   }
-  if (minP > 0) {
-    left = keepWeights(weights, (token) => weights[token]! >= minP);
-  }
+  if (minP > 0) left = keepWeights(weights, (token) => weights[token]! >= minP);
   const draw = random();
   return topP >= 1 ? drawFromAll(weights, draw * left) : drawFromNucleus(weights, left, topP, draw);
 }
@@ -119,9 +113,7 @@ export function sampleWithGrammar(
   random: () => number,
 ): number {
   const token = sampleToken(logits, options, random);
-  if (grammar.allows([token])[0]!) {
-    return token;
-  }
+  if (grammar.allows([token])[0]!) return token;
   const allowed = Float32Array.from(logits, () => Number.NEGATIVE_INFINITY);
   for (const each of grammar.allowed()) {
     allowed[each] = logits[each]!;
@@ -172,9 +164,7 @@ function drawFromAll(weights: Float64Array, target: number): number {
     if (weight > 0) {
       rest -= weight;
       last = token;
-      if (rest < 0) {
-        return token;
-      }
+      if (rest < 0) return token;
     }
   }
   // Rounding can leave a crumb of `target` behind the last token.
@@ -186,18 +176,14 @@ function drawFromNucleus(weights: Float64Array, total: number, topP: number, dra
   const nucleus: number[] = [];
   let mass = 0;
   for (const token of heaviestTokens(weights, (_, held) => held >= topP * total)) {
-    if (nucleus.length > 0 && mass >= topP * total) {
-      break;
-    }
+    if (nucleus.length > 0 && mass >= topP * total) break;
     nucleus.push(token);
     mass += weights[token]!;
   }
   let rest = draw * mass;
   for (const token of nucleus) {
     rest -= weights[token]!;
-    if (rest < 0) {
-      return token;
-    }
+    if (rest < 0) return token;
   }
   return nucleus.at(-1)!;
 }
@@ -223,9 +209,7 @@ function heaviestTokens(weights: Float64Array, isEnough: (tokens: number, mass: 
         mass += weights[token]!;
       }
     }
-    if (least === 0 || isEnough(tokens.length, mass)) {
-      return tokens.sort((a, b) => weights[b]! - weights[a]! || a - b);
-    }
+    if (least === 0 || isEnough(tokens.length, mass)) return tokens.sort((a, b) => weights[b]! - weights[a]! || a - b);
   }
 }
 

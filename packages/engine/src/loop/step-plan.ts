@@ -35,9 +35,7 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
   const entries: StepEntry[] = [];
   const generating = running.filter((candidate) => candidate.isDecoding);
   for (const task of generating) {
-    if (entries.length < limits.batchTokens && cache.grow(task.lease!, 1)) {
-      entries.push({ task, count: 1 });
-    }
+    if (entries.length < limits.batchTokens && cache.grow(task.lease!, 1)) entries.push({ task, count: 1 });
   }
   const prompts: StepEntry[] = [];
   const isStreaming = !limits.isOnGpu && generating.some(({ request }) => request.isStreamed);
@@ -45,16 +43,10 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
   const most = isStreaming ? STREAMING_TOKENS * Math.ceil((entries.length + 1) / STREAMING_TOKENS) : limits.batchTokens;
   let budget = Math.min(most, limits.batchTokens) - entries.length;
   for (const task of running.filter((candidate) => !candidate.isDecoding)) {
-    if (budget === 0) {
-      break;
-    }
+    if (budget === 0) break;
     share(task, cache);
-    if (task.isAwaitingDisk) {
-      continue;
-    }
-    if (limits.sharesPrompts && prompts.some((entry) => isWorthWaiting(task, entry, cache))) {
-      continue;
-    }
+    if (task.isAwaitingDisk) continue;
+    if (limits.sharesPrompts && prompts.some((entry) => isWorthWaiting(task, entry, cache))) continue;
     const wanted = cache.checkpoints ? task.checkpointAfter(task.computed) - task.computed : task.pending;
     const count = Math.min(budget, wanted, cache.availableCells());
     task.endsAtCheckpoint = count === wanted;
@@ -70,17 +62,13 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
  * Takes over what other requests have computed of this prompt since its last chunk, and what lower tiers hold of it.
  */
 function share(task: GenerationTask, cache: PrefixCache): void {
-  if (task.hasPrivateTokens) {
-    return;
-  }
+  if (task.hasPrivateTokens) return;
   task.share(cache.extend(task.lease!, task.tokens, task.sharedAtMost));
 }
 
 function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {
   const { task: other, count } = entry;
-  if (task.hasPrivateTokens || !cache.samePath(task.lease!, other.lease!)) {
-    return false;
-  }
+  if (task.hasPrivateTokens || !cache.samePath(task.lease!, other.lease!)) return false;
   const computed = cache.checkpoints ? other.checkpointAfter(other.lease!.length) : other.computed + count;
   if (computed <= other.computed) {
     // There was no room for its checkpoint.

@@ -25,9 +25,7 @@ export class StopStrings {
 
   /** Cost: O(text × stops × length of a stop). */
   push(text: string): StopResult {
-    if (this.#stops.length === 0) {
-      return { text, stopped: false };
-    }
+    if (this.#stops.length === 0) return { text, stopped: false };
     const all = this.#held + text;
     let first = -1;
     for (const stop of this.#stops) {

@@ -188,9 +188,7 @@ export class GenerationTask {
         : sampleWithGrammar(logits, sampling, grammar, this.#random);
     grammar?.accept(token);
     const isEnd = vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration;
-    if (unchanged !== undefined && !isEnd) {
-      this.#chosen.push(chosenToken(token, unchanged, topLogprobs!, vocabulary));
-    }
+    if (unchanged !== undefined && !isEnd) this.#chosen.push(chosenToken(token, unchanged, topLogprobs!, vocabulary));
     return token;
   }
 

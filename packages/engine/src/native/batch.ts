@@ -60,9 +60,7 @@ export class NativeBatch {
    */
   add(token: number, position: number, sequence: number, output: boolean): number {
     const index = this.#count;
-    if (index >= this.capacity) {
-      throw new RangeError(`A batch holds ${this.capacity} tokens`);
-    }
+    if (index >= this.capacity) throw new RangeError(`A batch holds ${this.capacity} tokens`);
     this.#tokens[index] = token;
     this.#positions[index] = position;
     this.#sequences[index] = sequence;

@@ -73,9 +73,7 @@ export class NativeContext implements SavableMemory {
     const { isRecurrent, attentionBuffers: buffers } = model;
     this.#shape = { buffers, isRecurrent, window: isRecurrent ? 0 : model.slidingWindow };
     this.#pool = bindings.threadPools.create(threads);
-    if (this.#pool !== undefined) {
-      bindings.attachThreadPool(context, this.#pool, this.#pool);
-    }
+    if (this.#pool !== undefined) bindings.attachThreadPool(context, this.#pool, this.#pool);
     const contextCells = bindings.contextCells(context);
     this.cells = contextCells - (isPadded ? PADDING_CELLS : 0);
     const isStretched = contextCells > model.originalContext;
@@ -148,17 +146,13 @@ export class NativeContext implements SavableMemory {
       return code;
     } finally {
       this.#state = 'idle';
-      if (padding > 0) {
-        this.remove(SCRATCH_SEQUENCE, 0, -1);
-      }
+      if (padding > 0) this.remove(SCRATCH_SEQUENCE, 0, -1);
     }
   }
 
   /** Gives the cells of the last batch their second label. */
   #labelTwins(): void {
-    if (this.#shape.window === 0) {
-      return;
-    }
+    if (this.#shape.window === 0) return;
     for (const [sequence, { from, to }] of this.#batch.ranges()) {
       this.#bindings.sequenceCopy(this.#memory, sequence, sequence + TWIN_OFFSET, from, to);
     }
@@ -187,9 +181,7 @@ export class NativeContext implements SavableMemory {
   copy(source: number, target: number, from: number, to: number): void {
     this.#requireIdle();
     this.#bindings.sequenceCopy(this.#memory, source, target, from, to);
-    if (this.#shape.window > 0) {
-      this.#bindings.sequenceCopy(this.#memory, source, target + TWIN_OFFSET, from, to);
-    }
+    if (this.#shape.window > 0) this.#bindings.sequenceCopy(this.#memory, source, target + TWIN_OFFSET, from, to);
   }
 
   remove(sequence: number, from: number, to: number): void {
@@ -205,9 +197,7 @@ export class NativeContext implements SavableMemory {
   save(sequence: number, from: number, to: number): Uint8Array | undefined {
     this.#requireIdle();
     const pieces = savedRanges(from, to, this.#shape).map((range) => this.#savePiece(sequence, range));
-    if (!pieces.every((piece) => piece !== undefined)) {
-      return undefined;
-    }
+    if (!pieces.every((piece) => piece !== undefined)) return undefined;
     const state = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
     return isComplete(state, { from, to }, this.#shape) ? state : undefined;
   }
@@ -230,15 +220,11 @@ export class NativeContext implements SavableMemory {
     const isBack = statePieces(state, { from, to }, this.#shape)?.every((piece) => {
       const { bytes } = piece;
       const length = this.#bindings.sequenceStateWrite(this.#context, bytes, bytes.length, SCRATCH_SEQUENCE);
-      if (length === bytes.length) {
-        this.copy(SCRATCH_SEQUENCE, sequence, piece.from, piece.to);
-      }
+      if (length === bytes.length) this.copy(SCRATCH_SEQUENCE, sequence, piece.from, piece.to);
       this.remove(SCRATCH_SEQUENCE, 0, -1);
       return length === bytes.length;
     });
-    if (isBack === false && !this.#shape.isRecurrent) {
-      this.remove(sequence, from, -1);
-    }
+    if (isBack === false && !this.#shape.isRecurrent) this.remove(sequence, from, -1);
     return isBack === true;
   }
 
@@ -261,9 +247,7 @@ export class NativeContext implements SavableMemory {
     this.#state = 'freed';
     this.#logits.clear();
     this.#bindings.free(this.#context);
-    if (this.#pool !== undefined) {
-      this.#bindings.threadPools.free(this.#pool);
-    }
+    if (this.#pool !== undefined) this.#bindings.threadPools.free(this.#pool);
     this.#batch.free();
   }
 
@@ -283,9 +267,7 @@ export class NativeContext implements SavableMemory {
   }
 
   #requireIdle(): void {
-    if (this.#state !== 'idle') {
-      throw new Error(`The native context was touched while ${this.#state}`);
-    }
+    if (this.#state !== 'idle') throw new Error(`The native context was touched while ${this.#state}`);
   }
 }
 

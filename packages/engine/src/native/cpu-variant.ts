@@ -98,9 +98,7 @@ export function hasNarrowHeads({ ggmlBase }: Pick<NativeLibraries, 'ggmlBase'>, 
     no_alloc: true,
     ctx: null,
   });
-  if (file === null) {
-    return false;
-  }
+  if (file === null) return false;
   const ask = (name: string, result: string, argument: string, value: unknown): unknown =>
     ggmlBase.func(name, result, ['void *', argument])(file, value);
   const read = (key: string, type: number, name: string, result: string): unknown => {

@@ -140,17 +140,13 @@ class NativeGrammar implements TokenGrammar {
   }
 
   #apply(tokens: readonly number[]): number[] {
-    if (tokens.length === 0) {
-      return [];
-    }
+    if (tokens.length === 0) return [];
     this.#bindings.samplerApply(this.#requireOpen(), this.#tokens.candidates(tokens));
     return tokens.filter((_, index) => this.#tokens.isCandidate(index));
   }
 
   #requireOpen(): NativePointer {
-    if (this.#sampler === undefined) {
-      throw new Error('A grammar was used after it was freed');
-    }
+    if (this.#sampler === undefined) throw new Error('A grammar was used after it was freed');
     return this.#sampler;
   }
 }
@@ -190,9 +186,7 @@ class UsableTokens {
 
   /** Whether a token may follow an answer that ends with a first byte of a character, or with none that matters. */
   mayFollow(token: number, lead: number): boolean {
-    if (this.#isUsable[token] !== 1) {
-      return false;
-    }
+    if (this.#isUsable[token] !== 1) return false;
     const range = SECOND_BYTES.get(lead);
     const first = this.#ends.get(token)?.first ?? 0;
     return range === undefined || (first >= range[0] && first <= range[1]);
@@ -255,14 +249,10 @@ class UsableTokens {
   }
 
   #note(token: number, vocabulary: GrammarVocabulary): boolean {
-    if (vocabulary.endsGeneration(token)) {
-      return true;
-    }
+    if (vocabulary.endsGeneration(token)) return true;
     const bytes = vocabulary.piece(token);
     const ends = bytes.length === 0 || bytes.includes(0) ? undefined : utf8Ends(bytes);
-    if (ends !== undefined && (ends.first !== 0 || ends.lead !== 0)) {
-      this.#ends.set(token, ends);
-    }
+    if (ends !== undefined && (ends.first !== 0 || ends.lead !== 0)) this.#ends.set(token, ends);
     return ends !== undefined;
   }
 }
@@ -280,12 +270,8 @@ export function utf8Ends(bytes: Uint8Array): Utf8Ends | undefined {
     const rest = bytes.subarray(at + 1, at + length);
     const [least, most] = SECOND_BYTES.get(lead) ?? [0x80, 0xbf];
     const isSecondWrong = rest.length > 0 && (rest[0]! < least || rest[0]! > most);
-    if (length === 0 || isSecondWrong || !rest.every(isContinuation)) {
-      return undefined;
-    }
-    if (at + 1 === bytes.length && SECOND_BYTES.has(lead)) {
-      return { first, lead };
-    }
+    if (length === 0 || isSecondWrong || !rest.every(isContinuation)) return undefined;
+    if (at + 1 === bytes.length && SECOND_BYTES.has(lead)) return { first, lead };
     at += length;
   }
   return { first, lead: 0 };

@@ -72,9 +72,7 @@ export function findLibraryDirectory({
     const entry = resolved(name, resolve);
     if (entry !== undefined) {
       const directory = join(dirname(entry), '..', 'bins', suffix);
-      if (!existsSync(directory)) {
-        throw mismatch(`${name} has no folder bins/${suffix}`);
-      }
+      if (!existsSync(directory)) throw mismatch(`${name} has no folder bins/${suffix}`);
       return directory;
     }
   }
@@ -112,9 +110,7 @@ export function loadLibraries(directory: string): NativeLibraries {
   enlargeStacks();
   const load = (pattern: RegExp, what: string): LibraryHandle => {
     const file = files.find((name) => pattern.test(name));
-    if (file === undefined) {
-      throw mismatch(`${directory} has no ${what} library`);
-    }
+    if (file === undefined) throw mismatch(`${directory} has no ${what} library`);
     try {
       return ffi().load(join(directory, file));
     } catch (cause) {
@@ -132,9 +128,7 @@ export function loadLibraries(directory: string): NativeLibraries {
 /** The sizes can be set only before the process loads its first library through koffi, whoever that is for. */
 function enlargeStacks(): void {
   const config = ffi().config();
-  if (config.sync_stack_size === NATIVE_STACK_BYTES && config.async_stack_size === NATIVE_STACK_BYTES) {
-    return;
-  }
+  if (config.sync_stack_size === NATIVE_STACK_BYTES && config.async_stack_size === NATIVE_STACK_BYTES) return;
   try {
     ffi().config({ ...config, sync_stack_size: NATIVE_STACK_BYTES, async_stack_size: NATIVE_STACK_BYTES });
   } catch (cause) {
@@ -153,7 +147,5 @@ function checkBuildMetadata(directory: string): void {
   } catch {
     throw mismatch(`${path} cannot be read`);
   }
-  if (release !== LLAMA_RELEASE) {
-    throw mismatch(`The library is llama.cpp ${String(release)}`);
-  }
+  if (release !== LLAMA_RELEASE) throw mismatch(`The library is llama.cpp ${String(release)}`);
 }

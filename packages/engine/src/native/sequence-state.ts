@@ -110,9 +110,7 @@ export function isResumable(state: Uint8Array, shape: StateShape): boolean {
  */
 export function sliceState(state: Uint8Array, range: Range, shape: StateShape): Uint8Array {
   const pieces = readPieces(state, shape);
-  if (pieces === undefined) {
-    throw new Error('These bytes are no state of a sequence');
-  }
+  if (pieces === undefined) throw new Error('These bytes are no state of a sequence');
   return Buffer.concat(
     pieces.flatMap(({ bytes, sections }) => {
       const kept = sections.map((section) => cellsIn(bytes, section, range));
@@ -148,9 +146,7 @@ function sliceSection(
   const cellsAt = start + headBytes;
   const head = Uint8Array.from(bytes.subarray(start, cellsAt));
   viewOf(head).setUint32(headBytes - 4, kept.length, true);
-  if (kept.length === 0 && tablesPerLayer !== undefined) {
-    return [head];
-  }
+  if (kept.length === 0 && tablesPerLayer !== undefined) return [head];
   const layersAt = cellsAt + cells * cellBytes;
   return [
     head,
@@ -182,9 +178,7 @@ function readPieces(state: Uint8Array, shape: StateShape): Piece[] | undefined {
       pieces.push(piece);
       rest = rest.subarray(piece.bytes.length);
     }
-    if (pieces.length > 0 && rest.length === 0) {
-      return pieces;
-    }
+    if (pieces.length > 0 && rest.length === 0) return pieces;
   }
   return undefined;
 }
@@ -192,16 +186,12 @@ function readPieces(state: Uint8Array, shape: StateShape): Piece[] | undefined {
 /** The piece that the bytes begin with. */
 function readPiece(bytes: Uint8Array, kind: Kind, { buffers, isRecurrent }: StateShape): Piece | undefined {
   const view = viewOf(bytes);
-  if (bytes.length < HEAD_BYTES || view.getUint32(0, true) !== MAGIC) {
-    return undefined;
-  }
+  if (bytes.length < HEAD_BYTES || view.getUint32(0, true) !== MAGIC) return undefined;
   const sections: Section[] = [];
   let end = HEAD_BYTES;
   for (const each of [...Array.from({ length: buffers }, () => kind), ...(isRecurrent ? [RECURRENT] : [])]) {
     const section = readSection(view, end, each);
-    if (section === undefined) {
-      return undefined;
-    }
+    if (section === undefined) return undefined;
     sections.push(section);
     end = section.end;
   }
@@ -211,17 +201,11 @@ function readPiece(bytes: Uint8Array, kind: Kind, { buffers, isRecurrent }: Stat
 function readSection(view: DataView, start: number, kind: Kind): Section | undefined {
   const { headBytes, cellBytes, tablesPerLayer } = kind;
   const cellsAt = start + headBytes;
-  if (cellsAt > view.byteLength) {
-    return undefined;
-  }
+  if (cellsAt > view.byteLength) return undefined;
   const cells = view.getUint32(cellsAt - 4, true);
-  if (cells === 0 && tablesPerLayer !== undefined) {
-    return { kind, start, cells, tables: [], end: cellsAt };
-  }
+  if (cells === 0 && tablesPerLayer !== undefined) return { kind, start, cells, tables: [], end: cellsAt };
   const layersAt = cellsAt + cells * cellBytes;
-  if (layersAt + LAYERS_HEAD_BYTES > view.byteLength || view.getUint32(layersAt, true) !== 0) {
-    return undefined;
-  }
+  if (layersAt + LAYERS_HEAD_BYTES > view.byteLength || view.getUint32(layersAt, true) !== 0) return undefined;
   const layers = view.getUint32(layersAt + 4, true);
   const most = tablesPerLayer === undefined ? Number.POSITIVE_INFINITY : layers * tablesPerLayer;
   const tables: { start: number; bytes: number }[] = [];

@@ -110,9 +110,7 @@ export class Vocabulary {
     const tokens: number[][] = [];
     let room = most;
     const take = (ids: Int32Array, count: number): void => {
-      if (count < 0) {
-        throw tooLong(most);
-      }
+      if (count < 0) throw tooLong(most);
       tokens.push(Array.from(ids.subarray(0, count)));
       room -= count;
     };
@@ -126,9 +124,7 @@ export class Vocabulary {
     this.checkSpecialTexts(stretches.filter(({ parseSpecial }) => parseSpecial).map(({ text }) => text));
     const turn = this.#lastLong.then(async () => {
       for (const stretch of stretches) {
-        if (!isWanted()) {
-          throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
-        }
+        if (!isWanted()) throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
         const { ids, values } = this.#nativeCall(stretch, room);
         // llama.cpp does not change a vocabulary, so a decode may run at the same time.
         take(ids, await callBeside(this.#bindings.tokenize, ...values));
@@ -148,9 +144,7 @@ export class Vocabulary {
 
   /** Refuses a text that has more tokens than `most` however it is tokenised. @throws WARMPATH_CONTEXT_TOO_LONG. */
   checkLength(bytes: number, most: number): void {
-    if (bytes > most * this.longestPiece) {
-      throw tooLong(most);
-    }
+    if (bytes > most * this.longestPiece) throw tooLong(most);
   }
 
   /** Refuses texts of too many special tokens. Cost: O(text). @throws WARMPATH_BODY_TOO_COMPLEX. */
@@ -191,9 +185,7 @@ export class Vocabulary {
   async pieces(tokens: readonly number[]): Promise<Uint8Array[]> {
     const pieces: Uint8Array[] = [];
     for (const token of tokens) {
-      if (pieces.push(this.piece(token, true)) % PIECES_AT_ONCE === 0) {
-        await nextTurn();
-      }
+      if (pieces.push(this.piece(token, true)) % PIECES_AT_ONCE === 0) await nextTurn();
     }
     return pieces;
   }

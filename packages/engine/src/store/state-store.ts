@@ -116,9 +116,7 @@ export class StateStore {
       });
       return { store: new StateStore(options, lock, content), entries: content.entries };
     } catch (cause) {
-      if (WarmpathError.isInstance(cause)) {
-        throw cause;
-      }
+      if (WarmpathError.isInstance(cause)) throw cause;
       const code = (cause as NodeJS.ErrnoException).code ?? 'unknown error';
       const detail = `Cannot use the folder ${directory} (${code})`;
       throw new WarmpathError('WARMPATH_CONFIG_INVALID', { detail, cause });
@@ -158,9 +156,7 @@ export class StateStore {
     this.#counts.files++;
     this.#counts.pendingBytes += file.bytes;
     this.#enqueue(async () => {
-      if (this.#pending.has(file.name)) {
-        await this.#write(file, [head, record.state]);
-      }
+      if (this.#pending.has(file.name)) await this.#write(file, [head, record.state]);
       this.#pending.delete(file.name);
       this.#counts.pendingBytes -= file.bytes;
     });
@@ -225,9 +221,7 @@ export class StateStore {
 
   #pause(error: NodeJS.ErrnoException): void {
     const nowMs = this.#options.clock();
-    if (nowMs >= this.#fullUntilMs) {
-      this.#warn('write to', error);
-    }
+    if (nowMs >= this.#fullUntilMs) this.#warn('write to', error);
     this.#fullUntilMs = nowMs + FULL_PAUSE_MS;
   }
 
@@ -269,9 +263,7 @@ async function readFolder(directory: string, identity: StateIdentity): Promise<F
   for (const name of await readdir(directory)) {
     const path = join(directory, name);
     const isState = name.endsWith(STATE_SUFFIX);
-    if (!isState && !name.endsWith(STATE_SUFFIX + TEMPORARY_SUFFIX)) {
-      continue;
-    }
+    if (!isState && !name.endsWith(STATE_SUFFIX + TEMPORARY_SUFFIX)) continue;
     const read = isState ? await readEntry(path, name, identity).catch(() => undefined) : undefined;
     if (read === undefined) {
       refusedFiles++;
@@ -296,15 +288,11 @@ async function readEntry(
     const prefix = Buffer.alloc(Math.min(PREFIX_BYTES, size));
     await handle.read(prefix, 0, prefix.length, 0);
     const stateAt = stateOffset(prefix);
-    if (stateAt === undefined || stateAt > size) {
-      return undefined;
-    }
+    if (stateAt === undefined || stateAt > size) return undefined;
     const bytes = Buffer.alloc(stateAt - PREFIX_BYTES);
     await handle.read(bytes, 0, bytes.length, PREFIX_BYTES);
     const head = decodeHead(prefix, bytes);
-    if (head === undefined || stateAt + head.stateBytes !== size || !isSame(head.identity, identity)) {
-      return undefined;
-    }
+    if (head === undefined || stateAt + head.stateBytes !== size || !isSame(head.identity, identity)) return undefined;
     const { salt, tokens, uses } = head;
     return { entry: { file: storedState(name, head, stateAt, head.stateBytes), salt, tokens, uses }, usedMs: mtimeMs };
   } finally {
