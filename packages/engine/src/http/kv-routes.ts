@@ -1,20 +1,13 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { PATH_ORDERS } from '../cache/tree-report.js';
 import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { EngineMetrics } from './metrics.js';
 import { chatPrompt, type PromptSource, plainPrompt, promptsOf, tokenizeOptions } from './prompts.js';
 import { cacheSalt, chatPromptFields, checkModel, parseBody, segments } from './schemas.js';
 
-const upTo = (most: number, fallback: number, least = 1) =>
-  z.coerce.number().int().min(least).max(most).default(fallback);
-
-const kvQuerySchema = z.strictObject({
-  paths: upTo(100, 10, 0),
-  depth: upTo(256, 32),
-  sort: z.enum(PATH_ORDERS).default('uses'),
-});
+/** The query of `GET /kv`: how many of the most used paths to list. */
+const kvQuerySchema = z.strictObject({ paths: z.coerce.number().int().min(0).max(100).default(10) });
 
 const TIERS = ['device', 'host', 'disk'] as const;
 
@@ -76,7 +69,7 @@ function promptOf(
 
 /** What `GET /kv` answers: counts and sizes of everything that the cache holds. */
 function kvReport(loop: EngineLoop, metrics: EngineMetrics, query: z.output<typeof kvQuerySchema>): object {
-  const { tiers, paths, ...shape } = loop.report(query);
+  const { tiers, paths, ...shape } = loop.report(query.paths);
   const stats = loop.stats;
   const { cells, usedCells, cachedCells, freeSequences, leases, evictedTokens, host, disk } = stats;
   return {

@@ -4,7 +4,6 @@ import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
 import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
-import type { ObservedCost } from './observed-cost.js';
 import type { RequestPlaces } from './request-places.js';
 import { planStep, type StepEntry, type StepLimits } from './step-plan.js';
 import type { TokenPieces } from './task.js';
@@ -31,9 +30,6 @@ export function hangLimitMs(expectedMs: number, load: number): number {
   return Math.max(MIN_HANG_MS, HANG_FACTOR * expectedMs * Math.max(1, load));
 }
 
-/** Steps of fewer tokens cost what reading the weights costs, which says nothing of prompts. */
-const LEARN_FROM_TOKENS = 32;
-
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
 
@@ -41,8 +37,6 @@ export interface DecodeStepOptions {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
   readonly places: RequestPlaces;
-  /** Learns what prefill costs. */
-  readonly cost: ObservedCost;
   readonly limits: StepLimits;
   readonly announcer: LoopAnnouncer;
   readonly vocabulary: TokenPieces;
@@ -57,10 +51,11 @@ export class DecodeStep {
   #steps = 0;
   /** What the decode in flight is expected to take. */
   #expectedMs: number | undefined;
-  #shortestMs: number | undefined;
+  #shortestMs: number;
 
   constructor(options: DecodeStepOptions) {
     this.#options = options;
+    this.#shortestMs = options.context.warmUpMs;
   }
 
   /** The decode in flight, if there is one. */
@@ -91,13 +86,14 @@ export class DecodeStep {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
     this.#steps++;
-    this.#expectedMs = this.#expect(entries);
+    // Rather more than less: each token as long as the shortest step so far.
+    this.#expectedMs = this.#shortestMs * entries.reduce((sum, { count }) => sum + count, 0);
     const code = await this.#options.context.decode();
     this.#expectedMs = undefined;
     const durationMs = performance.now() - startedMs;
     this.#options.announcer.step(entries, durationMs);
     if (code === 0) {
-      this.#learn(entries, durationMs);
+      this.#shortestMs = Math.min(durationMs, this.#shortestMs);
       this.#settle(entries, outputs);
     } else if (code === NO_FREE_CELLS) {
       // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
@@ -108,27 +104,6 @@ export class DecodeStep {
         entries.map(({ task }) => task),
         error,
       );
-    }
-  }
-
-  /**
-   * Milliseconds that a step takes, rather more than less: before the cost of prefill is learned, each of its tokens as
-   * long as the shortest step so far.
-   */
-  #expect(entries: readonly StepEntry[]): number {
-    const { context, cost } = this.#options;
-    const shortestMs = this.#shortestMs ?? context.warmUpMs;
-    const prefillMs = sum(entries, ({ task, count }) => cost.prefillMs(task.computed, count));
-    return cost.isLearned ? Math.max(shortestMs, prefillMs) : shortestMs * sum(entries, ({ count }) => count);
-  }
-
-  /** Call it before the tokens are settled. */
-  #learn(entries: readonly StepEntry[], durationMs: number): void {
-    this.#shortestMs = Math.min(durationMs, this.#shortestMs ?? durationMs);
-    const tokens = sum(entries, ({ count }) => count);
-    if (tokens >= LEARN_FROM_TOKENS) {
-      const positions = sum(entries, ({ task, count }) => count * (task.computed + count / 2));
-      this.#options.cost.observe(tokens, positions, durationMs);
     }
   }
 
@@ -180,8 +155,4 @@ export class DecodeStep {
       }
     }
   }
-}
-
-function sum(entries: readonly StepEntry[], amount: (entry: StepEntry) => number): number {
-  return entries.reduce((total, entry) => total + amount(entry), 0);
 }

@@ -1,9 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { Tier } from '@warmpath/core/internal';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
-import { reportTree, type TreeReportOptions } from '../cache/tree-report.js';
+import { reportTree } from '../cache/tree-report.js';
 import type { EngineReuse } from '../native/model.js';
-import { BetweenSteps } from './between-steps.js';
 import { type DecodeInFlight, DecodeStep } from './decode-step.js';
 import { LoopAnnouncer } from './events.js';
 import {
@@ -14,7 +13,6 @@ import {
 } from './generation.js';
 import { type LoopMemory, openLoopMemory, reuseOf } from './loop-memory.js';
 import type { EngineLoopOptions, LoopStats } from './loop-options.js';
-import { ObservedCost } from './observed-cost.js';
 import { RequestPlaces } from './request-places.js';
 import { GenerationTask } from './task.js';
 import { WaitingTasks } from './waiting-tasks.js';
@@ -30,7 +28,9 @@ export class EngineLoop {
   readonly #memory: LoopMemory;
   readonly #places: RequestPlaces;
   readonly #step: DecodeStep;
-  readonly #betweenSteps = new BetweenSteps(() => this.#wakeUp());
+  /** What is to be dropped from the cache when the step in flight has ended. */
+  readonly #flushes: (() => void)[] = [];
+  #isOver = false;
   #state: 'open' | 'draining' | 'failed' = 'open';
   #wake: (() => void) | undefined;
   #closeByMs: number | undefined;
@@ -45,7 +45,7 @@ export class EngineLoop {
   /** Most tokens of one request, prompt and answer: what the model was trained for, or all cells if they are fewer. */
   readonly contextTokens: number;
 
-  private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
+  private constructor(options: EngineLoopOptions, memory: LoopMemory) {
     const { context, cache } = memory;
     const { maxRunning } = options;
     this.#options = options;
@@ -64,7 +64,6 @@ export class EngineLoop {
       context,
       cache,
       places: this.#places,
-      cost: learned,
       limits: {
         batchTokens: options.batchTokens,
         isOnGpu: options.model.usesGpu,
@@ -79,13 +78,12 @@ export class EngineLoop {
 
   /** Creates the native context and starts the loop. Errors: those of `openLoopMemory`. */
   static async start(options: EngineLoopOptions): Promise<EngineLoop> {
-    const learned = new ObservedCost();
-    return new EngineLoop(options, await openLoopMemory(options, learned), learned);
+    return new EngineLoop(options, await openLoopMemory(options));
   }
 
   /** What the cache holds, in counts and sizes. Cost: O(nodes), during which nothing else happens. */
-  report(options: TreeReportOptions): ReturnType<typeof reportTree> {
-    return reportTree(this.#memory.cache.roots, options);
+  report(paths: number): ReturnType<typeof reportTree> {
+    return reportTree(this.#memory.cache.roots, paths);
   }
 
   /** What a prompt would find in the cache now, by tier; changes nothing. Cost: O(tokens). */
@@ -141,7 +139,17 @@ export class EngineLoop {
    * @returns Tokens that were dropped from each tier. @throws WARMPATH_SHUTTING_DOWN
    */
   flush(tiers: readonly Tier[], salt?: string): Promise<TokensByTier> {
-    return this.#betweenSteps.run(() => this.#memory.cache.flush(tiers, salt));
+    return new Promise((resolve, reject) => {
+      this.#flushes.push(() =>
+        this.#isOver
+          ? reject(new WarmpathError('WARMPATH_SHUTTING_DOWN'))
+          : resolve(this.#memory.cache.flush(tiers, salt)),
+      );
+      if (this.#isOver) {
+        this.#flush();
+      }
+      this.#wakeUp();
+    });
   }
 
   /**
@@ -172,7 +180,7 @@ export class EngineLoop {
         this.#places.reapAborted();
         this.#places.admit();
         cache.clearIdle();
-        this.#betweenSteps.step();
+        this.#flush();
         await this.#places.load();
         kvEvents?.flush();
         isGoingOn = await this.#turn();
@@ -180,11 +188,18 @@ export class EngineLoop {
     } catch (cause) {
       this.#fail(cause);
     }
-    this.#betweenSteps.close();
+    this.#isOver = true;
+    this.#flush();
     // After a failure nothing is written any more.
     await cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     kvEvents?.end();
     context.free();
+  }
+
+  #flush(): void {
+    for (const flush of this.#flushes.splice(0)) {
+      flush();
+    }
   }
 
   /** Computes a step, or does what is to be done where nothing runs; says whether there is a next turn. */

@@ -2,7 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import { type CostModel, replacementPolicy } from '@warmpath/core/internal';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
-import type { EngineReuse } from '../native/model.js';
+import type { EngineReuse, NativeModel } from '../native/model.js';
 import { StateStore } from '../store/state-store.js';
 import type { EngineLoopOptions } from './loop-options.js';
 
@@ -15,11 +15,10 @@ export interface LoopMemory {
 /**
  * Creates the native context and opens the stores behind it.
  *
- * @param cost What prefill costs.
  * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier where
  *   nothing can be shared, and for batches of one kind with a recurrent model.
  */
-export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
+export async function openLoopMemory(options: EngineLoopOptions): Promise<LoopMemory> {
   const { bindings, model, cells, batchTokens, maxRunning, threads, kvType, batchInvariant = false } = options;
   const { hostTierBytes = 0, diskTier, kvEvents } = options;
   const reuse = reuseOf(options);
@@ -61,7 +60,7 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
       cells: context.cells,
       sequences: context.sequences,
       policy: replacementPolicy('pgdsf'),
-      cost,
+      cost: prefillCost(model),
       host: { memory: context, capacityBytes: hostTierBytes },
       disk,
       listener: kvEvents?.listener,
@@ -77,4 +76,14 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
 /** Where what one request computed may serve another. */
 export function reuseOf({ model, hostTierBytes = 0 }: EngineLoopOptions): EngineReuse {
   return model.reuse === 'checkpoint' && hostTierBytes === 0 ? 'none' : model.reuse;
+}
+
+/** What computing tokens costs, in proportion: the weights for each token, and its attention to those before it. */
+function prefillCost({
+  parameterCount,
+  layers,
+  width,
+}: Pick<NativeModel, 'parameterCount' | 'layers' | 'width'>): CostModel {
+  const perPosition = (2 * layers * width) / parameterCount;
+  return { prefillMs: (cached, tokens) => tokens * (1 + perPosition * (cached + tokens / 2)) };
 }

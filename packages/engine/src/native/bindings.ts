@@ -133,6 +133,7 @@ function bindFunctions(llama: LibraryHandle) {
     trainedContext: bind('llama_model_n_ctx_train', 'int32', [pointer]),
     parameterCount: bind('llama_model_n_params', 'uint64', [pointer]),
     slidingWindow: bind('llama_model_n_swa', 'int32', [pointer]),
+    layers: bind('llama_model_n_layer', 'int32', [pointer]),
     width: bind('llama_model_n_embd', 'int32', [pointer]),
     /** Writes a value of the file's metadata as text; answers its length, or -1 when there is none. */
     metadata: bind('llama_model_meta_val_str', 'int32', [pointer, 'str', pointer, 'size_t']),

@@ -27,6 +27,7 @@ export class NativeModel {
   readonly parameterCount: number;
   /** Numbers of a token's vector, and how llama.cpp calls the way to one vector a text; 0 without one. */
   readonly width: number;
+  readonly layers: number;
   readonly poolingType: number;
   /** Whether it generates text; encoders (BERT) make embeddings alone. */
   readonly generatesText: boolean;
@@ -61,6 +62,7 @@ export class NativeModel {
     this.parameterCount = Number(bindings.parameterCount(model));
     this.isRecurrent = bindings.isRecurrent(model) || bindings.isHybrid(model);
     this.width = bindings.width(model);
+    this.layers = bindings.layers(model);
     this.slidingWindow = Math.max(0, bindings.slidingWindow(model));
     this.attentionBuffers = bindings.isRecurrent(model) ? 0 : this.slidingWindow > 0 ? 2 : 1;
     this.name = metadata(bindings, model, 'general.name');

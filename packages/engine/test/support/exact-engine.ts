@@ -111,6 +111,9 @@ export const exactModel = {
   generatesText: true,
   isRecurrent: false,
   usesGpu: false,
+  parameterCount: 1_000,
+  layers: 2,
+  width: 4,
   reuse: 'prefix',
 } as unknown as NativeModel;
 
