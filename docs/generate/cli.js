@@ -1,5 +1,6 @@
 import { createProgram } from '../../packages/cli/dist/program.js';
-import { code, page } from './markdown.js';
+import { LEFT_OUT_KINDS, READ_KINDS } from '../../packages/retrieval/dist/parse/formats.js';
+import { code, page, table } from './markdown.js';
 
 /** Of every command, and explained once. */
 const COMMON = new Set(['--json', '--help']);
@@ -12,8 +13,28 @@ export async function cliPage() {
   return page(
     'Command line',
     '`npx warmpath <command>`. Every command has `--help`, and `--json`: standard output then has JSON and nothing else, errors too.',
-    leavesOf(program, '').map(({ name, command }) => sectionOf(name, command)),
+    [...leavesOf(program, '').map(({ name, command }) => sectionOf(name, command)), kindsSection()],
   );
+}
+
+/** What `ingest` reads and leaves out, from the table of formats. */
+function kindsSection() {
+  const listed = (extensions) => extensions.join(' ');
+  const sizes = [...new Set(READ_KINDS.map(({ maxBytes }) => maxBytes))];
+  const read = sizes.map((size) => {
+    const kinds = READ_KINDS.filter(({ maxBytes }) => maxBytes === size);
+    return [listed(kinds.flatMap(({ extensions }) => extensions)), `read, up to ${size / 2 ** 20} MB`];
+  });
+  const rows = [
+    ...read,
+    ['.jsonl .ndjson', 'read: a document a line, up to 16 MB each'],
+    [listed(LEFT_OUT_KINDS.flatMap(({ extensions }) => extensions.slice(0, 2))), 'and their like: left out'],
+    ['others', 'read as text, or left out'],
+    ['encrypted, broken, too large', 'refused'],
+  ];
+  const rule =
+    'Rows of a CSV file with a column `text` or `content` are documents with metadata; so are objects of a JSON list.';
+  return `## Kinds of files\n\n${table(['files', ''], rows)}\n\n${rule}`;
 }
 
 /** The commands that do something, with their full names. */

@@ -5,8 +5,15 @@ import { DOCUMENT_FIELDS, isRecord, readRawDocument, TEXT_PLACES } from '@warmpa
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
 import { decode } from '../parse/decode.js';
-import { type FilePlace, type ParsedDocument, type ParseOptions, titleHeading } from '../parse/document.js';
-import { type DocumentFormat, maxBytesOf, parseDocument, parseText, type TextFormat } from '../parse/formats.js';
+import { type FilePlace, type ParsedDocument, type ParseOptions, titleHeading, unreadable } from '../parse/document.js';
+import {
+  type DocumentFormat,
+  leftOutReason,
+  maxBytesOf,
+  parseDocument,
+  parseText,
+  type TextFormat,
+} from '../parse/formats.js';
 import { recordsOfRows, rowsOf } from '../parse/parse-csv.js';
 import { type FoundFile, openFound } from './find-files.js';
 
@@ -120,6 +127,8 @@ export async function readDocuments(
   settings: ChunkSettings,
   signal: AbortSignal,
 ): Promise<FileReading> {
+  const leftOut = leftOutReason(file.path);
+  if (leftOut !== undefined) throw unreadable(leftOut);
   const { format = 'text' } = file;
   if (format === 'jsonl') return new LineReading(file, settings, signal);
   const most = maxBytesOf(format);

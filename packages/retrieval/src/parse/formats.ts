@@ -125,6 +125,35 @@ export function formatOfPath(path: string): DocumentFormat | undefined {
   return BY_EXTENSION.get(extname(path).toLowerCase());
 }
 
+/** Kinds of files that are left out unread, by extension, and why. */
+export const LEFT_OUT_KINDS: readonly { readonly reason: string; readonly extensions: readonly string[] }[] = [
+  { reason: 'a picture', extensions: '.png .jpg .jpeg .gif .webp .tif .tiff .bmp .ico .heic .avif .svg'.split(' ') },
+  { reason: 'sound or film', extensions: '.mp3 .wav .ogg .flac .m4a .mp4 .mkv .webm .mov .avi'.split(' ') },
+  {
+    reason: 'an archive: unpack it first',
+    extensions: '.zip .gz .tgz .xz .bz2 .zst .7z .rar .tar .jar .whl .deb .rpm'.split(' '),
+  },
+  {
+    reason: 'an older or closed format: save it as one that is read',
+    extensions: '.doc .xls .ppt .rtf .pages .numbers .msg .mobi .azw3 .djvu'.split(' '),
+  },
+  { reason: 'a font', extensions: '.ttf .otf .woff .woff2 .eot'.split(' ') },
+  { reason: 'a program', extensions: '.exe .dll .so .dylib .class .pyc .o .wasm'.split(' ') },
+  { reason: 'data of a program', extensions: '.sqlite .db .parquet .gguf .safetensors .onnx .npy'.split(' ') },
+];
+const LEFT_OUT_REASONS = new Map(
+  LEFT_OUT_KINDS.flatMap(({ reason, extensions }) => extensions.map((extension) => [extension, reason] as const)),
+);
+
+/** Formats of files by name, with their extensions and the largest size that is read. */
+export const READ_KINDS = names.map((name) => ({ name, ...FORMATS[name] }));
+
+/** Why a file with this extension is left out unread. */
+export function leftOutReason(path: string): string | undefined {
+  const reason = LEFT_OUT_REASONS.get(extname(path).toLowerCase());
+  return reason === undefined ? undefined : `it is ${reason}`;
+}
+
 /** Bytes of the largest file of a format that is read. */
 export function maxBytesOf(format: DocumentFormat): number {
   return FORMATS[format].maxBytes;
