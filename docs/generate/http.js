@@ -1,13 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { requestFields } from '@warmpath/engine';
 import { openApiDocument } from '@warmpath/gateway';
+import { MEDIA_TYPES } from '@warmpath/retrieval';
 import { code, page, table } from './markdown.js';
 
 /** Fields that make it worth writing an object of several routes once. */
 const MIN_SHARED_FIELDS = 3;
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-const document = openApiDocument(version);
+const document = openApiDocument(version, [...MEDIA_TYPES.keys(), 'multipart/form-data']);
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({

@@ -152,12 +152,13 @@ describe('a body', () => {
     },
   );
 
-  it('of documents is JSON, JSON lines or a file', async () => {
+  it('of documents is JSON, JSON lines, a file or a form with files', async () => {
     const { ask } = await standing();
     const put = (type: string, query = '') =>
       ask(`/v1/collections/c/documents${query}`, { 'content-type': type }, { id: 'a', content: 'A text.' });
-    for (const type of ['application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', '', 'text/json'])
+    for (const type of ['application/x-www-form-urlencoded', '', 'text/json'])
       expect([type, await put(type)]).toEqual([type, 'WARMPATH_MEDIA_TYPE']);
+    expect(await put('multipart/form-data; boundary=x')).toBe('WARMPATH_INVALID_REQUEST');
     expect(await put('application/x-ndjson')).toBe(200);
     expect(await put('Text/Plain; charset=utf-8', '?id=b')).toBe(200);
   });

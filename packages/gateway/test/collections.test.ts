@@ -226,6 +226,86 @@ describe('collections over HTTP', () => {
       expect(await ids(one)).toEqual(['hand book']);
     });
 
+    describe('in a form', () => {
+      const form = (one: Here, files: readonly File[], fields: Readonly<Record<string, string>> = {}, query = '') => {
+        const data = new FormData();
+        for (const [name, value] of Object.entries(fields)) data.set(name, value);
+        for (const file of files) data.append('file', file);
+        return fetch(one.at(`collections/handbook/documents${query}`), { method: 'POST', body: data });
+      };
+      const file = (name: string, text: string | Uint8Array, type = '') =>
+        new File([text as Uint8Array<ArrayBuffer>], name, { type });
+      const refusalOf = async (reply: Response) => {
+        const { error } = (await reply.json()) as { error: { code: string; param: string; message: string } };
+        return [reply.status, error.code, error.param];
+      };
+
+      it('is a document with the id of its name, by its type or the ending of its name', async () => {
+        const one = await here();
+        const files = [
+          file('a.md', '# Velka\n\nThe weight of Velka is 42 kg.', 'application/octet-stream'),
+          file('b', '<p>The colour of Velka is teal.', 'text/html; charset=utf-8'),
+          file('c.pdf', pdf([['The founder of Orsin', 'is Mirela.']])),
+          file('ü d.html', '<p>The colour of Tamir is red.', 'text/plain'),
+          file('empty.txt', ''),
+        ];
+        const reply = (await (await form(one, files)).json()) as object;
+        expect(reply).toMatchObject({
+          added: 4,
+          warnings: [{ code: 'WARMPATH_EMPTY_DOCUMENT', path: 'file empty.txt' }],
+        });
+        expect(await ids(one)).toEqual(['a.md', 'b', 'c.pdf', 'ü d.html']);
+        expect((await found(one, 'weight'))?.title).toBe('Velka');
+        expect((await found(one, 'Tamir'))?.content).toBe('The colour of Tamir is red.');
+        expect(await (await form(one, files)).json()).toMatchObject({ unchanged: 4 });
+      });
+
+      it('that is the only one may have an id and a title', async () => {
+        const one = await here();
+        const given = { id: 'book', title: 'The book' };
+        expect(await (await form(one, [file('a.txt', 'Velka')], given)).json()).toMatchObject({ added: 1 });
+        expect(await (await form(one, [file('a.txt', 'Orsin')], {}, '?id=other')).json()).toMatchObject({ added: 1 });
+        expect(await ids(one)).toEqual(['book', 'other']);
+        expect((await found(one, 'Velka'))?.title).toBe('The book');
+      });
+
+      it('is refused with the others where one cannot be read, and nothing changes', async () => {
+        const one = await here();
+        const good = file('a.txt', 'Velka');
+        const cases: [readonly File[], Readonly<Record<string, string>>, unknown[]][] = [
+          [[good, file('b.exe', 'MZ')], {}, [415, 'WARMPATH_MEDIA_TYPE', 'file b.exe']],
+          [[good, file('b.pdf', 'no PDF')], {}, [422, 'WARMPATH_UNREADABLE_FILE', 'file b.pdf']],
+          [[good, good], {}, [400, 'WARMPATH_INVALID_REQUEST', 'file a.txt']],
+          [[good, file('b.txt', 'b')], { id: 'x' }, [400, 'WARMPATH_INVALID_REQUEST', 'id']],
+          [[good], { purpose: 'assistants' }, [400, 'WARMPATH_INVALID_REQUEST', 'purpose']],
+          [[], { id: 'x' }, [400, 'WARMPATH_INVALID_REQUEST', 'body']],
+          [[file('a.txt', ''), file('b.txt', ' ')], {}, [400, 'WARMPATH_EMPTY_DOCUMENT', 'file a.txt']],
+        ];
+        for (const [files, fields, expected] of cases) {
+          expect(await refusalOf(await form(one, files, fields))).toEqual(expected);
+        }
+        expect(errorOf(await send(one.at('collections/handbook/documents'))).code).toBe(
+          'WARMPATH_COLLECTION_NOT_FOUND',
+        );
+      });
+    });
+
+    it.each(['image/png', 'application/octet-stream', 'text/css'])(
+      'of type %s is refused with the types that are read',
+      async (type) => {
+        const { message } = errorOf(await put(await here(), type, 'x')) as unknown as { message: string };
+        for (const known of [
+          'application/json',
+          'application/x-ndjson',
+          'multipart/form-data',
+          'application/pdf',
+          'text/html',
+        ]) {
+          expect(message).toContain(known);
+        }
+      },
+    );
+
     it('gets vectors, and is cut as its collection is', async () => {
       const fake = closing(await startFakeEmbeddings());
       const one = await here({ collections: { embeddings: { url: fake.url, model: 'fake' } } });

@@ -2,6 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { MEDIA_TYPES } from '@warmpath/retrieval';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { z } from 'zod';
@@ -112,16 +113,21 @@ describe('the OpenAPI document', () => {
     if (isRelayed !== true) check(answers[reply.status], reply.text);
   });
 
-  it.each(answersOf('post /v1/collections/{name}/documents').files!)('says that %s is a document', async (type) => {
-    const { answers, query } = answersOf('post /v1/collections/{name}/documents');
-    const given = { id: 'whole file', title: 'A title' };
-    for (const [name, value] of Object.entries(given)) expect(query![name]!.safeParse(value).success).toBe(true);
-    expect(Object.keys(query!)).toEqual(Object.keys(given));
-    const url = `${here.gateway.url}/v1/collections/handbook/documents?${new URLSearchParams(given)}`;
-    const body = type === 'application/pdf' ? Buffer.from(pdf([['A page.']])) : 'A text.';
-    const reply = await send(url, body, { headers: { 'content-type': type } });
-    check(answers[200], reply.text);
-  });
+  it.each(['application/pdf', 'text/markdown', 'text/html', 'text/plain'])(
+    'says that %s is a document',
+    async (type) => {
+      const { paths } = openApiDocument('1.0.0', [...MEDIA_TYPES.keys()]);
+      expect(JSON.stringify(paths['/v1/collections/{name}/documents'])).toContain(`"${type}":`);
+      const { answers, query } = answersOf('post /v1/collections/{name}/documents');
+      const given = { id: 'whole file', title: 'A title' };
+      for (const [name, value] of Object.entries(given)) expect(query![name]!.safeParse(value).success).toBe(true);
+      expect(Object.keys(query!)).toEqual(Object.keys(given));
+      const url = `${here.gateway.url}/v1/collections/handbook/documents?${new URLSearchParams(given)}`;
+      const body = type === 'application/pdf' ? Buffer.from(pdf([['A page.']])) : 'A text.';
+      const reply = await send(url, body, { headers: { 'content-type': type } });
+      check(answers[200], reply.text);
+    },
+  );
 
   it.each(['/healthz', '/readyz'])('says what GET %s answers', async (path) => {
     const reply = await send(`${here.gateway.url}${path}`);

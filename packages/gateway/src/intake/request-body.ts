@@ -22,6 +22,11 @@ const SIMPLE: ReadonlySet<string> = new Set(['', 'text/plain', 'application/x-ww
 const UTF_8: ReadonlySet<string> = new Set(['utf-8', 'utf8', 'us-ascii']);
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 
+/** The encoding that a `content-type` names. */
+export function charsetOf(type: string): string | undefined {
+  return CHARSET.exec(type)?.[1];
+}
+
 /** The media type of a body, without parameters; empty where the header is missing. */
 export function mediaTypeOf({ 'content-type': type = '' }: IncomingHttpHeaders): string {
   return type.split(';', 1)[0]!.trim().toLowerCase();
@@ -39,11 +44,12 @@ export function checkMediaType(
   if (!hasBody(headers)) return undefined;
   const type = mediaTypeOf(headers);
   if (allowed === 'engine' ? SIMPLE.has(type) : !allowed.has(type)) {
-    const detail =
+    const given =
       type === '' ? 'The body has no content-type.' : `A body of type ${type.slice(0, 100)} is not read here.`;
+    const detail = allowed === 'engine' ? given : `${given} Types that are: ${[...allowed].join(', ')}.`;
     return new WarmpathError('WARMPATH_MEDIA_TYPE', { path: 'content-type', detail });
   }
-  const charset = CHARSET.exec(headers['content-type'] ?? '')?.[1];
+  const charset = charsetOf(headers['content-type'] ?? '');
   if (charset === undefined || ![JSON_TYPE, JSON_LINES].includes(type) || UTF_8.has(charset.toLowerCase()))
     return undefined;
   return new WarmpathError('WARMPATH_MEDIA_TYPE', { path: 'content-type', detail: 'JSON is read in UTF-8 only.' });

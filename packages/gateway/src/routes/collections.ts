@@ -1,28 +1,31 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
 import { isBlank, isRecord, readRawDocument, TEXT_PLACES } from '@warmpath/core/internal';
-import type { Collection, DocumentFile, DocumentText, FileDocument, Stage } from '@warmpath/retrieval';
+import type {
+  Collection,
+  Collections,
+  CutDocument,
+  DocumentFile,
+  DocumentText,
+  FileDocument,
+  Stage,
+} from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { clientError, errorShapeOf } from '../apis/prompt-apis.js';
 import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { type DocumentLimits, documentLimits } from '../config/schema-server.js';
+import { FORM_TYPE, formParts } from '../intake/form-parts.js';
 import { RESPONSE_HEADERS } from '../intake/headers.js';
 import { DOCUMENT_FORMATS, DOCUMENT_ID_MAX_LENGTH, readFields, search as searchFields } from '../intake/own-fields.js';
-import { bodyOf, JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/request-body.js';
+import { bodyOf, charsetOf, JSON_LINES, JSON_TYPE, mediaTypeOf } from '../intake/request-body.js';
 import { invalid, readLines, readObject } from '../json/json-body.js';
 
 /** Documents of one page of a list. */
 const PAGE = 100;
 /** Results of one search. */
 const RESULTS = 10;
-/** What a body is read as that is one whole file, by its media type. */
-export const FILE_FORMATS: ReadonlyMap<string, DocumentFile['format']> = new Map([
-  ['application/pdf', 'pdf'],
-  ['text/markdown', 'markdown'],
-  ['text/html', 'html'],
-  ['text/plain', 'text'],
-]);
-const MEDIA_TYPES: ReadonlySet<string> = new Set([JSON_TYPE, JSON_LINES, ...FILE_FORMATS.keys()]);
+/** Fields of a form beside its files. */
+const FORM_FIELDS = ['id', 'title'];
 
 type Named = { Params: { name: string } };
 type NamedFile = Named & { Querystring: { id?: unknown; title?: unknown } };
@@ -98,23 +101,28 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     return reply.send({ object: 'list', data, has_more: hasMore });
   });
 
-  const options = { config: { mediaTypes: MEDIA_TYPES } };
+  const mediaTypes = new Set([JSON_TYPE, JSON_LINES, FORM_TYPE, ...collections.retrieval.mediaTypes]);
+  const options = { config: { mediaTypes } };
   app.post<NamedFile>('/v1/collections/:name/documents', options, async (request, reply) => {
     const place = { tenant: tenantOf(request), name: request.params.name };
     const limits = documentLimits(config.server);
-    const file = givenFile(request);
-    const { texts, warnings } =
-      file === undefined ? readDocuments(givenDocuments(request), limits) : { texts: [], warnings: [] };
     const signal = untilClosed(reply);
-    const options = { signal, longest: limits.documentLength };
-    const read = file && (await collections.retrieval.readFile(place, bodyOf(request), file, options));
-    const documents = read === undefined ? await collections.retrieval.cutTexts(place, texts, signal) : [read.document];
+    const files = givenFiles(request, collections.retrieval, limits);
+    let given: { readonly documents: readonly CutDocument[]; readonly warnings: readonly Warning[] };
+    if (files === undefined) {
+      const { texts, warnings } = readDocuments(givenDocuments(request), limits);
+      given = { documents: await collections.retrieval.cutTexts(place, texts, signal), warnings };
+    } else {
+      given = await readFiles(files, (bytes, file) =>
+        collections.retrieval.readFile(place, bytes, file, { signal, longest: limits.documentLength }),
+      );
+    }
     const put = (collection: Collection) => {
       signal.throwIfAborted();
-      return collection.putCut(documents);
+      return collection.putCut(given.documents);
     };
-    const bytes = documents.reduce((sum, document) => sum + document.bytes, 0);
-    return reply.send(await ingested(request, collections, { place, bytes, put, unread: read?.unread, warnings }));
+    const bytes = given.documents.reduce((sum, document) => sum + document.bytes, 0);
+    return reply.send(await ingested(request, collections, { place, bytes, put, warnings: given.warnings }));
   });
 
   // Ids stand in the query: many clients send no body with DELETE.
@@ -145,12 +153,11 @@ async function ingested(
     readonly place: { readonly tenant: string; readonly name: string };
     readonly bytes: number;
     readonly put: (collection: Collection) => ReturnType<Collection['put']>;
-    readonly unread?: FileDocument['unread'] | undefined;
-    /** Of documents that were left out. */
+    /** Of documents that were left out, and of parts that could not be read. */
     readonly warnings: readonly Warning[];
   },
 ): Promise<object> {
-  const { place, bytes, put, unread = [], warnings } = given;
+  const { place, bytes, put, warnings } = given;
   const collection = await collections.getOrMake(place.tenant, place.name);
   const { maxBytes } = collections;
   if (collection.totals.bytes + bytes > maxBytes) {
@@ -161,6 +168,7 @@ async function ingested(
   const warned = embedding?.warning && [embedding.warning];
   if (embedding !== undefined) collections.logWarnings(request, { ...place, kind: 'write' }, warned);
   const isKept = added + changed + unchanged === 0;
+  const kept = { code: 'WARMPATH_UNREADABLE_FILE', path: 'id', message: KEPT } as const;
   return {
     object: 'ingestion',
     collection: place.name,
@@ -168,22 +176,39 @@ async function ingested(
     changed,
     unchanged,
     ...(embedding && { embedded: embedding.embedded }),
-    ...collections.clientWarnings(request, warned, [
-      ...warnings,
-      ...(unread.length === 0 ? [] : warningsOf(unread, isKept)),
-    ]),
+    ...collections.clientWarnings(request, warned, isKept ? [...warnings, kept] : warnings),
   };
 }
 
-/** What a caller learns of pages of its file that could not be read. `isKept`: nothing was taken in because of them. */
-function warningsOf(unread: FileDocument['unread'], isKept: boolean): Warning[] {
-  const warning = (path: string, message: string): Warning => ({ code: 'WARMPATH_UNREADABLE_FILE', path, message });
-  const warnings = unread.map(({ position, message }) => warning(position, message));
-  if (isKept) {
-    const remedy = 'Repair the file, or remove the document first.';
-    warnings.push(warning('id', `The document stays as it was, for it was read whole before. ${remedy}`));
+/** Why nothing was taken in. */
+const KEPT =
+  'The document stays as it was, for it was read whole before. Repair the file, or remove the document first.';
+
+/** Reads files, one after the other. Of several, those without text are left out, with a warning. */
+async function readFiles(
+  files: readonly GivenFile[],
+  read: (bytes: Buffer, file: DocumentFile) => Promise<FileDocument>,
+): Promise<{ readonly documents: CutDocument[]; readonly warnings: Warning[] }> {
+  const documents: CutDocument[] = [];
+  const warnings: Warning[] = [];
+  for (const { bytes, ...file } of files) {
+    const path = files.length === 1 ? undefined : `file ${file.id}`;
+    try {
+      const { document, unread } = await read(bytes, file);
+      documents.push(document);
+      for (const { position, message } of unread) {
+        const place = path === undefined ? position : `${path}, ${position}`;
+        warnings.push({ code: 'WARMPATH_UNREADABLE_FILE', path: place, message });
+      }
+    } catch (error) {
+      if (path === undefined || !WarmpathError.isInstance(error)) throw error;
+      const { code, message: detail, path: place } = error;
+      if (code !== 'WARMPATH_EMPTY_DOCUMENT') throw new WarmpathError(code, { path, detail, cause: error });
+      warnings.push({ code, path: place ?? path, message: 'It has no text. It was left out.' });
+    }
   }
-  return warnings;
+  if (documents.length === 0) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: warnings[0]!.path });
+  return { documents, warnings };
 }
 
 /** JSON with the last stage, or each stage as an event as it comes. */
@@ -234,18 +259,80 @@ async function searched(
   return reply;
 }
 
-/** What a body is that is one whole file; undefined for documents as JSON. Its id and title stand in the query. */
-function givenFile({ headers, query }: FastifyRequest<NamedFile>): DocumentFile | undefined {
-  const type = mediaTypeOf(headers);
-  const format = FILE_FORMATS.get(type);
-  if (format === undefined) return undefined;
-  const { id } = query;
+type GivenFile = DocumentFile & { readonly bytes: Buffer };
+
+/**
+ * The files of a body: one whole file, whose id and title stand in the query, or those of a form, whose ids are their
+ * names. Undefined for documents as JSON.
+ */
+function givenFiles(
+  request: FastifyRequest<NamedFile>,
+  retrieval: Collections,
+  limits: DocumentLimits,
+): GivenFile[] | undefined {
+  const { 'content-type': contentType = '' } = request.headers;
+  const type = mediaTypeOf(request.headers);
+  if (type === JSON_TYPE || type === JSON_LINES) return undefined;
+  const body = request.body as Buffer | undefined;
+  const given = { id: request.query.id, title: stringOrNothing(request.query.title, 'title') };
+  if (type !== FORM_TYPE) {
+    return [fileOf({ ...given, type: contentType, bytes: body ?? Buffer.alloc(0) }, retrieval)];
+  }
+  const parts = formParts(body ?? Buffer.alloc(0), contentType, limits.documents + FORM_FIELDS.length);
+  const fields: Record<string, unknown> = { ...given };
+  for (const { name, bytes } of parts.filter(({ fileName }) => fileName === undefined)) {
+    if (!FORM_FIELDS.includes(name)) refuseUnknown({ [name]: bytes }, FORM_FIELDS);
+    fields[name] = bytes.toString('utf8');
+  }
+  // A form whose field for a file was left empty sends a file without a name.
+  const files = parts.filter(({ fileName }) => fileName !== undefined && fileName !== '');
+  if (files.length === 0) throw invalid('body', 'a form with a file or more was expected');
+  if (files.length > limits.documents) throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'body' });
+  const ofOne = files.length === 1 ? fields : {};
+  if (files.length > 1 && (fields['id'] ?? fields['title']) !== undefined) {
+    throw invalid('id', 'a form with several files names them by their file names, without `id` and `title`');
+  }
+  const read = files.map(({ fileName, type, bytes }) =>
+    fileOf({ id: ofOne['id'] ?? fileName, title: ofOne['title'], fileName, type, bytes }, retrieval),
+  );
+  const twice = read.find(({ id }, at) => read.findIndex((file) => file.id === id) !== at);
+  if (twice !== undefined) throw invalid(`file ${twice.id}`, 'the form has two files of this name');
+  return read;
+}
+
+/** A file with what it is read as. @throws WARMPATH_MEDIA_TYPE, WARMPATH_INVALID_REQUEST for its id. */
+function fileOf(
+  given: {
+    readonly id: unknown;
+    readonly title: unknown;
+    readonly fileName?: string | undefined;
+    readonly type: string;
+    readonly bytes: Buffer;
+  },
+  retrieval: Collections,
+): GivenFile {
+  const { id, title, fileName, type, bytes } = given;
+  const mediaType = mediaTypeOf({ 'content-type': type });
   if (typeof id !== 'string' || id === '' || id.length > DOCUMENT_ID_MAX_LENGTH) {
     const expected = `one id of 1 to ${DOCUMENT_ID_MAX_LENGTH} characters was expected in the query (\`?id=…\`)`;
-    throw invalid('id', `a body of ${type} is one document: ${expected}. JSON needs content-type: application/json`);
+    throw invalid(
+      'id',
+      `a body of ${mediaType} is one document: ${expected}. JSON needs content-type: application/json`,
+    );
   }
-  const title = stringOrNothing(query.title, 'title');
-  return { id, format, ...(title !== undefined && title !== '' && { title }) };
+  const format = retrieval.formatOf(mediaType, fileName ?? '');
+  if (format === undefined) {
+    const detail = `A file of type ${mediaType.slice(0, 100) || 'unknown'} is not read here. Types that are: ${retrieval.mediaTypes.join(', ')}.`;
+    throw new WarmpathError('WARMPATH_MEDIA_TYPE', { path: `file ${id}`, detail });
+  }
+  const charset = charsetOf(type);
+  return {
+    id,
+    format,
+    bytes,
+    ...(typeof title === 'string' && title !== '' && { title }),
+    ...(charset !== undefined && { charset }),
+  };
 }
 
 /** A document as it came, and where it stands. */

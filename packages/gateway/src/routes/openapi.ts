@@ -18,7 +18,6 @@ import {
 } from '../intake/own-fields.js';
 import { JSON_LINES } from '../intake/request-body.js';
 import { NO_GAIN_REASONS, type NoGainReason } from '../shapes/shapes.js';
-import { FILE_FORMATS } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
 // The HTTP interface as data, for the reference page and for generated clients. Requests are checked with the same
@@ -253,8 +252,8 @@ interface Operation {
   readonly body?: z.ZodType;
   /** What each line of a body of JSON lines is, where it may come so. */
   readonly line?: z.ZodType;
-  /** Media types of a body that is one whole file. */
-  readonly files?: readonly string[];
+  /** Whether the body may be a whole file. */
+  readonly takesFiles?: boolean;
   /** What may stand in the query. */
   readonly query?: Readonly<Record<string, z.ZodType>>;
   readonly parameters?: readonly string[];
@@ -448,10 +447,10 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
     },
     post: {
       summary:
-        'Puts documents in, in the place of those of the same ids; makes the collection where there is none. With `content-type: application/x-ndjson`, each line is a document. With `application/pdf`, `text/markdown`, `text/html` or `text/plain`, the body is one whole file, whose id stands in the query: `?id=handbook.pdf`.',
+        'Puts documents in, in the place of those of the same ids; makes the collection where there is none. With `content-type: application/x-ndjson`, each line is a document. With `multipart/form-data`, each file is a document with the id of its name. With the type of a file, the body is that file, whose id stands in the query: `?id=handbook.pdf`.',
       body: z.strictObject({ documents: z.array(newDocument) }),
       line: newDocument,
-      files: [...FILE_FORMATS.keys()],
+      takesFiles: true,
       query: {
         id: z
           .string()
@@ -511,10 +510,13 @@ export interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, object>>>>;
 }
 
-/** The HTTP interface as an OpenAPI 3.1 document. `version` is the package's. */
-export function openApiDocument(version: string): OpenApiDocument {
+/** The HTTP interface as an OpenAPI 3.1 document. `version` is the package's, `fileTypes` those of whole files. */
+export function openApiDocument(version: string, fileTypes: readonly string[] = []): OpenApiDocument {
   const paths = Object.entries(OPERATIONS).map(([path, methods]) => {
-    const operations = Object.entries(methods).map(([method, operation]) => [method, describe(path, operation)]);
+    const operations = Object.entries(methods).map(([method, operation]) => [
+      method,
+      describe(path, operation, fileTypes),
+    ]);
     return [path, Object.fromEntries(operations)];
   });
   const description = `Every other path below \`/v1/\` is passed on to the engine untouched, in both directions, and so are ${CLIENT_PATHS.join(', ')}. The dashboard is at \`/ui\`.`;
@@ -525,8 +527,8 @@ export function openApiDocument(version: string): OpenApiDocument {
   };
 }
 
-function describe(path: string, operation: Operation): object {
-  const { summary, body, line, files = [], parameters = [], query = {}, answers, isRelayed } = operation;
+function describe(path: string, operation: Operation, fileTypes: readonly string[]): object {
+  const { summary, body, line, takesFiles = false, parameters = [], query = {}, answers, isRelayed } = operation;
   const responses = Object.entries(answers).map(([status, schema]) => {
     const description = isRelayed === true ? "The engine's answer." : statusText(Number(status));
     return [status, { description, headers: HEADERS, ...(schema && { content: json(schema) }) }];
@@ -542,7 +544,11 @@ function describe(path: string, operation: Operation): object {
     ...(body && {
       requestBody: {
         required: true,
-        content: { ...json(body), ...(line && json(line, JSON_LINES)), ...Object.assign({}, ...files.map(wholeFile)) },
+        content: {
+          ...json(body),
+          ...(line && json(line, JSON_LINES)),
+          ...(takesFiles && Object.assign({}, ...fileTypes.map(wholeFile))),
+        },
       },
     }),
     responses: {

@@ -10,6 +10,7 @@ import { FileReader, type ReadOptions } from '../ingest/file-reader.js';
 import type { CutDocument, DocumentFile, DocumentText, FileDocument } from '../ingest/read-file.js';
 import { readBounds } from '../ingest/reader-process.js';
 import { DEFAULT_CHUNKS } from '../parse/chunk.js';
+import { type DocumentFormat, formatOfPath, MEDIA_TYPES } from '../parse/formats.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
@@ -80,6 +81,15 @@ export class Collections {
     this.#folder = folder;
     this.#endpoint = embeddings && new EmbeddingEndpoint(embeddings);
     this.#reranker = rerank && new RerankEndpoint(rerank);
+  }
+
+  /** Media types of files that are read as one document. */
+  readonly mediaTypes: readonly string[] = [...MEDIA_TYPES.keys()];
+
+  /** What a file is read as. Its name says more than a type that many files are sent with. */
+  formatOf(type: string, name: string): DocumentFormat | undefined {
+    const format = MEDIA_TYPES.get(type);
+    return format === undefined || format === 'text' ? (formatOfPath(name) ?? format) : format;
   }
 
   /** Names of a tenant's collections in databases, sorted. */
