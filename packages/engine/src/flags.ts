@@ -82,8 +82,6 @@ export function readBytes(text: string): number | undefined {
 /** The shortest text that {@link readBytes} reads as this size. */
 export function writeBytes(bytes: number): string {
   let power = 0;
-  while (bytes !== 0 && bytes % 1024 ** (power + 1) === 0 && power + 1 < UNITS.length) {
-    power++;
-  }
+  while (bytes !== 0 && bytes % 1024 ** (power + 1) === 0 && power + 1 < UNITS.length) power++;
   return `${bytes / 1024 ** power}${UNITS[power]!}`;
 }

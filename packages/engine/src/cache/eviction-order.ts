@@ -121,11 +121,8 @@ export class EvictionOrder {
   /** Looks again at whether a node may be evicted from each tier. Cost: O(log candidates). */
   review(node: RadixNode): void {
     const isSpare = node.hasSpareCopy;
-    if (isSpare) {
-      this.#spare.add(node);
-    } else {
-      this.#spare.delete(node);
-    }
+    if (isSpare) this.#spare.add(node);
+    else this.#spare.delete(node);
     for (const tier of this.#tiers) {
       if (node.mayLeave(tier) && !(isSpare && tier === 'host')) {
         this.#replacement.allowEviction(this.#handleOf(node), tier);
@@ -166,17 +163,13 @@ export class EvictionOrder {
     node.handle = handle;
     this.resized(node);
     this.#replacement.expectCost(handle, this.#cost.prefillMs(node.start, node.tokenCount) / node.tokenCount);
-    for (const tier of this.#tiers.filter((each) => node.liesIn(each))) {
-      this.#replacement.enter(handle, tier);
-    }
+    for (const tier of this.#tiers.filter((each) => node.liesIn(each))) this.#replacement.enter(handle, tier);
     return handle;
   }
 
   #ownerOf(node: RadixNode): NodeOwner {
     let root = node;
-    while (root.parent !== undefined) {
-      root = root.parent;
-    }
+    while (root.parent !== undefined) root = root.parent;
     let owners = this.#owners.get(root);
     if (owners === undefined) {
       owners = { waiting: this.#replacement.newOwner(true), other: this.#replacement.newOwner(false) };

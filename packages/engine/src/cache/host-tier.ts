@@ -142,9 +142,7 @@ export class HostTier {
     }
     const part = (from: number, to: number): HostCopy => this.#seal(this.#memory.slice(copy.state, from, to), from, to);
     const parts: [HostCopy, HostCopy] = [part(copy.from, position), part(position, copy.to)];
-    for (const each of parts) {
-      this.add(each);
-    }
+    for (const each of parts) this.add(each);
     return parts;
   }
 

@@ -153,11 +153,8 @@ export class PrefixCache {
     if (lease.privateCells > 0) throw new Error('A lease with private cells cannot be extended');
     const device = this.#share(lease, tokens, limit);
     const gained = { device, host: 0, disk: 0 };
-    if (this.checkpoints) {
-      this.#resume(lease, tokens, limit, gained);
-    } else {
-      this.#restore(lease, tokens, limit, gained);
-    }
+    if (this.checkpoints) this.#resume(lease, tokens, limit, gained);
+    else this.#restore(lease, tokens, limit, gained);
     lease.sharedTokens += device + gained.host + gained.disk;
     return gained;
   }

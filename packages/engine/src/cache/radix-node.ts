@@ -75,11 +75,8 @@ export class RadixNode {
 
   set onDevice(value: boolean) {
     this.#onDevice = value;
-    if (value) {
-      this.parent?.deviceChildren.add(this);
-    } else {
-      this.parent?.deviceChildren.delete(this);
-    }
+    if (value) this.parent?.deviceChildren.add(this);
+    else this.parent?.deviceChildren.delete(this);
   }
 
   /** The node's cells in host memory. */
@@ -149,9 +146,7 @@ export class RadixNode {
   /** Nodes from below the root down to this one. */
   path(): RadixNode[] {
     const nodes: RadixNode[] = [];
-    for (let node: RadixNode = this; node.parent !== undefined; node = node.parent) {
-      nodes.push(node);
-    }
+    for (let node: RadixNode = this; node.parent !== undefined; node = node.parent) nodes.push(node);
     return nodes.reverse();
   }
 
@@ -167,9 +162,7 @@ export class RadixNode {
   commonLength(tokens: readonly number[], offset: number, limit: number): number {
     const most = Math.min(this.tokens.length, limit - offset);
     let length = 0;
-    while (length < most && this.tokens[length] === tokens[offset + length]) {
-      length++;
-    }
+    while (length < most && this.tokens[length] === tokens[offset + length]) length++;
     return length;
   }
 
@@ -253,8 +246,6 @@ export class SaltedRoots {
 
   /** The same for all salts. */
   dropEmpty(): void {
-    for (const root of this.#salted.values()) {
-      this.dropIfEmpty(root);
-    }
+    for (const root of this.#salted.values()) this.dropIfEmpty(root);
   }
 }

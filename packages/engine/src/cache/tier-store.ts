@@ -263,9 +263,7 @@ export class TierStore {
     // What makes room must not be the last of the ancestors that have a file.
     this.#order.hold([missing[0]!.parent!], () => {
       if (this.#makeDiskRoom(disk, bytes)) {
-        for (const [index, node] of missing.entries()) {
-          this.#putFile(disk, node, records[index]!);
-        }
+        for (const [index, node] of missing.entries()) this.#putFile(disk, node, records[index]!);
       }
     });
   }
@@ -326,11 +324,8 @@ export class TierStore {
 
   #afterLeaving(node: RadixNode): void {
     const parent = node.parent!;
-    if (!node.isResident) {
-      this.#onGone(node);
-    } else {
-      this.#order.review(node);
-    }
+    if (!node.isResident) this.#onGone(node);
+    else this.#order.review(node);
     this.#order.review(parent);
   }
 }

@@ -229,9 +229,7 @@ export class TieredTree {
 
   /** Counts what a request used. */
   use(use: LeaseUse): void {
-    for (const node of use.nodes) {
-      node.uses++;
-    }
+    for (const node of use.nodes) node.uses++;
     this.#order.use(use);
   }
 
@@ -287,19 +285,14 @@ export class TieredTree {
   drop(tiers: readonly Tier[], roots: readonly RadixNode[]): TokensByTier {
     const dropped = { device: 0, host: 0, disk: 0 };
     const nodes = [...roots];
-    for (let place = 0; place < nodes.length; place++) {
-      nodes.push(...nodes[place]!.children.values());
-    }
+    for (let place = 0; place < nodes.length; place++) nodes.push(...nodes[place]!.children.values());
     // Children stand behind their parents, and nothing may go before what depends on it.
     for (const node of nodes.slice(roots.length).reverse()) {
       for (const tier of tiers) {
         const { tokenCount } = node;
         if (!node.mayLeave(tier)) continue;
-        if (tier === 'device') {
-          this.#evict(node, false);
-        } else {
-          this.lower.drop(node, tier);
-        }
+        if (tier === 'device') this.#evict(node, false);
+        else this.lower.drop(node, tier);
         dropped[tier] += tokenCount;
       }
     }
@@ -318,16 +311,10 @@ export class TieredTree {
     leaf.owner = undefined;
     leaf.onDevice = false;
     this.#order.leave(leaf, 'device');
-    if (!leaf.isResident) {
-      this.#remove(leaf);
-    } else {
-      this.#order.review(leaf);
-    }
-    if (parent.parent === undefined || parent.deviceChildren.size > 0) {
-      this.#sequences.giveBack(owner);
-    } else {
-      parent.owner = owner;
-    }
+    if (!leaf.isResident) this.#remove(leaf);
+    else this.#order.review(leaf);
+    if (parent.parent === undefined || parent.deviceChildren.size > 0) this.#sequences.giveBack(owner);
+    else parent.owner = owner;
     this.#order.review(parent);
   }
 

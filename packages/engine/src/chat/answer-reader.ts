@@ -214,9 +214,7 @@ function* readChannels(incoming: Incoming, { tools, begins }: AnswerForm): Readi
     if (typeof header === 'string') {
       mark = (yield* passUntil(incoming, header, CHANNEL_ENDS, false))?.mark;
     } else {
-      while (firstOf(incoming.text, CHANNEL_ENDS).mark === undefined && !incoming.isEnd) {
-        yield;
-      }
+      while (firstOf(incoming.text, CHANNEL_ENDS).mark === undefined && !incoming.isEnd) yield;
       const { at, mark: end = '' } = firstOf(incoming.text, CHANNEL_ENDS);
       const body = incoming.text.slice(0, at);
       incoming.text = incoming.text.slice(at + end.length);

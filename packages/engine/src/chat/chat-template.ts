@@ -254,11 +254,8 @@ function shownMessages(given: readonly ChatMessage[], traits: TemplateTraits): r
   if (waiting !== undefined) {
     const last = shown.at(-1);
     const message: ChatMessage = { ...waiting, role: 'user' };
-    if (last?.role === 'user') {
-      shown[shown.length - 1] = joinMessages(last, message, '\n\n');
-    } else {
-      shown.push(message);
-    }
+    if (last?.role === 'user') shown[shown.length - 1] = joinMessages(last, message, '\n\n');
+    else shown.push(message);
   }
   return shown;
 }

@@ -50,9 +50,7 @@ export function readKeywords(text: string, start: number): ReadValue | undefined
 
 export function skipSpace(text: string, from: number): number {
   let end = from;
-  while (/\s/.test(text.charAt(end))) {
-    end++;
-  }
+  while (/\s/.test(text.charAt(end))) end++;
   return end;
 }
 
@@ -107,9 +105,7 @@ function readQuoted(text: string, from: number): ReadValue | undefined {
   const start = from + quote.length;
   const hasEscapes = quote.length === 1;
   let end = start;
-  while (end < text.length && !text.startsWith(quote, end)) {
-    end += hasEscapes && text[end] === '\\' ? 2 : 1;
-  }
+  while (end < text.length && !text.startsWith(quote, end)) end += hasEscapes && text[end] === '\\' ? 2 : 1;
   if (end >= text.length) return undefined;
   const inner = text.slice(start, end);
   return { end: end + quote.length, json: JSON.stringify(hasEscapes ? unescaped(inner) : inner) };

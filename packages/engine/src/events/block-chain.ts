@@ -86,18 +86,14 @@ export class BlockChain {
   /** The digest that block `index`, which ends in the node, continues. */
   #digestBefore(node: RadixNode, index: number): string {
     let current = node;
-    while (current.parent !== undefined && this.#blocksBefore(current.start) >= index) {
-      current = current.parent;
-    }
+    while (current.parent !== undefined && this.#blocksBefore(current.start) >= index) current = current.parent;
     if (current.parent === undefined) return current.salt === undefined ? NO_DIGEST : hash('sha256', current.salt);
     return this.digest({ node: current, index: index - 1 });
   }
 
   #hash(before: string, tokens: readonly number[]): string {
     this.#input.write(before, 'hex');
-    for (const [place, token] of tokens.entries()) {
-      this.#input.writeUInt32LE(token, DIGEST_BYTES + TOKEN_BYTES * place);
-    }
+    for (const [place, token] of tokens.entries()) this.#input.writeUInt32LE(token, DIGEST_BYTES + TOKEN_BYTES * place);
     return hash('sha256', this.#input);
   }
 }

@@ -43,11 +43,8 @@ export class KvEventLog implements TierListener {
     for (const block of this.#affected(node, tier, node.start)) {
       const hash = shortHash(this.#chain.digest(block));
       const last = this.#open.at(-1);
-      if (last?.type === 'removed' && last.medium === medium) {
-        last.blockHashes.push(hash);
-      } else {
-        this.#open.push({ type: 'removed', medium, blockHashes: [hash] });
-      }
+      if (last?.type === 'removed' && last.medium === medium) last.blockHashes.push(hash);
+      else this.#open.push({ type: 'removed', medium, blockHashes: [hash] });
     }
   }
 
@@ -75,9 +72,7 @@ export class KvEventLog implements TierListener {
       if (this.#liesIn(block, tier)) yield block;
     }
     if (node.end % this.#chain.size !== 0) {
-      for (const child of node.children.values()) {
-        yield* this.#completedBelow(child, tier, node.end);
-      }
+      for (const child of node.children.values()) yield* this.#completedBelow(child, tier, node.end);
     }
   }
 
@@ -90,17 +85,13 @@ export class KvEventLog implements TierListener {
       if (this.#liesIn(block, tier)) yield block;
       return;
     }
-    for (const child of node.children.values()) {
-      yield* this.#completedBelow(child, tier, before);
-    }
+    for (const child of node.children.values()) yield* this.#completedBelow(child, tier, before);
   }
 
   /** Whether all tokens of a block lie in a tier. */
   #liesIn({ node, index }: Block, tier: Tier): boolean {
     let current = node;
-    while (current.liesIn(tier) && current.start > index * this.#chain.size) {
-      current = current.parent!;
-    }
+    while (current.liesIn(tier) && current.start > index * this.#chain.size) current = current.parent!;
     return current.liesIn(tier);
   }
 }
@@ -151,9 +142,7 @@ export class KvEventFeed {
 
 function rootOf(node: RadixNode): RadixNode {
   let root = node;
-  while (root.parent !== undefined) {
-    root = root.parent;
-  }
+  while (root.parent !== undefined) root = root.parent;
   return root;
 }
 

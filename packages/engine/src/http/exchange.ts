@@ -182,11 +182,8 @@ function onClose({ raw }: FastifyReply, callback: () => void): void {
     // `close` follows a complete answer too.
     if (!raw.writableEnded) callback();
   };
-  if (raw.destroyed || raw.closed) {
-    closed();
-  } else {
-    raw.once('close', closed);
-  }
+  if (raw.destroyed || raw.closed) closed();
+  else raw.once('close', closed);
 }
 
 /** What all took together; a prompt counts once, however many answers it has. */

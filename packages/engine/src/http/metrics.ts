@@ -127,9 +127,7 @@ export class EngineMetrics implements LoopObserver {
   readonly #count = each(COUNTERS, ([name, help]) => new Counter({ name, help, registers: this.#registers }));
   readonly #by = each(LABELLED, ([name, help, label, values]) => {
     const counter = new Counter<string>({ name, help, labelNames: [label], registers: this.#registers });
-    for (const value of values) {
-      counter.inc({ [label]: value }, 0);
-    }
+    for (const value of values) counter.inc({ [label]: value }, 0);
     return counter;
   });
   readonly #observe = each(
@@ -153,9 +151,7 @@ export class EngineMetrics implements LoopObserver {
       disk: counts.disk + disk,
       computed: counts.computed + computed,
     };
-    for (const [tier, tokens] of Object.entries({ device, host, disk })) {
-      this.#by.tierHits.inc({ tier }, tokens);
-    }
+    for (const [tier, tokens] of Object.entries({ device, host, disk })) this.#by.tierHits.inc({ tier }, tokens);
     this.#count.queries.inc(promptTokens);
     this.#count.hits.inc(device);
     this.#count.externalQueries.inc(promptTokens - device);

@@ -83,11 +83,8 @@ export class LoopAnnouncer {
 
   /** The task has its next token: the first one ends its prompt. */
   token(task: GenerationTask): void {
-    if (task.generated === 1) {
-      this.prompt(task);
-    } else {
-      this.#observer.onToken(task.tokenGapMs);
-    }
+    if (task.generated === 1) this.prompt(task);
+    else this.#observer.onToken(task.tokenGapMs);
   }
 
   preemption(): void {

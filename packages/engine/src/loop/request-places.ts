@@ -155,9 +155,7 @@ export class RequestPlaces {
   /** Ends every request without touching the cache, which is not to be trusted any more. */
   failAll(error: WarmpathError): void {
     const running = this.#running.splice(0);
-    for (const task of running) {
-      task.freeGrammar();
-    }
+    for (const task of running) task.freeGrammar();
     this.#drop([...running, ...this.#options.waiting], error);
   }
 

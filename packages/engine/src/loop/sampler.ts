@@ -43,19 +43,9 @@ export function adjustLogits(
       logits[token] = logit > 0 ? logit / repetitionPenalty : logit * repetitionPenalty;
     }
   }
-  if (presencePenalty !== 0) {
-    for (const token of new Set(generated)) {
-      logits[token]! -= presencePenalty;
-    }
-  }
-  if (frequencyPenalty !== 0) {
-    for (const token of generated) {
-      logits[token]! -= frequencyPenalty;
-    }
-  }
-  for (const [token, bias] of logitBias ?? []) {
-    logits[token]! += bias;
-  }
+  if (presencePenalty !== 0) for (const token of new Set(generated)) logits[token]! -= presencePenalty;
+  if (frequencyPenalty !== 0) for (const token of generated) logits[token]! -= frequencyPenalty;
+  for (const [token, bias] of logitBias ?? []) logits[token]! += bias;
 }
 
 /** @returns The tokens of the `count` largest logits, largest first, of equal ones the first. */
@@ -115,9 +105,7 @@ export function sampleWithGrammar(
   const token = sampleToken(logits, options, random);
   if (grammar.allows([token])[0]!) return token;
   const allowed = Float32Array.from(logits, () => Number.NEGATIVE_INFINITY);
-  for (const each of grammar.allowed()) {
-    allowed[each] = logits[each]!;
-  }
+  for (const each of grammar.allowed()) allowed[each] = logits[each]!;
   if (!allowed.some((logit) => logit > Number.NEGATIVE_INFINITY)) {
     throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
       detail: 'No token of this model continues an answer of the form that was asked for.',
@@ -130,11 +118,8 @@ export function sampleWithGrammar(
 function keepWeights(weights: Float64Array, isKept: (token: number) => boolean): number {
   let total = 0;
   for (let token = 0; token < weights.length; token++) {
-    if (isKept(token)) {
-      total += weights[token]!;
-    } else {
-      weights[token] = 0;
-    }
+    if (isKept(token)) total += weights[token]!;
+    else weights[token] = 0;
   }
   return total;
 }
@@ -232,8 +217,6 @@ export function seededRandom(seed: number): () => number {
     return (sum >>> 0) / 0x1_0000_0000;
   };
   // The first outputs of neighbouring seeds resemble each other.
-  for (let round = 0; round < 15; round++) {
-    next();
-  }
+  for (let round = 0; round < 15; round++) next();
   return next;
 }

@@ -77,8 +77,6 @@ function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCac
   const needed = task.sharedAtMost - task.computed;
   const most = Math.min(computed - task.computed, needed);
   let common = 0;
-  while (common < most && task.tokens[task.computed + common] === other.tokens[task.computed + common]) {
-    common++;
-  }
+  while (common < most && task.tokens[task.computed + common] === other.tokens[task.computed + common]) common++;
   return common >= Math.min(WORTH_WAITING_TOKENS, Math.max(1, needed));
 }

@@ -251,9 +251,7 @@ export class GenerationTask {
     const { grammar, prompt } = this.request;
     if (grammar !== undefined && this.#grammar === undefined) {
       this.#grammar = vocabulary.grammars.open(grammar);
-      for (const token of this.tokens.slice(prompt.length)) {
-        this.#grammar.accept(token);
-      }
+      for (const token of this.tokens.slice(prompt.length)) this.#grammar.accept(token);
     }
     return this.#grammar;
   }

@@ -21,9 +21,7 @@ interface Reading {
  */
 export async function modelFingerprint(path: string, folder: string = cacheFolder()): Promise<string> {
   const sums: string[] = [];
-  for (const file of modelFiles(path)) {
-    sums.push(await fileFingerprint(file, folder));
-  }
+  for (const file of modelFiles(path)) sums.push(await fileFingerprint(file, folder));
   return sums.length === 1 ? sums[0]! : hash('sha256', sums.join());
 }
 

@@ -86,7 +86,9 @@ async function inHubCache(parts: readonly HubReference[]): Promise<string | unde
   const snapshot = await hubCacheSnapshot(parts[0]!);
   if (snapshot === undefined) return undefined;
   const paths = parts.map(({ segments }) => join(snapshot, ...segments));
-  for (const path of paths) if (!(await isGgufFile(path))) return undefined;
+  for (const path of paths) {
+    if (!(await isGgufFile(path))) return undefined;
+  }
   return paths[0];
 }
 

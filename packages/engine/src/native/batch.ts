@@ -86,9 +86,7 @@ export class NativeBatch {
   }
 
   free(): void {
-    for (const pointer of this.#allocations.splice(0)) {
-      ffi().free(pointer);
-    }
+    for (const pointer of this.#allocations.splice(0)) ffi().free(pointer);
   }
 
   #allocate(bytes: number): { address: NativePointer; view: ArrayBuffer } {

@@ -132,9 +132,7 @@ export class NativeContext implements SavableMemory {
   async decode(): Promise<number> {
     this.#requireIdle();
     const padding = this.#isPadded ? TILE_ROWS - this.#batch.count : 0;
-    for (let position = 0; position < padding; position++) {
-      this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
-    }
+    for (let position = 0; position < padding; position++) this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
     this.#state = 'decoding';
     try {
       const code = await callBeside(this.#bindings.decode, this.#context, this.#batch.struct());

@@ -48,9 +48,7 @@ export function loadCpuVariant(libraries: NativeLibraries, choice: CpuVariantCho
     return { name: 'native', reason: 'these libraries have one CPU variant' };
   }
   const load = ggml.func('ggml_backend_load', 'void *', ['str']);
-  for (const file of files.filter((file) => OTHER_BACKEND_FILE.test(file))) {
-    load(join(directory, file));
-  }
+  for (const file of files.filter((file) => OTHER_BACKEND_FILE.test(file))) load(join(directory, file));
   const chosen =
     choice.cpuVariant === undefined
       ? chooseCpuVariant(

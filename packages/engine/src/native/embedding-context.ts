@@ -67,9 +67,7 @@ export class EmbeddingContext {
 
   async #compute(tokens: readonly number[]): Promise<Float32Array> {
     this.#batch.clear();
-    for (const [position, token] of tokens.entries()) {
-      this.#batch.add(token, position, 0, true);
-    }
+    for (const [position, token] of tokens.entries()) this.#batch.add(token, position, 0, true);
     this.#bindings.sequenceRemove(this.#bindings.getMemory(this.#context), 0, 0, -1);
     const code = await callBeside(this.#bindings.decode, this.#context, this.#batch.struct());
     const pointer = code === 0 ? this.#bindings.sequenceEmbedding(this.#context, 0) : null;

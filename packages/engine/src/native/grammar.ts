@@ -120,9 +120,7 @@ class NativeGrammar implements TokenGrammar {
     let asked = this.#tokens.shortest.filter((token) => this.#tokens.mayFollow(token, this.#lead));
     while (asked.length > 0) {
       const found = this.#apply(asked);
-      for (const token of found) {
-        allowed.push(token);
-      }
+      for (const token of found) allowed.push(token);
       asked = found.flatMap((token) => this.#tokens.longerThan(token));
     }
     return allowed;
@@ -260,9 +258,7 @@ class UsableTokens {
 /** @returns `undefined` for bytes that cannot stand together in UTF-8. */
 export function utf8Ends(bytes: Uint8Array): Utf8Ends | undefined {
   let at = 0;
-  while (at < bytes.length && at < 3 && isContinuation(bytes[at]!)) {
-    at++;
-  }
+  while (at < bytes.length && at < 3 && isContinuation(bytes[at]!)) at++;
   const first = at > 0 ? bytes[0]! : 0;
   while (at < bytes.length) {
     const lead = bytes[at]!;

@@ -137,9 +137,7 @@ export class Vocabulary {
 
   /** Settles when nothing is being tokenised on a native thread any more. */
   async settled(): Promise<void> {
-    for (let last: unknown; last !== this.#lastLong; await last) {
-      last = this.#lastLong;
-    }
+    for (let last: unknown; last !== this.#lastLong; await last) last = this.#lastLong;
   }
 
   /** Refuses a text that has more tokens than `most` however it is tokenised. @throws WARMPATH_CONTEXT_TOO_LONG. */

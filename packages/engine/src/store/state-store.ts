@@ -206,9 +206,7 @@ export class StateStore {
     try {
       const handle = await open(temporary, 'wx', FILE_MODE);
       try {
-        for (const part of parts) {
-          await handle.writeFile(part);
-        }
+        for (const part of parts) await handle.writeFile(part);
       } finally {
         await handle.close();
       }

@@ -35,9 +35,7 @@ class GrammarWriter {
 
   write(root: SchemaNode): string {
     this.#add('root', this.#value(root));
-    for (let next = this.#open.pop(); next !== undefined; next = this.#open.pop()) {
-      next();
-    }
+    for (let next = this.#open.pop(); next !== undefined; next = this.#open.pop()) next();
     return this.#rules.join('\n');
   }
 

@@ -121,9 +121,7 @@ class SchemaReader {
     for (const keyword of ['oneOf', 'anyOf'] as const) {
       if (used.includes(keyword)) return this.#readAlternatives(schema, keyword, path, depth);
     }
-    for (const keyword of used) {
-      this.isExact &&= !CHECKED.has(keyword);
-    }
+    for (const keyword of used) this.isExact &&= !CHECKED.has(keyword);
     return used.includes('const') || used.includes('enum')
       ? readTexts(schema, path)
       : this.#readTypes(schema, path, depth);

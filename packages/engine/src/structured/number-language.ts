@@ -121,9 +121,7 @@ function placesOf(step: number): number {
     return Math.abs(units - Math.round(units)) < Number.EPSILON * units;
   };
   let places = 0;
-  while (places < BOUNDED_FRACTION_DIGITS && !isWhole(places)) {
-    places++;
-  }
+  while (places < BOUNDED_FRACTION_DIGITS && !isWhole(places)) places++;
   return places;
 }
 

@@ -166,9 +166,7 @@ export function checkNodes(root: SchemaNode): void {
 function reachable(root: SchemaNode): SchemaNode[] {
   const nodes = new Set([root]);
   for (const node of nodes) {
-    for (const child of childrenOf(node)) {
-      nodes.add(child);
-    }
+    for (const child of childrenOf(node)) nodes.add(child);
   }
   return [...nodes];
 }

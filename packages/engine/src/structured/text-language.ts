@@ -93,9 +93,7 @@ export class LanguageMaker {
 
   #union(languages: readonly NFA[]): NFA {
     const union = NFA.empty(OPTIONS, this.#nfa);
-    for (const language of languages) {
-      union.union(language, this.#nfa);
-    }
+    for (const language of languages) union.union(language, this.#nfa);
     return union;
   }
 

@@ -82,16 +82,11 @@ export function relay(
 export function sendError(client: ServerResponse, error: WarmpathError): void {
   const body = JSON.stringify(error.toOpenAI());
   if (client.headersSent) {
-    if (isEventStream(client)) {
-      client.end(`data: ${body}\n\n`);
-    } else {
-      client.destroy();
-    }
+    if (isEventStream(client)) client.end(`data: ${body}\n\n`);
+    else client.destroy();
     return;
   }
-  for (const name of client.getHeaderNames()) {
-    client.removeHeader(name);
-  }
+  for (const name of client.getHeaderNames()) client.removeHeader(name);
   client.writeHead(error.status, {
     ...(error.code === 'WARMPATH_OVERLOADED' && { 'retry-after': '1' }),
     'content-type': 'application/json; charset=utf-8',
