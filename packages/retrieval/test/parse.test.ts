@@ -1,7 +1,7 @@
 import { estimateTokens } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { runs } from '../../../test/suite.js';
+import { isFull, runs } from '../../../test/suite.js';
 import { chunk } from '../src/parse/chunk.ts';
 import type { Block, Heading } from '../src/parse/document.ts';
 import { parseText, type TextFormat } from '../src/parse/formats.ts';
@@ -45,7 +45,7 @@ npm ci
       ['Install it', 'First.'],
       ['Install it › On Linux', '```sh\n# no heading\nnpm ci\n```'],
       ['Install it › On Linux', '- one\n- two'],
-      ['Install it › On Linux', '| a | b |\n|---|---|\n| 1 | 2 |'],
+      ['Install it › On Linux', '| 1 | 2 |'],
       ['Use', 'Some HTML'],
     ]);
   });
@@ -53,8 +53,8 @@ npm ci
   it('of a long Markdown text are the same as of its parts', async () => {
     const part = '# H\n\ntext\n\n~~~\n\n# code\n\n~~~\n\n- a\n- b\n\n';
     const once = await blocksOf(part, 'markdown');
-    const many = await blocksOf(part.repeat(4000), 'markdown');
-    expect(many.length).toBe(once.length * 4000);
+    const many = await blocksOf(part.repeat(600), 'markdown');
+    expect(many.length).toBe(once.length * 600);
     expect(many.slice(-once.length)).toEqual(once);
   });
 
@@ -66,7 +66,7 @@ npm ci
     expect((await parseText(html, 'html')).title).toBe('A & B');
     expect(await blocksOf(html, 'html')).toEqual([
       ['Fees', 'One <two>\nthree'],
-      ['Fees › Table', 'a | b |'],
+      ['Fees › Table', '| a | b |'],
       ['Fees › Table', 'x\n  y'],
       ['Fees › Table', 'unclosed'],
       ['Fees › Table', '- 1\n- 2'],
@@ -74,7 +74,7 @@ npm ci
     ]);
   });
 
-  it.each<TextFormat>(['markdown', 'html', 'text'])('of %s are read whatever the text is', async (format) => {
+  it.each<TextFormat>(['markdown', 'mdx', 'html', 'text'])('of %s are read whatever the text is', async (format) => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 200 }), async (text) => {
         expect((await parseText(text, format)).blocks).toBeInstanceOf(Array);
@@ -104,7 +104,7 @@ npm ci
       'title: ',
       '![](',
     ]) {
-      const { blocks } = await parseText(`---\n${unit.repeat(20_000)}`, format);
+      const { blocks } = await parseText(`---\n${unit.repeat(isFull ? 4_000 : 200)}`, format);
       expect(chunk(blocks, { tokens: 128, overlap: 16 })).toBeInstanceOf(Array);
     }
   });

@@ -70,9 +70,13 @@ export class BlockWriter {
   /** Opens a section. It closes those of its level and below. */
   heading(level: number, words: string, line?: number): void {
     const text = words.replace(/\s+/g, ' ').trim();
-    if (text === '') return;
     const above = this.#path.filter((heading) => heading.level < level);
     if (this.#isBare && above.length < this.#path.length) this.#writeBare();
+    // A heading without words ends the section above it all the same.
+    if (text === '') {
+      this.#path = above;
+      return;
+    }
     const isCut = text.length > MAX_HEADING_LENGTH;
     const shown = isCut ? `${text.slice(0, MAX_HEADING_LENGTH).toWellFormed()}…` : text;
     this.#path = [...above, { level, text: shown }];
@@ -86,6 +90,11 @@ export class BlockWriter {
     if (block.text.trim() === '' && (block.header ?? '').trim() === '') return;
     this.#isBare = false;
     this.blocks.push({ headings: this.#path, ...block });
+  }
+
+  /** Goes back to a section, unless the last heading has nothing below it: then it heads what follows. */
+  leave(path: readonly Heading[]): void {
+    if (!this.#isBare) this.#path = path;
   }
 
   /** Ends the document. */

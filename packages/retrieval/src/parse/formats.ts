@@ -23,22 +23,28 @@ interface BinaryFormatEntry extends FormatNames {
 
 const TEXT_FORMATS = {
   markdown: {
-    extensions: ['.md', '.markdown', '.mdx'],
+    extensions: ['.md', '.markdown'],
     mediaTypes: ['text/markdown'],
     maxBytes: 64 * MIB,
-    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'markdown'),
+    parseText: async (text) => (await import('./parse-markdown.js')).parseMarkdown(text),
+  },
+  mdx: {
+    extensions: ['.mdx'],
+    mediaTypes: ['text/mdx'],
+    maxBytes: 64 * MIB,
+    parseText: async (text) => (await import('./parse-markdown.js')).parseMdx(text),
   },
   html: {
     extensions: ['.html', '.htm', '.xhtml'],
     mediaTypes: ['text/html'],
     maxBytes: 64 * MIB,
-    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'html'),
+    parseText: async (text) => (await import('./parse-html.js')).parseHtml(text),
   },
   text: {
     extensions: ['.txt', '.text'],
     mediaTypes: ['text/plain'],
     maxBytes: 64 * MIB,
-    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'text'),
+    parseText: async (text) => (await import('./parse-plain.js')).parsePlain(text),
   },
   notebook: {
     extensions: ['.ipynb'],
@@ -56,7 +62,7 @@ const TEXT_FORMATS = {
     extensions: ['.json'],
     mediaTypes: [],
     maxBytes: 64 * MIB,
-    parseText: async (text) => (await import('./parse-text.js')).parseText(text, 'text'),
+    parseText: async (text) => (await import('./parse-plain.js')).parsePlain(text),
   },
 } satisfies Record<string, TextFormatEntry>;
 

@@ -2,7 +2,7 @@ import { posix } from 'node:path';
 import { Archive } from './archive.js';
 import { decode } from './decode.js';
 import { type Block, type ParsedDocument, unreadable } from './document.js';
-import { parseText } from './parse-text.js';
+import { parseHtml } from './parse-html.js';
 import { elementsOf, find, findAll, textOf } from './xml.js';
 
 /** Reads an EPUB: its chapters as HTML, in the order of the spine. */
@@ -23,7 +23,9 @@ export function parseEpub(bytes: Uint8Array): ParsedDocument {
     const chapter = posix.join(posix.dirname(path), decoded(href.replace(/#.*$/s, '')));
     if (encrypted.has(chapter)) throw unreadable('the book is encrypted');
     const content = archive.bytes(chapter);
-    if (content !== undefined) blocks.push(...parseText(decode(content).text, 'html').blocks);
+    if (content === undefined) continue;
+    // Lines of a chapter are none of the file.
+    for (const { line: _, lines: __, ...block } of parseHtml(decode(content).text).blocks) blocks.push(block);
   }
   const metadata = find(book, 'metadata');
   const title = textOf(find(metadata, 'title')).trim();

@@ -1,12 +1,12 @@
 import { isRecord } from '@warmpath/core/internal';
 import { type Block, type ParsedDocument, unreadable } from './document.js';
-import { parseText } from './parse-text.js';
+import { parseMarkdown } from './parse-markdown.js';
 
 /** Characters of one output. */
 const MAX_OUTPUT_LENGTH = 2000;
 
 /** Reads a Jupyter notebook: Markdown, code, and the beginning of outputs that are text. */
-export function parseNotebook(text: string): ParsedDocument {
+export async function parseNotebook(text: string): Promise<ParsedDocument> {
   let notebook: unknown;
   try {
     notebook = JSON.parse(text);
@@ -26,7 +26,7 @@ export function parseNotebook(text: string): ParsedDocument {
     const outputs = Array.isArray(cell['outputs']) ? cell['outputs'].filter(isRecord).map(outputOf) : [];
     return [fenced(content, String(language)), ...outputs.map((output) => fenced(output, ''))].join('\n\n');
   });
-  const parsed = parseText(source.join('\n\n'), 'markdown');
+  const parsed = await parseMarkdown(source.join('\n\n'));
   // Lines of the joined text are none of the file.
   return { ...parsed, blocks: parsed.blocks.map(({ line, lines, ...block }): Block => block) };
 }
