@@ -64,14 +64,14 @@ describe('warmpath ingest and collections', () => {
   it('names what it left out of a folder, and says why it did not read what it was asked for', async () => {
     for (const name of ['e', 'f', 'g', 'h', 'i', 'j'])
       await writeFile(join(docs(), `${name}.PNG`), Buffer.from([0, 1]));
-    await writeFile(join(docs(), 'report.docx'), Buffer.from([0x50, 0x4b, 3, 4]));
+    await writeFile(join(docs(), 'report.zip'), Buffer.from([0x50, 0x4b, 3, 4]));
     const folder = await run(['ingest', docs()]);
     expect(folder).toMatchObject({ code: 0, stdout: expect.stringContaining('7 left out') as string });
-    expect(folder.stderr).toMatch(/^Left out, .* docs\/e\.PNG, .*docs\/i\.PNG and 2 more \(\.png, \.docx\)\n$/);
-    const named = await run(['ingest', join(docs(), 'report.docx')]);
+    expect(folder.stderr).toMatch(/^Left out, .* docs\/e\.PNG, .*docs\/i\.PNG and 2 more \(\.png, \.zip\)\n$/);
+    const named = await run(['ingest', join(docs(), 'report.zip')]);
     expect(named).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('report.docx: it is not a text') as string,
+      stderr: expect.stringContaining('report.zip: it is not a text') as string,
     });
   });
 
