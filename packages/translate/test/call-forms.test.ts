@@ -1,4 +1,6 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runs } from '../../../test/suite.js';
 import { translate } from '../src/index.js';
 
 const TOOLS = [
@@ -30,10 +32,21 @@ function answerTo(
   stream: boolean,
   tools: readonly object[] = TOOLS,
 ): readonly ResponseEvent[] {
+  const answer = answerOf(stream, tools);
+  const sse = streamOf(name, ['', ...(text.match(/.{1,2}/gsu) ?? [])], 'tool_calls');
+  const written = answer.write(Buffer.from(`${sse}data: [DONE]\n\n`)) + answer.end();
+  return stream ? eventsIn(written) : [{ type: 'whole', response: JSON.parse(written) as { output: object[] } }];
+}
+
+function answerOf(stream: boolean, tools: readonly object[] = TOOLS) {
   const body = Buffer.from(JSON.stringify({ input: 'Q', tools, stream }));
   const { answer } = translate({ api: 'responses', body });
   answer.start({ status: 200, contentType: 'text/event-stream' });
-  const pieces = ['', ...(text.match(/.{1,2}/gsu) ?? [])];
+  return answer;
+}
+
+/** A call of chat completions. */
+function streamOf(name: string, pieces: readonly string[], finish?: string): string {
   const chunks = pieces.map((piece, at) => {
     const called = {
       index: 0,
@@ -42,10 +55,13 @@ function answerTo(
     };
     return { id: 'a', model: 'm', choices: [{ index: 0, delta: { tool_calls: [called] } }] };
   });
-  const end = { id: 'a', model: 'm', choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }] };
-  const sse = [...chunks, end].map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('');
-  const written = answer.write(Buffer.from(`${sse}data: [DONE]\n\n`)) + answer.end();
-  if (!stream) return [{ type: 'whole', response: JSON.parse(written) as { output: object[] } }];
+  const end = { id: 'a', model: 'm', choices: [{ index: 0, delta: {}, finish_reason: finish }] };
+  return [...chunks, ...(finish === undefined ? [] : [end])]
+    .map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`)
+    .join('');
+}
+
+function eventsIn(written: string): readonly ResponseEvent[] {
   return [...written.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!) as ResponseEvent);
 }
 
@@ -124,5 +140,47 @@ describe('a call comes back in the form of its tool', () => {
     const [whole] = answerTo('computer', '{"actions":[{"type":"screenshot"}]}', false, [{ type: 'computer' }]);
     const call = { type: 'computer_call', actions: [{ type: 'screenshot' }], pending_safety_checks: [] };
     expect(whole!.response!.output).toMatchObject([call]);
+  });
+
+  const written = fc.oneof(
+    fc.json({ maxDepth: 2 }),
+    fc.string({ unit: 'binary', maxLength: 40 }),
+    fc.record({ input: fc.string({ unit: 'binary' }) }).map((given) => JSON.stringify(given)),
+    fc.record({ command: fc.array(fc.string()) }).map((action) => JSON.stringify({ action })),
+    fc.constantFrom('{"input":"\\', '{"input":"\\u12', '{"input":"\\ud83e', ' {"input": "a"} ', '{"operation":{}}'),
+  );
+
+  it('in the same way whole, in pieces that are cut anywhere, and as far as it came before the stream broke', () => {
+    const names = fc.constantFrom('exec', 'local_shell', 'shell', 'apply_patch', 'computer', 'tool_search', 'plain');
+    fc.assert(
+      fc.property(names, written, fc.array(fc.nat(8)), (name, text, sizes) => {
+        const pieces: string[] = [];
+        for (let at = 0, turn = 0; at < text.length; turn++) {
+          const size = 1 + (sizes[turn % Math.max(1, sizes.length)] ?? 3);
+          pieces.push(text.slice(at, at + size));
+          at += size;
+        }
+        const all = pieces.length === 0 ? [''] : pieces;
+        const whole = answerOf(false);
+        const { output } = JSON.parse(whole.write(Buffer.from(streamOf(name, all, 'tool_calls'))) + whole.end()) as {
+          readonly output: readonly { readonly input?: string }[];
+        };
+        const streamed = answerOf(true);
+        const events = eventsIn(streamed.write(Buffer.from(streamOf(name, all, 'tool_calls'))) + streamed.end());
+        const done = events.filter(({ type }) => type === 'response.output_item.done');
+        expect(done.map(({ item }) => item)).toEqual(output);
+        const deltas = (given: readonly ResponseEvent[]) =>
+          given.map(({ type, delta }) => (type === 'response.custom_tool_call_input.delta' ? delta : '')).join('');
+        expect(deltas(events)).toBe(output[0]!.input ?? '');
+        const broken = answerOf(true);
+        const told = eventsIn(
+          broken.write(Buffer.from(streamOf(name, all.slice(0, -1)))) + broken.fail({ code: null, message: 'cut' }),
+        );
+        expect(told.filter(({ type }) => type === 'response.output_item.done')).toEqual([]);
+        expect(told.slice(-2).map(({ type }) => type)).toEqual(['response.failed', 'error']);
+        expect((output[0]!.input ?? '').startsWith(deltas(told))).toBe(true);
+      }),
+      { seed: 45, numRuns: runs(300) },
+    );
   });
 });
