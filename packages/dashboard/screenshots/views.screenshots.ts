@@ -131,7 +131,8 @@ for (const scheme of ['light', 'dark'] as const) {
         await page.goto(`${simulation.gateway.url}/ui#${view}`);
         await page.reload();
         await ready(page, view);
-        const picture = await page.screenshot({ fullPage: true, animations: 'disabled' });
+        // Every conversation is a session: the list goes on for pages.
+        const picture = await page.screenshot({ fullPage: view !== 'sessions', animations: 'disabled' });
         await writeFile(join(FOLDER, `${view}-${width}-${scheme}.png`), withPalette(picture));
         expect(await page.evaluate('document.documentElement.scrollWidth'), view).toBe(width);
       }
@@ -158,7 +159,10 @@ async function ready(page: Page, view: (typeof VIEWS)[number]): Promise<void> {
     await page.getByRole('heading', { name: 'Captured body' }).waitFor();
     await page.getByRole('radio', { name: 'All' }).check();
   }
-  if (view === 'sessions') await page.getByRole('region', { name: 'The session' }).waitFor();
+  if (view === 'sessions') {
+    await page.getByRole('button', { name: /opencode .* tokens lost/ }).click();
+    await page.getByRole('region', { name: 'The session' }).getByText('system prompt:').waitFor();
+  }
   if (view === 'system') await page.locator('td .status.good').first().waitFor();
   // Charts and canvases are drawn in the frame after.
   await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
