@@ -1,4 +1,4 @@
-import type { ChatTool } from './chat-request.js';
+import { type ChatTool, writeJson } from './chat-request.js';
 import { isObject, type JsonObject, parseObject } from './errors.js';
 import type { RequestValue } from './request-value.js';
 
@@ -146,7 +146,19 @@ export function callItem(type: string, text: string): JsonObject | undefined {
   // Models leave out the outer object.
   const value = [given?.[member], given].find((each) => fits(schema, each));
   if (value === undefined) return undefined;
-  return { type: `${name}_call`, ...item, [member]: isObject(value) ? { ...defaults, ...value } : value };
+  return { type: `${name}_call`, ...item, [member]: isObject(value) ? { ...value, ...defaults, ...value } : value };
+}
+
+/** The arguments of a call as `callItem` got them: without what it added. `undefined` for an item of another kind. */
+export function argumentsOfItem(item: RequestValue): string | undefined {
+  const isItsOwn = ({ name, member }: ItemTool) =>
+    item.get('type').value === `${name}_call` && isObject(item.get(member).value);
+  const known = [...ITEM_TOOLS.values()].find(isItsOwn);
+  if (known === undefined) return undefined;
+  const { member, defaults = {} } = known;
+  const value = item.get(member);
+  const isAdded = (name: string) => JSON.stringify(value.get(name).value) === JSON.stringify(defaults[name]);
+  return writeJson({ [member]: value.rawMembersExcept(new Set(Object.keys(defaults).filter(isAdded))) });
 }
 
 function functionOf(name: string, description: string, parameters: object): ChatTool {

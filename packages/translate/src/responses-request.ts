@@ -11,7 +11,7 @@ import {
   textPart,
   writeJson,
 } from './chat-request.js';
-import { itemToolName } from './client-tools.js';
+import { argumentsOfItem, itemToolName } from './client-tools.js';
 import { isObject } from './errors.js';
 import { textArguments } from './free-text.js';
 import type { JsonText, RequestValue } from './request-value.js';
@@ -286,7 +286,7 @@ function argumentsOf(item: RequestValue): JsonText {
   if (given.value === '') return '{}';
   if (isObject(given.value)) return given.raw()!.text;
   if (item.get('type').value === 'function_call' || given.isGiven) return given.text();
-  return writeJson(item.rawMembersExcept(NO_ARGUMENTS));
+  return argumentsOfItem(item) ?? writeJson(item.rawMembersExcept(NO_ARGUMENTS));
 }
 
 /** What a model thought, in full or, where only that was kept, in summary. */

@@ -129,6 +129,22 @@ describe('a call comes back in the form of its tool', () => {
     expect(events.filter(({ type }) => type === 'response.output_item.added')).toHaveLength(1);
   });
 
+  it.each([
+    ['local_shell', '{"action":{"command":["ls"],"timeout_ms":9}}'],
+    ['local_shell', '{"action":{"command":["ls"],"env":{"A":"1"}}}'],
+    ['shell', '{"action":{"commands":["ls"]}}'],
+    ['apply_patch', '{"operation":{"type":"update_file","path":"a","diff":"+b"}}'],
+    ['computer', '{"action":{"type":"wait"}}'],
+    ['tool_search', '{"query":"x"}'],
+    ['exec', '{"input":"a"}'],
+  ])('stands in the next prompt as the model wrote it: %s %s', (name, text) => {
+    const [whole] = answerTo(name, text, false);
+    const input = [{ role: 'user', content: 'Q' }, ...whole!.response!.output];
+    const { body } = translate({ api: 'responses', body: Buffer.from(JSON.stringify({ input, tools: TOOLS })) });
+    const { messages } = JSON.parse(body) as { messages: { tool_calls?: { function: object }[] }[] };
+    expect(messages.at(-1)!.tool_calls![0]!.function).toEqual({ name, arguments: text });
+  });
+
   it('gives a free text out as it comes, and halves of characters whole', () => {
     const events = answerTo('exec', '{"input":"line 1\\nline 2 \\ud83e\\udd80"}', true);
     const deltas = events.filter(({ type }) => type === 'response.custom_tool_call_input.delta');

@@ -489,9 +489,34 @@ describe('a Responses request', () => {
     ['a call of MCP', { type: 'function_call', name: 'f', namespace: 'mcp__x__', arguments: '{}' }, 'mcp__x__f {}'],
     [
       'a call of a shell',
-      { type: 'local_shell_call', id: 'l', status: 'completed', action: { type: 'exec', command: ['ls'] } },
-      'local_shell {"action":{"type":"exec","command":["ls"]}}',
+      { type: 'local_shell_call', id: 'l', status: 'completed', action: { type: 'exec', command: ['ls'], env: {} } },
+      'local_shell {"action":{"command":["ls"]}}',
     ],
+    [
+      'a call of a shell with an environment',
+      { type: 'local_shell_call', action: { env: { A: '1' }, command: ['ls'], timeout_ms: 9 } },
+      'local_shell {"action":{"env":{"A":"1"},"command":["ls"],"timeout_ms":9}}',
+    ],
+    [
+      'a patch',
+      { type: 'apply_patch_call', status: 'completed', operation: { type: 'delete_file', path: 'a' } },
+      'apply_patch {"operation":{"type":"delete_file","path":"a"}}',
+    ],
+    [
+      'commands of a shell',
+      {
+        type: 'shell_call',
+        environment: { type: 'local' },
+        action: { timeout_ms: null, max_output_length: null, commands: ['ls'] },
+      },
+      'shell {"action":{"commands":["ls"]}}',
+    ],
+    [
+      'actions on a screen',
+      { type: 'computer_call', pending_safety_checks: [], actions: [{ type: 'screenshot' }] },
+      'computer {"actions":[{"type":"screenshot"}]}',
+    ],
+    ['a call of a tool that nobody knows', { type: 'new_call', id: 'n', member: 1 }, 'new {"member":1}'],
     [
       'a search for tools',
       { type: 'tool_search_call', execution: 'client', arguments: { query: 'x' } },
