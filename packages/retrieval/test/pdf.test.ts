@@ -50,6 +50,52 @@ describe('a page of a PDF', () => {
     expect(textOfLines(linesOfPage(items))).toBe(expected);
   });
 
+  it.each([
+    [
+      'Arabic in forms of letters, drawn from left to right',
+      [
+        ['ﻲﺑﺮﻋ', 50, 20, 'rtl'],
+        ['ﺺﻧ', 74, 15, 'rtl'],
+      ],
+      'نص عربي',
+    ],
+    [
+      'Hebrew, drawn from right to left',
+      [
+        ['שלום', 80, 20, 'rtl'],
+        ['עולם', 50, 25, 'rtl'],
+      ],
+      'שלום עולם',
+    ],
+    [
+      'other words in Hebrew',
+      [
+        ['סוף', 50, 20, 'rtl'],
+        ['New', 74, 15, 'ltr'],
+        ['York', 93, 20, 'ltr'],
+        ['התחלה', 117, 30, 'rtl'],
+      ],
+      'התחלה New York סוף',
+    ],
+    [
+      'Hebrew in other words',
+      [
+        ['The word', 50, 40, 'ltr'],
+        ['עולם', 94, 25, 'rtl'],
+        ['שלום', 123, 20, 'rtl'],
+        ['is peace.', 147, 40, 'ltr'],
+      ],
+      'The word שלום עולם is peace.',
+    ],
+  ] as const)('has its words in reading order: %s', (_, runs, expected) => {
+    const items = runs.map(([str, x, width, dir]) => {
+      // Letters of a run are in reading order, runs stand where they are seen.
+      const text = /[\ufe70-\ufefc]/.test(str) ? Array.from(str).reverse().join('') : str;
+      return { str: text, dir, width, transform: [10, 0, 0, 10, x, 700] };
+    });
+    expect(textOfLines(linesOfPage(items))).toBe(expected);
+  });
+
   it('goes on in the next one where a word or sentence does', async () => {
     expect(await textsOf(pdf([['The keeper of the light-'], ['house, who lives', 'there.']]))).toEqual([
       'The keeper of the lighthouse, who lives there.',
@@ -112,6 +158,23 @@ describe('a page of a PDF', () => {
         page: 1,
       },
       { headings: [], text: 'All cranes are blue.', page: 1 },
+    ]);
+  });
+
+  it('has the rows of a table whose cells were drawn one by one, each with all of its lines', async () => {
+    const cell = (lines: readonly string[], x: number, y: number) =>
+      lines.map((text, at) => ({ text, x, y: y - 12 * at }));
+    const runs = [
+      ...[cell(['Crane'], 50, 700), cell(['State'], 170, 700), cell(['Since'], 330, 700)],
+      ...[
+        cell(['Orsin', 'the old'], 50, 670),
+        cell(['It stands on the', 'south pier.'], 170, 670),
+        cell(['1988'], 330, 670),
+      ],
+      ...[cell(['Velka'], 50, 630), cell(['In order.'], 170, 630), cell(['2003'], 330, 630)],
+    ].flat();
+    expect(await textsOf(drawn([runs]))).toEqual([
+      'Crane | State | Since\nOrsin the old | It stands on the south pier. | 1988\nVelka | In order. | 2003',
     ]);
   });
 
@@ -200,6 +263,24 @@ describe('the pages of a PDF', () => {
     expect(long.unread).toEqual([{ position: 'page 3', message: 'the PDF has 3 pages, and 2 are read at most' }]);
     const scanned = await read(drawn([[{ text: 'One.', x: 50, y: 700 }], 'q 0 0 100 100 re f Q', '']));
     expect(scanned.unread).toEqual([{ position: 'page 2', message: 'the page has no text; it may be scanned' }]);
+  });
+
+  it('are named where their fonts do not say which characters they show', async () => {
+    // A font whose glyphs are all of private use.
+    const map = '1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange <00> <ff> <e000> endbfrange';
+    const stream = 'BT /F1 12 Tf 1 0 0 1 50 700 Tm (secret) Tj /F2 12 Tf 1 0 0 1 50 600 Tm (A few words.) Tj ET';
+    const bytes = pdfOf([
+      '<</Type/Catalog/Pages 2 0 R>>',
+      '<</Type/Pages/Kids[5 0 R]/Count 1>>',
+      '<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 4 0 R>>',
+      `<</Length ${map.length}>>stream\n${map}\nendstream`,
+      '<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F1 3 0 R/F2 7 0 R>>>>/Contents 6 0 R>>',
+      `<</Length ${stream.length}>>stream\n${stream}\nendstream`,
+      '<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>',
+    ]);
+    const { blocks, unread } = await read(bytes);
+    expect(blocks.map(({ text }) => text)).toEqual(['A few words.']);
+    expect(unread).toEqual([{ position: 'page 1', message: 'its fonts do not say which characters they show' }]);
   });
 
   it('stand under the headings of the outline, found by their words or their height', async () => {

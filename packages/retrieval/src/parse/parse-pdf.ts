@@ -19,6 +19,8 @@ class CharacterMaps {
 
 const PDF_OPTIONS = { verbosity: 0, isEvalSupported: false, cMapPacked: true, BinaryDataFactory: CharacterMaps };
 
+/** Share of characters of a page that may be unknown: bullets are. */
+const MAX_UNKNOWN_SHARE = 0.05;
 /** What stands for a glyph without a name: private use, control characters, and the sign for none. */
 const UNKNOWN_CHARACTER = /[\p{Co}\p{Cc}\ufffd]/gu;
 
@@ -122,11 +124,17 @@ async function readPages(
       const page = await document.getPage(number);
       const lines = linesOfPage((await page.getTextContent()).items as readonly PdfItem[]);
       page.cleanup();
-      const text = lines.map((line) => line.text).join('');
-      length += text.length;
-      if (text.length < 2 * (text.match(UNKNOWN_CHARACTER)?.length ?? 0)) {
+      const known = lines.map((line) => ({ ...line, text: line.text.replace(UNKNOWN_CHARACTER, '').trim() }));
+      const lengthOf = (some: readonly PdfLine[]) => some.reduce((sum, { text }) => sum + text.length, 0);
+      length += lengthOf(lines);
+      if (lengthOf(known) < (1 - MAX_UNKNOWN_SHARE) * lengthOf(lines)) {
         unread.push({ position: `page ${number}`, message: 'its fonts do not say which characters they show' });
-      } else pages.set(number, lines);
+      }
+      if (lines.length === 0 || lengthOf(known) > 0)
+        pages.set(
+          number,
+          known.filter(({ text }) => text !== ''),
+        );
     } catch {
       unread.push({ position: `page ${number}`, message: 'the page is broken' });
     }

@@ -3,6 +3,8 @@ import { raised } from './signs.js';
 /** A run of text on a page, as pdf.js gives it. */
 export interface PdfItem {
   readonly str?: string;
+  /** Of letters from right to left, `rtl`. */
+  readonly dir?: string;
   readonly width?: number;
   /** Four numbers of the direction and size, then the position. */
   readonly transform?: readonly number[];
@@ -23,6 +25,9 @@ export interface PdfLine {
 
 /** Text of one line without a wide gap. */
 interface Segment {
+  /** As they were drawn. */
+  readonly parts: Part[];
+  /** Known when all parts are. */
   text: string;
   left: number;
   right: number;
@@ -32,6 +37,13 @@ interface Segment {
   readonly angle: number;
 }
 
+/** Text of one direction, or the space between two. */
+interface Part {
+  text: string;
+  readonly left: number;
+  readonly isRightToLeft: boolean;
+}
+
 /** Segments side by side, from left to right. */
 type Row = readonly Segment[];
 
@@ -39,10 +51,12 @@ type Row = readonly Segment[];
 type Extents = readonly { left: number; right: number }[];
 
 /** Wider than a space between words, in font sizes: what stands behind it may be another column. */
-const COLUMN_GAP = 1.1;
+const COLUMN_GAP = 0.9;
 
 /** What begins the item of a list. */
 const LIST_MARK = /^(?:[•‣◦▪■●○*–—-]|\(?[\p{L}\d]{1,3}[.)])$/u;
+/** Lines of one cell of a table. */
+const MAX_CELL_LINES = 8;
 const SECTION_NUMBER = /^\d+(?:\.\d+)+$/;
 /** Scripts that are written without spaces, and their punctuation. */
 const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u3000-\u303f\uff00-\uffef\u30fb\u30fc]/u;
@@ -80,7 +94,7 @@ function segmentsOf(items: readonly PdfItem[]): Segment[] {
   const segments: Segment[] = [];
   let open: Segment | undefined;
   let hasSpace = false;
-  for (const { str = '', width = 0, transform = [1, 0, 0, 1, 0, 0] } of items) {
+  for (const { str = '', dir, width = 0, transform = [1, 0, 0, 1, 0, 0] } of items) {
     if (str.trim() === '') {
       hasSpace ||= str !== '';
       continue;
@@ -89,6 +103,7 @@ function segmentsOf(items: readonly PdfItem[]): Segment[] {
     const angle = Math.round(Math.atan2(b, a) * 100) / 100;
     const along = x * Math.cos(angle) + y * Math.sin(angle);
     const next: Segment = {
+      parts: [{ text: str, left: along, isRightToLeft: dir === 'rtl' }],
       text: str,
       left: along,
       right: along + width,
@@ -103,7 +118,34 @@ function segmentsOf(items: readonly PdfItem[]): Segment[] {
     } else append(open, next, hasSpace);
     hasSpace = false;
   }
+  for (const segment of segments) {
+    if (segment.parts.some(({ isRightToLeft }) => isRightToLeft)) segment.text = inReadingOrder(segment.parts);
+  }
   return segments;
+}
+
+/** The parts of a line as they are read: Arabic and Hebrew from right to left, what stands within them as it is. */
+function inReadingOrder(parts: readonly Part[]): string {
+  const sorted = [...parts].sort((a, b) => a.left - b.left);
+  const lengthOf = (isRightToLeft: boolean) =>
+    sorted.reduce((sum, part) => sum + (part.isRightToLeft === isRightToLeft ? part.text.trim().length : 0), 0);
+  const isRightToLeft = lengthOf(true) > lengthOf(false);
+  const runs: Part[][] = [];
+  for (const part of sorted) {
+    // Spaces and points go with the line.
+    const isOther = part.isRightToLeft !== isRightToLeft && /[\p{L}\p{N}]/u.test(part.text);
+    const [before, last] = [runs.at(-2), runs.at(-1)];
+    const isOtherRun = (run: Part[] | undefined) => run !== undefined && run[0]!.isRightToLeft !== isRightToLeft;
+    if (isOther && isOtherRun(last)) last!.push(part);
+    else if (isOther && isOtherRun(before) && last![0]!.text.trim() === '') before!.push(...runs.pop()!, part);
+    else runs.push([isOther ? part : { ...part, isRightToLeft }]);
+  }
+  const read = (run: Part[]) => (run[0]!.isRightToLeft ? run.reverse() : run);
+  return (isRightToLeft ? runs.reverse() : runs)
+    .flatMap(read)
+    .map(({ text }) => text)
+    .join('')
+    .replace(/[\ufb50-\ufdff\ufe70-\ufefc]+/g, (forms) => forms.normalize('NFKC'));
 }
 
 /** Whether text was drawn twice, a little apart, to look bold. */
@@ -121,6 +163,9 @@ function continues(open: Segment, next: Segment): boolean {
   const text = open.text.trim();
   const isNumbered = SECTION_NUMBER.test(text) && /^\p{L}/u.test(next.text);
   const isWide = isNumbered || LIST_MARK.test(text) || LEADERS_AT_END.test(text);
+  const isRightToLeft = next.parts[0]!.isRightToLeft || open.parts.at(-1)!.isRightToLeft;
+  const gapLeft = open.left - next.right;
+  if (isRightToLeft && gapLeft > -0.6 * size && gapLeft < COLUMN_GAP * size) return true;
   return gap > -0.6 * size && gap < (isWide ? 4 : COLUMN_GAP) * size;
 }
 
@@ -133,23 +178,32 @@ function append(open: Segment, next: Segment, hasSpace: boolean): void {
     open.size = next.size;
     open.y = next.y;
   }
-  const gap = next.left - open.right;
+  const isToTheLeft = next.right <= open.left + 0.6 * next.size && next.left < open.left;
+  const gap = isToTheLeft ? open.left - next.right : next.left - open.right;
   const isJoined = CJK.test(open.text.slice(-1)) && CJK.test(text[0]!) && gap < next.size / 2;
-  const isApart = (hasSpace || gap > 0.3 * open.size) && !isJoined;
-  open.text += isApart && !open.text.endsWith(' ') ? ` ${text}` : text;
+  const isApart = (hasSpace || gap > 0.3 * open.size) && !isJoined && !open.text.endsWith(' ');
+  const [part] = next.parts as [Part];
+  const space = { ...part, text: ' ', left: isToTheLeft ? next.right : next.left - 0.01 };
+  open.parts.push(...(isApart ? [space] : []), { ...part, text });
+  open.text += isApart ? ` ${text}` : text;
+  open.left = Math.min(open.left, next.left);
   open.right = Math.max(open.right, next.right);
 }
 
 function rowsOf(segments: readonly Segment[]): Row[] {
   const rows: Segment[][] = [];
-  for (const segment of segments) {
-    const before = rows.at(-1)?.at(-1);
-    const isBeside =
-      before !== undefined &&
-      before.angle === segment.angle &&
-      segment.left > before.right &&
-      Math.abs(segment.y - before.y) < 0.7 * Math.max(segment.size, before.size);
-    if (isBeside) rows.at(-1)!.push(segment);
+  let isCell = false;
+  for (const [at, segment] of segments.entries()) {
+    const { angle, left, y, size } = segment;
+    const isBeside = (row: Row | undefined) => {
+      const last = row?.at(-1);
+      if (last === undefined || angle !== last.angle || left <= last.right) return false;
+      return Math.abs(y - last.y) < 0.7 * Math.max(size, last.size);
+    };
+    // The lines of a cell may be drawn before those of the next one, which then begins higher, beside its first line.
+    const above = rows.slice(-MAX_CELL_LINES).findLast(isBeside);
+    if (at > 0 && y > segments[at - 1]!.y + 0.7 * size) isCell = above !== undefined;
+    if (above !== undefined && (isCell || above === rows.at(-1))) above.push(segment);
     else rows.push([segment]);
   }
   return rows;
@@ -197,7 +251,7 @@ function extentsOf(row: Row, known: Extents): Extents {
   const merged: { left: number; right: number }[] = [];
   for (const extent of all) {
     const last = merged.at(-1);
-    if (last !== undefined && extent.left < last.right + row[0]!.size / 2) {
+    if (last !== undefined && extent.left < last.right + row[0]!.size / 5) {
       last.right = Math.max(last.right, extent.right);
     } else merged.push(extent);
   }
@@ -219,10 +273,16 @@ function isProse(rows: readonly Row[], extents: Extents): boolean {
   });
 }
 
-/** Rows with `|` between the cells. A row whose first cell is empty continues the cells of the row before. */
+/**
+ * Rows with `|` between the cells. A row continues the cells of the row before where its first cell is empty, or where
+ * it stands closer than other rows do.
+ */
 function linesOfTable(rows: readonly Row[], extents: Extents, table: number): PdfLine[] {
   const lines: { cells: string[]; row: Row }[] = [];
-  for (const row of rows) {
+  const gapOf = (at: number) => (at === 0 ? 0 : rows[at - 1]!.at(-1)!.y - rows[at]![0]!.y);
+  const gaps = [...rows.keys()].filter((at) => at > 0 && rows[at]!.length > 1).map(gapOf);
+  const usual = gaps.sort((a, b) => a - b)[gaps.length >> 1]!;
+  for (const [at, row] of rows.entries()) {
     const cells = extents.map((extent) =>
       row
         .filter((segment) => overlaps(segment, extent))
@@ -230,7 +290,8 @@ function linesOfTable(rows: readonly Row[], extents: Extents, table: number): Pd
         .join(' '),
     );
     const last = lines.at(-1);
-    if (last !== undefined && cells[0] === '' && last.row.at(-1)!.y - row[0]!.y < 1.6 * row[0]!.size) {
+    const isTight = gapOf(at) < 1.6 * row[0]!.size && (cells[0] === '' || gapOf(at) < 0.8 * usual);
+    if (last !== undefined && isTight) {
       last.cells = last.cells.map((cell, at) => (cells[at] === '' ? cell : joined(cell, cells[at]!, false)));
     } else lines.push({ cells, row });
   }
