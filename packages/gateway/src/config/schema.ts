@@ -284,7 +284,7 @@ export const gatewayConfigSchema = z
       .array(z.enum(PREFIX_KEEPERS))
       .default([])
       .describe(
-        "What is sent as the client wrote it. By default the gateway changes what breaks the engine's prefix cache and says nothing to the model: changing values in Claude Code's `billing-line`; `cache-marks`, where the engine reads none; later `system-messages`, which become the user's in a translation; `tool-order`, which stays that of the first request.",
+        "What is sent as the client wrote it. By default the gateway changes what breaks the engine's prefix cache and says nothing to the model: changing values in Claude Code's `billing-line`; `cache-marks`, where the engine reads none; later `system-messages`, which become the user's in a translation; `tool-order`, which stays that of the first request, with new tools behind.",
       ),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait for an engine.'),
