@@ -28,7 +28,7 @@ function kindsSection() {
   const rows = [
     ...read,
     ['.jsonl .ndjson', 'read: a document a line, up to 16 MB each'],
-    [listed(LEFT_OUT_KINDS.flatMap(({ extensions }) => extensions.slice(0, 2))), 'and their like: left out'],
+    [listed(LEFT_OUT_KINDS.flatMap(({ extensions }) => extensions.slice(0, 1))), 'and their like: left out'],
     ['others', 'read as text, or left out'],
     ['encrypted, broken, too large', 'refused'],
   ];
