@@ -42,9 +42,10 @@ export class Archive {
     return Object.hasOwn(this.#parts, path) ? this.#parts[path] : undefined;
   }
 
-  xml(path: string): XmlElement | undefined {
+  /** A part as a tree, without the elements that `take` returns true for. */
+  xml(path: string, take?: (element: XmlElement) => boolean): XmlElement | undefined {
     const bytes = this.bytes(path);
-    return bytes === undefined ? undefined : parseXml(strFromU8(bytes).replace(/^\ufeff/, ''));
+    return bytes === undefined ? undefined : parseXml(strFromU8(bytes).replace(/^\ufeff/, ''), take);
   }
 
   /** A part without which the file is broken. */

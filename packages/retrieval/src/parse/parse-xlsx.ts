@@ -30,16 +30,17 @@ export function parseXlsx(bytes: Uint8Array): ParsedDocument {
   const writer = new BlockWriter();
   let cells = 0;
   for (const { attributes } of findAll(workbook, 'sheet')) {
-    const sheet = archive.xml(relations.get(attributes['r:id'] ?? '')?.path ?? '');
-    const rows = findAll(find(sheet, 'sheetData'), 'row').map((row) => {
+    const rows: Map<number, string>[] = [];
+    archive.xml(relations.get(attributes['r:id'] ?? '')?.path ?? '', (element) => {
+      if (element.name !== 'row') return false;
       const values = new Map<number, string>();
       let column = -1;
-      for (const cell of elementsOf(row)) {
+      for (const cell of elementsOf(element)) {
         column = columnOf(cell.attributes['r']) ?? column + 1;
         const value = shownValue(cell);
         if (value.trim() !== '') values.set(column, value);
       }
-      return values;
+      return rows.push(values) > 0;
     });
     const columns = [...new Set(rows.flatMap((row) => [...row.keys()]))].sort((a, b) => a - b);
     cells += columns.length * rows.length;

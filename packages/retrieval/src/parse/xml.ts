@@ -11,18 +11,18 @@ export interface XmlElement {
 /** Elements within elements. */
 const MAX_DEPTH = 500;
 
-/** Reads XML. Entities of a document type are not replaced. Error: WARMPATH_UNREADABLE_FILE for too deep nesting. */
-export function parseXml(text: string): XmlElement {
+/**
+ * Reads XML. Entities of a document type are not replaced. `take` gets each element at its end; one for which it
+ * returns true is left out of the tree. Error: WARMPATH_UNREADABLE_FILE for too deep nesting.
+ */
+export function parseXml(text: string, take: (element: XmlElement) => boolean = () => false): XmlElement {
   const root: XmlElement = { name: '', attributes: {}, children: [] };
   const open = [root];
   const parser = new Parser(
     {
-      onopentag(name, given) {
-        const attributes: Record<string, string> = Object.create(null);
-        for (const [key, value] of Object.entries(given)) {
-          attributes[key] = value;
-          attributes[localName(key)] ??= value;
-        }
+      onopentag(name, attributes) {
+        for (const key of Object.keys(attributes))
+          if (key.includes(':')) attributes[localName(key)] ??= attributes[key]!;
         const element: XmlElement = { name: localName(name), attributes, children: [] };
         open.at(-1)!.children.push(element);
         if (open.push(element) > MAX_DEPTH) throw unreadable(`its XML is nested deeper than ${MAX_DEPTH} elements`);
@@ -31,7 +31,7 @@ export function parseXml(text: string): XmlElement {
         open.at(-1)!.children.push(part);
       },
       onclosetag() {
-        if (open.length > 1) open.pop();
+        if (open.length > 1 && take(open.pop()!)) open.at(-1)!.children.pop();
       },
     },
     { xmlMode: true },
