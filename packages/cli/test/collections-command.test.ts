@@ -67,11 +67,13 @@ describe('warmpath ingest and collections', () => {
     await writeFile(join(docs(), 'report.zip'), Buffer.from([0x50, 0x4b, 3, 4]));
     const folder = await run(['ingest', docs()]);
     expect(folder).toMatchObject({ code: 0, stdout: expect.stringContaining('7 left out') as string });
-    expect(folder.stderr).toMatch(/^Left out, .* docs\/e\.PNG, .*docs\/i\.PNG and 2 more \(\.png, \.zip\)\n$/);
+    expect(folder.stderr).toMatch(
+      /^Left out, it is a picture: docs\/e\.PNG, .*docs\/i\.PNG and 1 more \(\.png\)\nLeft out, .*: docs\/report\.zip\n$/,
+    );
     const named = await run(['ingest', join(docs(), 'report.zip')]);
     expect(named).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('report.zip: it is not a text') as string,
+      stderr: expect.stringContaining('report.zip: it is an archive') as string,
     });
   });
 

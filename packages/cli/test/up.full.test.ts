@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
 import { startFakeEngine } from './fake-engine.js';
 import { MAIN, type RunningCli, runCli, startCli } from './run-cli.js';
@@ -70,6 +70,57 @@ const isListening = (url: string) =>
     ({ body }) => body.dump().then(() => true),
     () => false,
   );
+
+describe('collections', () => {
+  let folder: string;
+  let environment: Record<string, string>;
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'warmpath-up-collections-'));
+    environment = { WARMPATH_DATA_DIR: folder };
+    for (const [name, text] of [
+      ['handbook', 'The weight of Velka is 42 kg.'],
+      ['warmpath-tiny', 'A collection with the name of the model.'],
+    ]) {
+      await writeFile(join(folder, `${name}.md`), text!);
+      const ingested = await runCli(['ingest', join(folder, `${name}.md`), '--collection', name!], { environment });
+      expect(ingested.code).toBe(0);
+    }
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  it('are offered as models by `warmpath up`', async () => {
+    const cli = start(['up', '--port', '0', '--json'], environment);
+    const { url } = JSON.parse((await cli.waitFor(/^.+\n/))[0]) as { url: string };
+    const listed = (await (await request(`${url}/v1/models`)).body.json()) as { data: { id: string }[] };
+    expect(listed.data.map(({ id }) => id).sort()).toEqual(['handbook', 'warmpath-tiny']);
+    const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'handbook',
+        max_tokens: 2,
+        messages: [{ role: 'user', content: 'weight of Velka' }],
+      }),
+    });
+    expect(statusCode).toBe(200);
+    expect(await body.text()).toContain('The weight of Velka is 42 kg.');
+  });
+
+  it('are asked without a gateway: one is started for the question, and said', async () => {
+    const asked = await runCli(['ask', 'weight of Velka', '--collection', 'handbook'], { environment });
+    expect(asked).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('The weight of Velka is 42 kg.') as string,
+    });
+    expect(asked.stderr).toMatch(/No gateway runs here: one is started[\s\S]*Starting the embedded engine/);
+    const missing = await runCli(['ask', 'weight of Velka', '--collection', 'none'], { environment });
+    expect(missing).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('there is no collection "none"') as string,
+    });
+    expect(missing.stderr).not.toContain('Starting');
+  });
+});
 
 describe('warmpath up', () => {
   it('serves questions with documents, reuses what it holds, and stops both on SIGINT with exit code 0', async () => {

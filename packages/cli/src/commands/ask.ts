@@ -1,9 +1,10 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
 import { printableLine } from '@warmpath/core/internal';
 import type { Command } from 'commander';
-import { addCollectionOption } from '../collections/open-collection.js';
+import { addCollectionOption, withCollections } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
-import type { EngineClient } from '../engine-client.js';
+import { EngineClient } from '../engine-client.js';
+import { withInterruption } from '../interruption.js';
 import { addGatewayOption, addKeyOption, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
 import { withGateway } from '../with-gateway.js';
@@ -64,11 +65,41 @@ export function addAskCommand(program: Command, context: CommandContext): void {
     .argument('<question>', 'the question')
     .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))
     .option('--model <name>', 'model to ask; the first one that is served if left out')
-    .action((question: string, options: AskOptions) =>
-      withGateway(options, context.environment, (client, signal) =>
-        ask(question, options, { client, terminal: context.terminal, signal }),
-      ),
-    );
+    .action(async (question: string, options: AskOptions) => {
+      const { environment, terminal } = context;
+      try {
+        await withGateway(options, environment, (client, signal) =>
+          ask(question, options, { client, terminal, signal }),
+        );
+      } catch (error) {
+        const isOther = command.getOptionValueSource('gateway') !== 'default' || options.keyEnv !== undefined;
+        if (isOther || !WarmpathError.isInstance(error) || error.code !== 'WARMPATH_GATEWAY_UNREACHABLE') throw error;
+        await askOwn(question, options, context);
+      }
+    });
+}
+
+/** Asks an engine and a gateway that are started for this question. */
+async function askOwn(question: string, { model, ...options }: AskOptions, context: CommandContext): Promise<void> {
+  const { terminal, environment } = context;
+  const tenant = 'default';
+  // A model may take minutes to load: what is not there is told before.
+  await withCollections({ tenant }, environment, (collections) => collections.get(tenant, options.collection));
+  terminal.note('No gateway runs here: one is started for this question. `warmpath up` keeps one for the next.');
+  // Only a question without a gateway needs the code of one.
+  const { withEmbeddedGateway } = await import('../embedded-gateway.js');
+  const { gatewayParts } = await import('../gateway-settings.js');
+  await withInterruption((signal) => {
+    // A name of a file or of a download is the engine's model; any other is one that the gateway serves.
+    const isFile = model !== undefined && /[/:]|\.gguf$/.test(model);
+    const { onRequest: _, ...parts } = gatewayParts(context, {});
+    const settings = { port: 0, ...(isFile && { model }) };
+    return withEmbeddedGateway(settings, context, { parts, signal }, async ({ gateway }) => {
+      const client = new EngineClient({ url: gateway.url });
+      const asked = { ...options, ...(!isFile && model !== undefined && { model }) };
+      await ask(question, asked, { client, terminal, signal }).finally(() => client.close());
+    });
+  });
 }
 
 async function ask(
@@ -82,12 +113,13 @@ async function ask(
   const demos = new Set(served.filter(({ demo }) => demo === true).map(({ id }) => id));
   let isDemo = demos.has(name);
   // Prefill of a real model takes minutes on a CPU: what was found is shown before.
-  const found = await search(client, { question, collection, k: passages ?? USUAL_PASSAGES }, signal);
+  const searched = await search(client, { question, collection, k: passages ?? USUAL_PASSAGES }, signal);
+  const found = searched ?? [];
   if (found.length > 0) {
     printSources(terminal, question, found);
     terminal.line();
-    if (!isDemo) terminal.note('Waiting for the answer …');
   }
+  if (searched !== undefined && !isDemo) terminal.note('Waiting for the answer …');
   const { chunks } = await client.streamChat(
     {
       model: name,
@@ -124,7 +156,7 @@ async function search(
   client: EngineClient,
   { question, collection, k }: { readonly question: string; readonly collection: string; readonly k: number },
   signal: AbortSignal,
-): Promise<readonly Source[]> {
+): Promise<readonly Source[] | undefined> {
   try {
     const path = `/v1/collections/${encodeURIComponent(collection)}/search`;
     const { results } = (await client.post(path, { query: question, k }, signal)) as { results: readonly Candidate[] };
@@ -137,7 +169,7 @@ async function search(
     }));
   } catch {
     // A model may answer from a collection that others may not search; what else is wrong, the question meets again.
-    return [];
+    return undefined;
   }
 }
 

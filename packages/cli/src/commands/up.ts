@@ -1,18 +1,12 @@
-import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import { type EngineOptions, type EngineProcess, modelLines, spawnEngine } from '@warmpath/engine';
-import { canHearKvEvents, type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
+import { type EngineProcess, modelLines } from '@warmpath/engine';
+import type { RunningGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
-import { collectionsFolder } from '../collections/open-collection.js';
 import { addCommand, type CommandContext, programName } from '../command-context.js';
-import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
-import { addGatewayOptions, type GatewayOptions, gatewayParts, gatewaySettings } from '../gateway-settings.js';
+import { withEmbeddedGateway } from '../embedded-gateway.js';
+import { addEngineOptions } from '../engine-settings.js';
+import { addGatewayOptions, type GatewayOptions, gatewayParts } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
-import { describeListenError, requireFreePort } from '../listen-address.js';
-import type { Terminal } from '../terminal.js';
 
 /** Adds `warmpath up`. */
 export function addUpCommand(program: Command, context: CommandContext): void {
@@ -23,80 +17,12 @@ export function addUpCommand(program: Command, context: CommandContext): void {
 }
 
 async function up(options: GatewayOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
-  const { terminal, environment } = context;
-  const defaults = { logLevel: 'warn' } as const;
-  // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
-  const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
-  const address = { host: server.host, port: server.port, option: '--port' } as const;
-  await requireFreePort(address);
-  const settings = engineSettings(options);
-  const events = await openPrivateEvents();
-  try {
-    const published = events && { kvEvents: events.endpoint, kvEventsReplay: events.replayEndpoint };
-    const key = randomBytes(32).toString('base64url');
-    const engine = await startEngine({ ...settings, ...published, port: 0 }, terminal, { key, signal });
-    try {
-      const config = await gatewaySettings(options, engine.url, { environment, defaults });
-      const collections = config.collections ?? { folder: collectionsFolder(environment) };
-      const upstream = {
-        // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
-        cacheSaltKey: randomBytes(32).toString('base64url'),
-        ...config.upstream,
-        dialect: 'embedded' as const,
-        // The engine answers this gateway only.
-        apiKey: key,
-        ...(events && { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replayEndpoint } }),
-      };
-      const gateway = await startGateway({ ...config, collections, upstream }, gatewayParts(context, options)).catch(
-        (error: unknown) => {
-          throw describeListenError(error, address);
-        },
-      );
-      try {
-        announce(context, gateway, engine);
-        await Promise.race([interrupted(signal), givenUp(engine)]);
-        terminal.note('stopping …');
-      } finally {
-        await gateway.close();
-      }
-    } finally {
-      await engine.stop();
-    }
-  } finally {
-    await events?.close();
-  }
-}
-
-/** Where the engine tells this gateway, and nobody else, what it holds. */
-interface PrivateEvents {
-  readonly endpoint: string;
-  readonly replayEndpoint: string;
-  close(): Promise<void>;
-}
-
-/**
- * Sockets in a folder of this user's own: events name the tokens of prompts. `undefined` where such sockets are not to
- * be had; the gateway then goes by what it has served.
- */
-async function openPrivateEvents(): Promise<PrivateEvents | undefined> {
-  if (process.platform === 'win32' || !(await canHearKvEvents())) return undefined;
-  const folder = await mkdtemp(join(tmpdir(), 'warmpath-events-'));
-  return {
-    endpoint: `ipc://${join(folder, 'live')}`,
-    replayEndpoint: `ipc://${join(folder, 'replay')}`,
-    close: () => rm(folder, { recursive: true, force: true }),
-  };
-}
-
-/** The engine's front runs in this process, beside the gateway; what computes is a process of its own. */
-function startEngine(
-  options: EngineOptions,
-  terminal: Terminal,
-  hooks: { readonly key: string; readonly signal: AbortSignal },
-): Promise<EngineProcess> {
-  const onCrash = ({ message }: WarmpathError) => terminal.note(message);
-  const start = announceStart(terminal);
-  return spawnEngine(options, { onProgress: start.onProgress, onCrash, ...hooks }).finally(() => start.stop());
+  const parts = gatewayParts(context, options);
+  await withEmbeddedGateway(options, context, { parts, signal }, async ({ gateway, engine }) => {
+    announce(context, gateway, engine);
+    await Promise.race([interrupted(signal), givenUp(engine)]);
+    context.terminal.note('stopping …');
+  });
 }
 
 /** Rejects when the engine cannot be started again. */
