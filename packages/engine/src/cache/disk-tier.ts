@@ -8,39 +8,22 @@ export interface DiskTierOptions {
   readonly entries: readonly StoredEntry[];
 }
 
-/** Figures of the disk tier, for metrics and tests. */
-export interface DiskTierStats {
-  readonly capacityBytes: number;
-  /** Bytes of all files. */
-  readonly usedBytes: number;
-  readonly files: number;
-  /** Tokens whose cells are in a file. */
-  readonly tokens: number;
-  /** Tokens written since the start, or waiting to be. */
-  readonly savedTokens: number;
-  /** Tokens brought back to host memory since the start. */
-  readonly loadedTokens: number;
-  /** Tokens whose file was removed to make room, since the start. */
-  readonly evictedTokens: number;
-  /** Files that could not be written, or not be read when they were wanted, or were damaged. */
-  readonly failures: number;
-  /** Files that the start found and could not use: damaged, unfinished, or of another model or library. */
-  readonly refusedFiles: number;
-}
+/** Figures of the disk tier, counted from the start where they are not of now. */
+export type DiskTierStats = DiskTier['stats'];
 
 /** Files of nodes, within a budget in bytes. The tree decides which file leaves. */
 export class DiskTier {
   readonly #store: StateStore;
   #orphanedFiles = 0;
 
-  /** Counted here and by the tree's tiers. */
+  /** `tokens`: those whose cells are in a file now. `failures`: files that could not be read or were damaged. */
   readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, evictedTokens: 0, failures: 0 };
 
   constructor(store: StateStore) {
     this.#store = store;
   }
 
-  get stats(): DiskTierStats {
+  get stats() {
     const store = this.#store.stats;
     return {
       capacityBytes: store.capacityBytes,

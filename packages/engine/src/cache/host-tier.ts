@@ -27,22 +27,8 @@ export interface HostTierOptions {
   readonly capacityBytes: number;
 }
 
-/** Figures of the host tier, for metrics and tests. */
-export interface HostTierStats {
-  readonly capacityBytes: number;
-  /** Bytes of all copies. */
-  readonly usedBytes: number;
-  /** Tokens that have a copy. */
-  readonly tokens: number;
-  /** Tokens copied out of the device since the start. */
-  readonly savedTokens: number;
-  /** Tokens copied back to the device since the start. */
-  readonly restoredTokens: number;
-  /** Tokens whose copy was dropped to make room, since the start. */
-  readonly evictedTokens: number;
-  /** States that could not be saved, or were found damaged when they were wanted; their tokens are computed again. */
-  readonly failures: number;
-}
+/** Figures of the host tier, counted from the start where they are not of now. */
+export type HostTierStats = HostTier['stats'];
 
 /**
  * Copies of nodes in host memory, within a budget in bytes. The tree decides which copy leaves. A copy is restored only
@@ -51,6 +37,7 @@ export interface HostTierStats {
 export class HostTier {
   readonly #memory: SavableMemory;
   readonly #capacityBytes: number;
+  /** `tokens`: those that have a copy now. `failures`: states that could not be saved, or were damaged. */
   readonly #counts = { usedBytes: 0, tokens: 0, savedTokens: 0, restoredTokens: 0, evictedTokens: 0, failures: 0 };
 
   constructor({ memory, capacityBytes }: HostTierOptions) {
@@ -58,7 +45,7 @@ export class HostTier {
     this.#capacityBytes = capacityBytes;
   }
 
-  get stats(): HostTierStats {
+  get stats() {
     return { capacityBytes: this.#capacityBytes, ...this.#counts };
   }
 

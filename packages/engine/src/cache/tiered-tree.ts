@@ -3,8 +3,8 @@ import type { DiskTierOptions } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions } from './host-tier.js';
 import type { TierListener } from './radix-node.js';
-import { type PathStep, RadixNode, SaltedRoots } from './radix-node.js';
-import { type SequenceId, type SequenceMemory, SequencePool } from './sequence-memory.js';
+import { type PathStep, RadixNode } from './radix-node.js';
+import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import { TierStore } from './tier-store.js';
 import type { TokensByTier } from './tokens-by-tier.js';
 
@@ -36,13 +36,16 @@ export interface TieredTreeOptions {
  * A copy in host memory stays when its node comes back. Prompts of different salts have different roots.
  */
 export class TieredTree {
-  readonly #roots = new SaltedRoots();
+  /** By salt, as long as anything hangs on it; the one without a salt stays. */
+  readonly #roots = new Map<string | undefined, RadixNode>([[undefined, new RadixNode(undefined, 0, [])]]);
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
   /** What lies below the device. */
   readonly lower: TierStore;
   readonly #listener: TierListener | undefined;
-  readonly #sequences: SequencePool;
+  readonly #freeSequences: SequenceId[];
+  /** Those of leases; the others that are in use belong to leaves of the device. */
+  readonly #leasedSequences = new Set<SequenceId>();
   /** Whether sequences go on only where their state was saved. */
   readonly checkpoints: boolean;
   #deviceTokens = 0;
@@ -57,7 +60,7 @@ export class TieredTree {
       sizeOf: checkpoints ? storedBytes : ({ tokenCount }) => tokenCount,
     });
     this.#listener = listener;
-    this.#sequences = new SequencePool(memory, sequences);
+    this.#freeSequences = [...sequences].reverse();
     this.lower = new TierStore({
       order: this.#order,
       host,
@@ -67,12 +70,14 @@ export class TieredTree {
       onGone: (node) => this.#remove(node),
     });
     this.lower.adopt(disk?.entries ?? [], (salt) => this.rootOf(salt));
-    this.#roots.dropEmpty();
+    for (const root of this.roots) {
+      this.#dropIfEmpty(root);
+    }
   }
 
   /** Where prompts begin: those without a salt, and those of each salt that anything is held for. */
   get roots(): readonly RadixNode[] {
-    return this.#roots.all;
+    return [...this.#roots.values()];
   }
 
   /** Tokens on the device, each of which takes one cell. */
@@ -86,7 +91,7 @@ export class TieredTree {
   }
 
   get freeSequences(): readonly SequenceId[] {
-    return this.#sequences.free;
+    return this.#freeSequences;
   }
 
   /** Nodes that may be evicted from a tier now. */
@@ -127,12 +132,14 @@ export class TieredTree {
 
   /** Where prompts of a salt begin, or those without one; `undefined` when nothing is held for the salt. */
   existingRoot(salt: string | undefined): RadixNode | undefined {
-    return this.#roots.existing(salt);
+    return this.#roots.get(salt);
   }
 
   /** The same, made where there is none. To be pinned at once. */
   rootOf(salt: string | undefined): RadixNode {
-    return this.#roots.of(salt);
+    const root = this.#roots.get(salt) ?? new RadixNode(undefined, 0, [], salt);
+    this.#roots.set(salt, root);
+    return root;
   }
 
   /**
@@ -200,7 +207,7 @@ export class TieredTree {
     this.#order.enter(node, 'device');
     this.#listener?.stored(node, 'device', node.start);
     this.#order.review(parent);
-    if (former !== undefined && !this.#sequences.isLeased(former)) this.#sequences.giveBack(former);
+    if (former !== undefined && !this.#leasedSequences.has(former)) this.#giveBack(former);
   }
 
   /**
@@ -224,7 +231,7 @@ export class TieredTree {
   unpin(node: RadixNode): void {
     node.pins--;
     this.#order.review(node);
-    this.#roots.dropIfEmpty(node);
+    this.#dropIfEmpty(node);
   }
 
   /** Counts what a request used. */
@@ -257,7 +264,7 @@ export class TieredTree {
 
   /** Takes a sequence id for a lease; when none is free, evicts a leaf's whole branch, up to where others share it. */
   takeSequence(): SequenceId | undefined {
-    while (this.#sequences.free.length === 0) {
+    while (this.#freeSequences.length === 0) {
       const leaf = this.#order.evict('device');
       if (leaf === undefined) return undefined;
       const { owner } = leaf;
@@ -267,13 +274,15 @@ export class TieredTree {
         node = parent;
       }
     }
-    return this.#sequences.lease();
+    const sequence = this.#freeSequences.pop()!;
+    this.#leasedSequences.add(sequence);
+    return sequence;
   }
 
   /** Takes back a lease's sequence id, unless it owns the node where the lease ended. */
   endLease(sequence: SequenceId, node: RadixNode): void {
-    this.#sequences.endLease(sequence);
-    if (node.owner !== sequence) this.#sequences.giveBack(sequence);
+    this.#leasedSequences.delete(sequence);
+    if (node.owner !== sequence) this.#giveBack(sequence);
   }
 
   /**
@@ -313,9 +322,20 @@ export class TieredTree {
     this.#order.leave(leaf, 'device');
     if (!leaf.isResident) this.#remove(leaf);
     else this.#order.review(leaf);
-    if (parent.parent === undefined || parent.deviceChildren.size > 0) this.#sequences.giveBack(owner);
+    if (parent.parent === undefined || parent.deviceChildren.size > 0) this.#giveBack(owner);
     else parent.owner = owner;
     this.#order.review(parent);
+  }
+
+  /** Takes a sequence id off all cells; it is free again. */
+  #giveBack(sequence: SequenceId): void {
+    this.#memory.remove(sequence, 0, -1);
+    this.#freeSequences.push(sequence);
+  }
+
+  /** The root of a salt goes with the last node below it. */
+  #dropIfEmpty({ salt, children, pins }: RadixNode): void {
+    if (salt !== undefined && children.size === 0 && pins === 0) this.#roots.delete(salt);
   }
 
   /** Takes a node that lies nowhere out of the tree, with what lies below it, to which nothing leads any more. */
@@ -323,7 +343,7 @@ export class TieredTree {
     const parent = node.parent!;
     this.lower.dropBelow(node);
     node.detach();
-    this.#roots.dropIfEmpty(parent);
+    this.#dropIfEmpty(parent);
   }
 }
 

@@ -13,18 +13,6 @@ export interface ZmqPublisherOptions {
   readonly replayEndpoint?: string;
 }
 
-export interface ZmqPublisherStats {
-  /** Where it is bound, with the port that was found, or what it connects to. */
-  readonly endpoint: string;
-  readonly replayEndpoint: string | undefined;
-  readonly nextSequence: number;
-  /** Batches that can be replayed, and their bytes. */
-  readonly bufferedSteps: number;
-  readonly bufferedBytes: number;
-  /** Batches that the socket refused; subscribers see a gap and can ask for them. */
-  readonly failures: number;
-}
-
 /** Most batches that are kept for replay, and their bytes: many steps of large prompts stay bounded. */
 const MAX_BUFFERED_BATCHES = 10_000;
 const MAX_BUFFERED_BYTES = 64 * 1024 * 1024;
@@ -145,7 +133,8 @@ export class ZmqKvEventPublisher {
     return new ZmqKvEventPublisher(options, publisher, router);
   }
 
-  get stats(): ZmqPublisherStats {
+  /** `endpoint`: with the port that was found. `failures`: batches that the socket refused; subscribers see a gap. */
+  get stats() {
     const { next, oldest, bytes } = this.#buffer;
     return {
       endpoint: this.#publisher.lastEndpoint ?? this.#options.endpoint,

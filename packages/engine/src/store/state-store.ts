@@ -58,18 +58,6 @@ export interface StateStoreOptions {
   readonly onWarning: (message: string) => void;
 }
 
-/** Figures of a store, for metrics and tests. Counts are since the start. */
-export interface StateStoreStats {
-  readonly capacityBytes: number;
-  /** Bytes of all files, those that are still being written included. */
-  readonly usedBytes: number;
-  readonly files: number;
-  /** Bytes that wait in memory to be written. */
-  readonly pendingBytes: number;
-  /** Files that the start found damaged, unfinished, or of something else, and removed. */
-  readonly refusedFiles: number;
-}
-
 /**
  * States in files of one folder, within a budget in bytes. A file is written beside its name and renamed. What is read
  * must have the checksum with which it left the cells. What is to be written waits in a bounded queue, and can be read
@@ -80,7 +68,8 @@ export class StateStore {
   readonly #lock: FileLock;
   /** States that are still being written, by the names of their files. */
   readonly #pending = new Map<string, Uint8Array>();
-  readonly #counts: { -readonly [Name in keyof StateStoreStats]: number };
+  /** `pendingBytes` wait in memory to be written. `refusedFiles`: those that the start could not use. */
+  readonly #counts: Record<'capacityBytes' | 'usedBytes' | 'files' | 'pendingBytes' | 'refusedFiles', number>;
   /** Writes and removals, one after the other, so that the folder never holds more than the budget. */
   #work: Promise<void> = Promise.resolve();
   #fullUntilMs = Number.NEGATIVE_INFINITY;
@@ -123,7 +112,7 @@ export class StateStore {
     }
   }
 
-  get stats(): StateStoreStats {
+  get stats() {
     return { ...this.#counts };
   }
 
