@@ -53,18 +53,29 @@ function markdownReference(bytes) {
   const headings = [];
   let fence;
   const lines = body.split(/\r?\n/);
+  // Where links of headings lead to is not read, nor are their elements.
+  const addHeading = (heading, at) => {
+    lines[at] = heading.replace(
+      /\]\([^)]*\)|\]\[[^\]\s,]*\]|\{#[^}]*\}|<\/?(?:a|b|br|code|em|i|img|kbd|span|strong|su[bp])(?:\s[^>]*)?>/g,
+      ' ',
+    );
+    headings.push(lines[at]);
+  };
   for (const [at, line] of lines.entries()) {
     const marker = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1];
     if (marker !== undefined && (fence === undefined || marker.startsWith(fence)))
       fence = fence === undefined ? marker : undefined;
     if (fence !== undefined) continue;
     const heading = /^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$/.exec(line)?.[1];
-    if (heading !== undefined) headings.push(heading.replace(/\]\([^)]*\)|\{#[^}]*\}|<\/?\w[^>]*>/g, ' '));
+    if (heading !== undefined) addHeading(heading, at);
     const isUnderlined = /^(?:=+|-+)[ \t]*$/.test(lines[at + 1] ?? '') && /^ {0,3}[\p{L}\d[`*]/u.test(line);
-    if (isUnderlined && (lines[at - 1] ?? '').trim() === '') headings.push(line.replace(/\]\([^)]*\)/g, ' '));
+    if (isUnderlined && (lines[at - 1] ?? '').trim() === '') addHeading(line, at);
   }
   // Elements with their attributes and places that links lead to are no words.
-  const shown = body.replace(/^ {0,3}\[[^\]\n]+\]:.*$/gm, ' ').replace(/<\/?[a-z][^<>]*>/gi, ' ');
+  const shown = lines
+    .join('\n')
+    .replace(/^ {0,3}\[[^\]\n]+\]:.*$/gm, ' ')
+    .replace(/<\/?[a-z][^<>]*>/gi, ' ');
   return { text: shown, headings };
 }
 
