@@ -101,13 +101,6 @@ describe('cache-aware reordering', () => {
     expect(times).toEqual([7, 7, 7, 7, 8, 8, 8]);
   });
 
-  test('charges cached tokens with their transfer', () => {
-    const near = waiting(0, 10, 5);
-    expect(served(cacheAware(), [near, waiting(1, 9, 5)])).toEqual([0, 1]);
-    const far = { ...near, transferTokens: 5 };
-    expect(served(cacheAware(), [far, waiting(1, 9, 5)])).toEqual([1, 0]);
-  });
-
   test('serves a request that nothing speaks for after its window', () => {
     const scheduler = cacheAware({ window: 3 });
     scheduler.push(waiting(0, 0, 1));

@@ -9,8 +9,6 @@ export type SchedulerName = (typeof SCHEDULER_NAMES)[number];
 export interface PromptReuse {
   /** Cached tokens at its start, in any tier. */
   readonly cachedTokens: number;
-  /** Cost of bringing cached tokens from host memory to the device, in computed tokens. Default 0. */
-  readonly transferTokens?: number;
   /** Tokens to compute; at least one, because a question is never cached. */
   readonly computeTokens: number;
 }
@@ -138,8 +136,8 @@ export class RequestScheduler<Request> implements Scheduler<Request> {
     let bestShare = Number.NEGATIVE_INFINITY;
     const candidates = Math.min(entries.length, this.#candidates);
     for (let place = 0; place < candidates; place++) {
-      const { cachedTokens, transferTokens = 0, computeTokens } = this.#lookup(entries[place]!.request, now);
-      const share = cachedTokens / (Math.max(1, computeTokens) + transferTokens);
+      const { cachedTokens, computeTokens } = this.#lookup(entries[place]!.request, now);
+      const share = cachedTokens / Math.max(1, computeTokens);
       if (share <= bestShare) continue;
       best = place;
       bestShare = share;

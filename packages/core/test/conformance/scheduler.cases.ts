@@ -7,7 +7,6 @@ import type { Scheduler, SchedulerName } from '../../src/internal.js';
 export interface Waiting {
   readonly number: number;
   readonly cachedTokens: number;
-  readonly transferTokens?: number;
   readonly computeTokens: number;
 }
 
