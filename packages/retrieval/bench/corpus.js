@@ -33,7 +33,7 @@ const INLINE = new Set(
   ),
 );
 
-function htmlReference(bytes) {
+async function htmlReference(bytes) {
   const headings = [];
   const textOf = (node) => {
     if (node.nodeName === '#text') return node.value;
@@ -44,11 +44,11 @@ function htmlReference(bytes) {
     if (/^h[1-6]$/.test(node.nodeName)) headings.push(text);
     return INLINE.has(node.nodeName) ? text : ` ${text} `;
   };
-  return { text: textOf(parse(decode(bytes).text)), headings };
+  return { text: textOf(parse((await decode(bytes, { isHtml: true })).text)), headings };
 }
 
-function markdownReference(bytes) {
-  const { text } = decode(bytes);
+async function markdownReference(bytes) {
+  const { text } = await decode(bytes);
   const body = text.replace(/^---\n[\s\S]*?\n---\n/, '').replace(/<!--[\s\S]*?-->/g, '');
   const headings = [];
   let fence;
@@ -114,8 +114,8 @@ function withoutRepeats(pages) {
     .join('\n');
 }
 
-function textReference(bytes) {
-  return { text: decode(bytes).text, headings: [] };
+async function textReference(bytes) {
+  return { text: (await decode(bytes)).text, headings: [] };
 }
 
 const CJK = '\\u3040-\\u30ff\\u4e00-\\u9fff\\uac00-\\ud7af';
@@ -152,7 +152,7 @@ function textOf({ title = '', blocks }) {
 async function compare(path, bytes, reference) {
   const name = path.replace(/\.gz$/, '');
   const format = formatOfPath(name) ?? 'text';
-  const wanted = reference(bytes);
+  const wanted = await reference(bytes);
   const parsed = await parseDocument(bytes, { format, signal });
   const counts = countsOf(textOf(parsed));
   const result = { words: 0, lost: 0, gone: 0, headings: 0, lostHeadings: [], lostWords: [] };

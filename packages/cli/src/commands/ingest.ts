@@ -91,7 +91,7 @@ async function ingest(
     } finally {
       progress.clear();
     }
-    if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more that could not be read`);
+    if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more`);
     tellSkipped(terminal, report);
     tellLinks(terminal, report);
     tell(terminal, report, { name, totals: describeTotals(collection) });

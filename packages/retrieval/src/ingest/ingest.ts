@@ -44,6 +44,8 @@ export interface IngestReport {
   readonly removed: number;
   /** The first thousand. */
   readonly errors: readonly IngestError[];
+  /** What was read with doubt; the first thousand. */
+  readonly doubts: readonly IngestError[];
   readonly errorCount: number;
 }
 
@@ -133,6 +135,7 @@ class Ingestion {
   #removedDocuments: string[] = [];
   #removedFiles: string[] = [];
   readonly #errors: IngestError[] = [];
+  readonly #doubts: IngestError[] = [];
   readonly #skipped: SkippedFile[] = [];
   #counts = { files: 0, unchangedFiles: 0, skippedCount: 0, bytes: 0, added: 0, changed: 0, removed: 0, errorCount: 0 };
 
@@ -204,7 +207,7 @@ class Ingestion {
 
   async finish() {
     await this.#flush();
-    return { ...this.#counts, skipped: this.#skipped, errors: this.#errors };
+    return { ...this.#counts, skipped: this.#skipped, errors: this.#errors, doubts: this.#doubts };
   }
 
   async #read(file: FoundFile, same: FileRecord | undefined): Promise<void> {
@@ -223,7 +226,14 @@ class Ingestion {
     const options = { tenant: this.#tenant, signal: this.#signal, knownHash: same?.hash };
     for await (const part of this.#reader.documents(file, this.#chunks, options)) {
       if ('unread' in part) {
-        this.fail({ file: file.name, ...part.unread });
+        const { isRead, ...place } = part.unread;
+        const error = { file: file.name, ...place };
+        if (isRead) {
+          if (this.#doubts.length < MAX_ERRORS) this.#doubts.push(error);
+          this.#onError(error);
+          continue;
+        }
+        this.fail(error);
         isWhole = false;
         continue;
       }

@@ -115,7 +115,7 @@ export async function readDocument(
   const { unread } = parsed;
   const length = parsed.blocks.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
   const document = assemble({ id, title, bytes: format === 'pdf' ? length : bytes.length }, parsed, settings);
-  return { document: unread.length === 0 ? document : { ...document, isPart: true }, unread };
+  return { document: unread.every(({ isRead }) => isRead) ? document : { ...document, isPart: true }, unread };
 }
 
 /**
@@ -134,7 +134,7 @@ export async function readDocuments(
   const most = maxBytesOf(format);
   if (file.size > most) {
     // Of one that may be no text at all, the beginning says.
-    if (file.format === undefined) decode(await beginningOf(await openFound(file)));
+    if (file.format === undefined) await decode(await beginningOf(await openFound(file)));
     const detail = `the file has ${megabytes(file.size)} MB, and ${megabytes(most)} are read at most`;
     throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { detail });
   }
@@ -146,8 +146,10 @@ export async function readDocuments(
     // Given at the end.
     bytes: 0,
     documents: async function* () {
-      const records = format === 'csv' || format === 'json' ? recordsOf(decode(bytes).text, format) : undefined;
+      const rows = format === 'csv' || format === 'json' ? await decode(bytes) : undefined;
+      const records = rows && recordsOf(rows.text, format as 'csv' | 'json');
       if (records !== undefined) {
+        yield* rows!.doubts;
         yield* documentsOf(records, { file, settings, signal });
         return;
       }

@@ -36,6 +36,8 @@ export interface ParseOptions {
 export interface FilePlace {
   readonly position: string;
   readonly message: string;
+  /** Whether it was read all the same, with doubt: a guessed encoding, damaged characters. */
+  readonly isRead?: true;
 }
 
 /** A document that was read from a file or a request, before it is cut. */
@@ -45,10 +47,8 @@ export interface ParsedDocument {
   readonly language?: string;
   readonly metadata?: Readonly<Record<string, unknown>>;
   readonly blocks: readonly Block[];
-  /** Pages or lines that could not be read. */
+  /** Pages or lines that could not be read, or only with doubt. */
   readonly unread: readonly FilePlace[];
-  /** What was read with doubt: a guessed encoding, damaged characters. */
-  readonly doubts?: readonly FilePlace[];
 }
 
 /** Characters of a heading in a path. A longer one is cut there, and its words are text. */

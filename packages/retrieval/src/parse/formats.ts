@@ -177,9 +177,10 @@ export async function parseDocument(
 ): Promise<ParsedDocument> {
   const entry = FORMATS[format];
   if ('parseBytes' in entry) return entry.parseBytes(bytes, options);
-  const { text, doubts } = decode(bytes);
+  const { text, doubts } = await decode(bytes, { charset: options.charset, isHtml: format === 'html' });
   if (text.length > (options.longest ?? Number.POSITIVE_INFINITY)) {
     throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE');
   }
-  return { ...(await parseText(text, format as TextFormat)), doubts };
+  const parsed = await parseText(text, format as TextFormat);
+  return { ...parsed, unread: [...doubts, ...parsed.unread] };
 }

@@ -6,7 +6,7 @@ import { parseHtml } from './parse-html.js';
 import { elementsOf, find, findAll, textOf } from './xml.js';
 
 /** Reads an EPUB: its chapters as HTML, in the order of the spine. */
-export function parseEpub(bytes: Uint8Array): ParsedDocument {
+export async function parseEpub(bytes: Uint8Array): Promise<ParsedDocument> {
   const archive = Archive.open(bytes);
   const path = find(archive.main('META-INF/container.xml'), 'rootfile')?.attributes['full-path'] ?? '';
   const book = archive.main(path);
@@ -24,8 +24,9 @@ export function parseEpub(bytes: Uint8Array): ParsedDocument {
     if (encrypted.has(chapter)) throw unreadable('the book is encrypted');
     const content = archive.bytes(chapter);
     if (content === undefined) continue;
+    const { text } = await decode(content, { isHtml: true });
     // Lines of a chapter are none of the file.
-    for (const { line: _, lines: __, ...block } of parseHtml(decode(content).text).blocks) blocks.push(block);
+    for (const { line: _, lines: __, ...block } of parseHtml(text).blocks) blocks.push(block);
   }
   const metadata = find(book, 'metadata');
   const title = textOf(find(metadata, 'title')).trim();
