@@ -73,3 +73,14 @@ export function engineAddress(options: EngineUrlOptions, environment: NodeJS.Pro
   const apiKey = keyFrom(options, environment);
   return apiKey === undefined ? { url } : { url, apiKey };
 }
+
+/** Parses an option that takes an object as JSON. */
+export function jsonObject(text: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // Told below.
+  }
+  throw new InvalidArgumentError('An object in JSON was expected, such as {"lang": "de"}.');
+}

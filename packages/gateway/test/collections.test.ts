@@ -943,7 +943,14 @@ describe('what the log says of searches', () => {
     const asker = { report: { requestId: 'r' } } as unknown as Asker;
     const { signal } = new AbortController();
     const search = async (name: string, stages?: number) => {
-      for await (const _ of one.search(asker, { tenant: 'default', name, text: 'Velka', k: 3, stages, signal })) {
+      for await (const _ of one.search(asker, {
+        tenant: 'default',
+        name,
+        query: { text: 'Velka' },
+        k: 3,
+        stages,
+        signal,
+      })) {
       }
     };
     const mixed = async () => {
@@ -1018,6 +1025,97 @@ describe('an answer from a collection', () => {
     expect(await first({ query: 'founder' })).toBe('orsin');
     expect(await first({ query: 'nothing of all this' })).toBe('velka');
     expect(await first({ query: 'xyzzy' })).toBeUndefined();
+  });
+
+  it('looks for what a question refers to, too, and for both ends of a long one', async () => {
+    const one = await here();
+    await fill(one);
+    const found = async (contents: readonly string[], fields: object = {}) => {
+      const messages = contents.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content }));
+      const body = { model: 'm', messages, warmpath: { retrieval: { ...retrieval, k: 1, ...fields } } };
+      const { warmpath } = json(await send(one.at('chat/completions'), body)) as unknown as {
+        warmpath?: { sources: { source: string }[] };
+      };
+      return warmpath?.sources.map(({ source }) => source);
+    };
+    expect(await found(['Tell me of Orsin', 'It is light.', 'And who was its founder?'])).toEqual(['orsin']);
+    expect(await found(['Tell me of Velka', 'Yes.', 'And its colour?'])).toEqual(['velka']);
+    expect(await found(['Tell me of Tamir', 'Yes.', 'And its colour?'])).toEqual(['tamir']);
+    expect(await found(['Tell me of Tamir', 'Yes.', 'What else?', 'No.', 'And its colour?'])).toEqual(['tamir']);
+    expect(await found(['Tell me of Velka', 'Yes.', 'Now the colour of Tamir'])).toEqual(['tamir']);
+    // What is given is searched as it is.
+    expect(await found(['Tell me of Tamir', 'Yes.', 'And its colour?'], { query: 'Velka' })).toEqual(['velka']);
+    const filler = 'neither here nor there '.repeat(4_000);
+    expect(await found([`${filler}\n\nWhat is Tamir?`])).toEqual(['tamir']);
+    expect(await found([`What is Tamir? ${filler}`])).toEqual(['tamir']);
+  });
+
+  it('searches nothing for titles, tags and questions that chat interfaces ask for themselves', async () => {
+    const models = { handbook: { model: 'engine-model', collection: 'handbook' } };
+    const one = await here({ collections: { models } });
+    await fill(one);
+    const history = 'USER: What is the weight of Velka?\nASSISTANT: 42 kg';
+    for (const asked of [
+      `### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.\n### Chat History:\n<chat_history>\n${history}\n</chat_history>`,
+      `### Task:\nSuggest 3-5 relevant follow-up questions or prompts.\n<chat_history>\n${history}\n</chat_history>`,
+      `### Task:\nGenerate 1-3 broad tags categorizing the main themes.\n<chat_history>\n${history}\n</chat_history>`,
+      `Provide a concise, 5-word-or-less title for the conversation, using its same language.\n\n${history}`,
+      `Detect user language and write in the same language an extremely concise title for this conversation.\n${history}`,
+      `Analyze this conversation and provide:\n1. The detected language of the conversation\n2. A concise title in the detected language\n\n${history}`,
+      'Please generate a four to five word title summarizing our conversation without any lead-in or punctuation.',
+      `Based on the chat history, give this conversation a name.\n${history}`,
+    ]) {
+      const reply = await send(one.at('chat/completions'), question(asked, { model: 'handbook' }));
+      expect(reply.text).not.toContain('warmpath');
+      expect(JSON.parse(one.engine.last.body)).toMatchObject({ model: 'engine-model', messages: [{ content: asked }] });
+    }
+    for (const asked of [
+      'Which title has the page about the weight of Velka?',
+      'Give me the name of the function that starts a chat session with Velka',
+      'What is the weight of Velka in this conversation?',
+    ]) {
+      const reply = await send(one.at('chat/completions'), question(asked, { model: 'handbook' }));
+      expect(json(reply)).toMatchObject({ warmpath: { sources: expect.arrayContaining([]) as unknown } });
+    }
+  });
+
+  it('narrows a search, with an answer and without', async () => {
+    const one = await here();
+    await fill(one);
+    const ids = async (fields: object) => {
+      const { results } = json(await send(one.at('collections/handbook/search'), fields)) as unknown as {
+        results: { metadata: { source: string } }[];
+      };
+      return results.map(({ metadata }) => metadata.source);
+    };
+    const query = 'weight colour';
+    expect((await ids({ query })).sort()).toEqual(['orsin', 'tamir', 'velka']);
+    expect(await ids({ query, where: { page: { gte: 3 } } })).toEqual(['tamir']);
+    expect(await ids({ query, where: { source: { in: ['orsin', 'tamir'] }, page: 3 } })).toEqual(['tamir']);
+    expect(await ids({ query, where: { source: { prefix: 'vel' } }, expand: 1 })).toEqual(['velka']);
+    expect(await ids({ query, minScore: 1_000 })).toEqual([]);
+    const asked = { retrieval: { ...retrieval, where: { source: 'orsin' } } };
+    const reply = await send(one.at('chat/completions'), question(query, { warmpath: asked }));
+    expect(json(reply)).toMatchObject({ warmpath: { sources: [{ source: 'orsin' }] } });
+    for (const [fields, param] of [
+      [{ where: { page: { over: 3 } } }, 'where.page'],
+      [{ where: { page: { in: [] } } }, 'where.page'],
+      [{ where: { page: [3] } }, 'where.page'],
+      [{ where: { page: null } }, 'where.page'],
+      [{ where: 'page' }, 'where'],
+      [{ where: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`f${i}`, 1])) }, 'where'],
+      [{ minScore: '1' }, 'minScore'],
+      [{ expand: 11 }, 'expand'],
+    ] as const) {
+      const refused = await send(one.at('collections/handbook/search'), { query, ...fields });
+      expect(errorOf(refused)).toMatchObject({
+        code: 'WARMPATH_INVALID_REQUEST',
+        param: expect.stringContaining(param) as string,
+      });
+    }
+    const many = { retrieval: { ...retrieval, k: 100, expand: 10 } };
+    const refused = await send(one.at('chat/completions'), question(query, { warmpath: many }));
+    expect(errorOf(refused)).toMatchObject({ param: 'warmpath.retrieval.expand' });
   });
 
   it.each([1, 3, 7, 1000])('says the sources at the end of a stream that comes in pieces of %d bytes', async (size) => {

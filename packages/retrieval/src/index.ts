@@ -38,3 +38,4 @@ export {
   VectorRetriever,
   type VectorRetrieverOptions,
 } from './vector/vector-retriever.js';
+export type { Where, WhereCondition, WhereValue } from './where.js';

@@ -1,8 +1,11 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
+import type { Where } from './where.js';
 
 /** A question, as it is searched for. */
 export interface Query {
   readonly text: string;
+  /** Earlier questions that it may refer to. They count for less. */
+  readonly earlier?: string | undefined;
   /** Where the caller has embedded it already. */
   readonly vector?: Float32Array;
 }
@@ -36,6 +39,17 @@ export interface SearchOptions {
   readonly signal: AbortSignal;
   /** Stages that the caller takes before it ends the search: what later ones need may wait until they are asked for. */
   readonly stages?: number | undefined;
+  /** Which passages may be found, by their metadata. */
+  readonly where?: Where | undefined;
+  /** Passages of a lower score are left out. Scores of words, vectors, fused ranks and rerankers differ in scale. */
+  readonly minScore?: number | undefined;
+  /** So many passages before and behind each one come along. */
+  readonly expand?: number | undefined;
+}
+
+/** A question as it is embedded: behind those that it may refer to. */
+export function textWithEarlier({ text, earlier }: Query): string {
+  return earlier === undefined ? text : `${earlier}\n${text}`;
 }
 
 /**

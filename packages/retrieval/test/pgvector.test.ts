@@ -6,15 +6,17 @@ import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { vector } from '@electric-sql/pglite-pgvector';
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
+import fc from 'fast-check';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/free-port.js';
-import { isFull } from '../../../test/suite.js';
+import { isFull, runs } from '../../../test/suite.js';
 import { Collections, HashedTfIdf } from '../src/index.js';
 import { type PgVectorOptions, PgVectorRetriever } from '../src/stores/pgvector.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
 import { allStages, type CaseDocument, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.js';
 import { seededVectors } from './vector/seeded-vectors.js';
+import { expected, DOCUMENTS as FILTERED, idsOf, wheres } from './where.cases.js';
 
 let database: PGlite;
 let server: PGLiteSocketServer;
@@ -75,6 +77,18 @@ for (const index of isFull ? (['none', 'hnsw'] as const) : (['hnsw'] as const)) 
 }
 
 describe('pgvector', () => {
+  it.each(['none', 'hnsw'] as const)('filters as a naive filter does (%s)', async (index) => {
+    const retriever = over(await tableOf(FILTERED, index === 'none' ? undefined : index), { index });
+    await fc.assert(
+      fc.asyncProperty(wheres, async (where) => {
+        expect(await idsOf(retriever, where)).toEqual(expected(where));
+      }),
+      { seed: 23, numRuns: runs(30) },
+    );
+    const without = over('none', { fields: {} });
+    await expect(idsOf(without, { lang: 'de' })).rejects.toMatchObject({ code: 'WARMPATH_INVALID_REQUEST' });
+  });
+
   it.each([
     ['hnsw', '', [10, 400]],
     ['ivfflat', ' WITH (lists = 20)', [1, 20]],

@@ -5,7 +5,7 @@ import { addCollectionOption, withCollections } from '../collections/open-collec
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EngineClient } from '../engine-client.js';
 import { withInterruption } from '../interruption.js';
-import { addGatewayOption, addKeyOption, wholeNumber } from '../options.js';
+import { addGatewayOption, addKeyOption, jsonObject, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
 import { withGateway } from '../with-gateway.js';
 
@@ -15,6 +15,8 @@ interface AskOptions {
   readonly keyEnv?: string;
   readonly model?: string;
   readonly passages?: number;
+  readonly where?: object;
+  readonly expand?: number;
 }
 
 interface AskParts {
@@ -64,6 +66,8 @@ export function addAskCommand(program: Command, context: CommandContext): void {
   addKeyOption(addGatewayOption(addCollectionOption(command)))
     .argument('<question>', 'the question')
     .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))
+    .option('--where <json>', 'only passages with such metadata: {"source": {"prefix": "docs/"}}', jsonObject)
+    .option('--expand <number>', 'passages before and behind each one that come along', wholeNumber(0, 10))
     .option('--model <name>', 'model to ask; the first one that is served if left out')
     .action(async (question: string, options: AskOptions) => {
       const { environment, terminal } = context;
@@ -104,7 +108,7 @@ async function askOwn(question: string, { model, ...options }: AskOptions, conte
 
 async function ask(
   question: string,
-  { collection, model, passages }: AskOptions,
+  { collection, model, passages, where, expand }: AskOptions,
   { client, terminal, signal }: AskParts,
 ): Promise<void> {
   if (question.trim() === '') throw new WarmpathError('WARMPATH_USAGE', { detail: 'the question is empty' });
@@ -113,7 +117,9 @@ async function ask(
   const demos = new Set(served.filter(({ demo }) => demo === true).map(({ id }) => id));
   let isDemo = demos.has(name);
   // Prefill of a real model takes minutes on a CPU: what was found is shown before.
-  const searched = await search(client, { question, collection, k: passages ?? USUAL_PASSAGES }, signal);
+  const narrowing = { ...(where !== undefined && { where }), ...(expand !== undefined && { expand }) };
+  const fields = { query: question, k: passages ?? USUAL_PASSAGES, ...narrowing };
+  const searched = await search(client, collection, fields, signal);
   const found = searched ?? [];
   if (found.length > 0) {
     printSources(terminal, question, found);
@@ -127,7 +133,7 @@ async function ask(
       // The prompt is computed all the same: the dashboard shows what of it was cached.
       ...(isDemo && { max_tokens: 1 }),
       stream_options: { include_usage: true },
-      warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }) } },
+      warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }), ...narrowing } },
     },
     signal,
   );
@@ -154,12 +160,13 @@ async function ask(
 /** The passages that the gateway is going to answer from, as far as they can be searched without an answer. */
 async function search(
   client: EngineClient,
-  { question, collection, k }: { readonly question: string; readonly collection: string; readonly k: number },
+  collection: string,
+  fields: object,
   signal: AbortSignal,
 ): Promise<readonly Source[] | undefined> {
   try {
     const path = `/v1/collections/${encodeURIComponent(collection)}/search`;
-    const { results } = (await client.post(path, { query: question, k }, signal)) as { results: readonly Candidate[] };
+    const { results } = (await client.post(path, fields, signal)) as { results: readonly Candidate[] };
     return results.map(({ id, title, score, content, metadata }) => ({
       id,
       title,

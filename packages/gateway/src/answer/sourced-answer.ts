@@ -123,7 +123,8 @@ export class SourcedAnswer implements ResponseBody {
 
   #sourcesJson(): string {
     const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
-      return { id, label: this.#labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
+      const { source, sources } = metadata ?? {};
+      return { id, label: this.#labels.get(id.slice(-500)), title, score, source, sources, content };
     });
     return JSON.stringify({ sources, ...this.#sources.clientWarnings });
   }

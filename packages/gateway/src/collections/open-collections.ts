@@ -1,7 +1,7 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
 import { ERROR_TABLE, SpeculationGate } from '@warmpath/core/internal';
 import type { CollectionStatus } from '@warmpath/dashboard';
-import type { Collection, Collections, SearchableCollection, SearchOptions, Stage } from '@warmpath/retrieval';
+import type { Collection, Collections, Query, SearchableCollection, SearchOptions, Stage } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { identifiesTenants, isLoopback } from '../config/schema-server.js';
@@ -141,7 +141,7 @@ export class OpenCollections {
    */
   async *search(
     asker: Asker,
-    { tenant, name, text, ...options }: { tenant: string; name: string; text: string } & SearchOptions,
+    { tenant, name, query, ...options }: { tenant: string; name: string; query: Query } & SearchOptions,
   ): AsyncGenerator<Stage, void> {
     const { retriever } = await this.searchable(tenant, name);
     const operation = { tenant, name, kind: 'search' } as const;
@@ -149,7 +149,7 @@ export class OpenCollections {
     const startedAt = this.#observer.now();
     const { signal, stages } = options;
     try {
-      for await (const given of retriever.search({ text }, options)) {
+      for await (const given of retriever.search(query, options)) {
         const stage = given.index + 1 === stages ? { ...given, final: true } : given;
         if (stage.final) {
           const ms = this.#observer.now() - startedAt;

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { SpeculationGate } from '@warmpath/core/internal';
-import type { ScoredDocument, Stage } from '@warmpath/retrieval';
+import type { Query, ScoredDocument, SearchOptions, Stage } from '@warmpath/retrieval';
 import { hasMessages, type MessageApi } from '../apis/prompt-view.js';
 import type { GatewayConfig } from '../config/schema.js';
 import { documentLimits } from '../config/schema-server.js';
@@ -28,10 +28,9 @@ interface Retrieval {
   readonly tenant: string;
   readonly collection: string;
   readonly k: number;
-  /** Default: the last message of the user. */
-  readonly query: string | undefined;
-  /** The last stage of the search. Default: the collection's last one. */
-  readonly stages: number | undefined;
+  /** Default: the last messages of the user. */
+  readonly query: Query | undefined;
+  readonly options: Pick<SearchOptions, 'stages' | 'where' | 'minScore' | 'expand'>;
 }
 
 /** Characters of a collection's name, at most. */
@@ -71,12 +70,13 @@ export function readRetrievalCall(
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
   const asked = readRetrieval(config, call, { given: given ?? {}, model });
   const query = asked.query ?? lastQuestion(api, body);
-  const { tenant, collection, k, stages } = asked;
+  if (asked.query === undefined && isChore(query.text)) return { ...call, body: applyEdits(call.body, edits) };
+  const { tenant, collection, k, options } = asked;
   return {
     call,
-    gate: collections.gateOf(tenant, collection, stages),
+    gate: collections.gateOf(tenant, collection, options.stages),
     mayNotSpeculate: namesConversation(call, body, switches),
-    search: (signal) => collections.search(call.request, { tenant, name: collection, text: query, k, stages, signal }),
+    search: (signal) => collections.search(call.request, { tenant, name: collection, query, k, ...options, signal }),
     withDocuments(passages) {
       const documents = passages.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
       const bytes = applyEdits(call.body, [...edits, body.with('documents', JSON.stringify(documents))]);
@@ -120,9 +120,11 @@ function readRetrieval(
   }: { readonly given: unknown; readonly model: OpenCollections['settings']['models'][string] | undefined },
 ): Retrieval {
   const path = 'warmpath.retrieval';
-  const { collection, k = model?.k ?? DEFAULT_PASSAGES, query, stages } = readFields(retrieval, given, path);
+  const { collection, k = model?.k ?? DEFAULT_PASSAGES, query, ...options } = readFields(retrieval, given, path);
   const most = documentLimits(config.server).documents;
   if (k > most) throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
+  const { expand = 0 } = options;
+  if (k * (1 + 2 * expand) > most) throw invalid(`${path}.expand`, `k · (1 + 2 · expand) is at most ${most}`);
   const own = collection ?? model?.collection;
   if (own === undefined) throw invalid(`${path}.collection`, 'the name of a collection was expected');
   // Statistics are kept by name, whether the collection exists or not.
@@ -130,27 +132,48 @@ function readRetrieval(
   // The operator lends only the collection that the configuration names.
   const lender = own === model?.collection ? model.tenant : undefined;
   const tenant = lender ?? collectionTenant(config, request.report.caller);
-  return { tenant, collection: own, k, query, stages };
+  return { tenant, collection: own, k, query: query === undefined ? undefined : { text: query }, options };
 }
 
-/** The text of the last message of the user, as the API writes it. */
-function lastQuestion({ conversation }: MessageApi, body: BodyView): string {
+/** Questions before the last one that a search takes into account. */
+const EARLIER_QUESTIONS = 2;
+
+/** The text of the last message of the user, as the API writes it, and those before it. */
+function lastQuestion({ conversation }: MessageApi, body: BodyView): Query {
   const { messages: name, takesText } = conversation;
   const { scan } = body;
   const messages = body.value(name);
   const whole = takesText && messages !== undefined ? scan.string(messages) : undefined;
-  if (whole !== undefined && whole.trim() !== '') return whole;
+  if (whole !== undefined && whole.trim() !== '') return { text: whole };
   if (whole === undefined && (messages === undefined || !scan.isArray(messages)))
     throw invalid(name, 'an array of messages was expected');
   const spans = whole === undefined ? scan.elements(messages!.start).reverse() : [];
+  const questions: string[] = [];
   for (const span of spans) {
     const role = scan.member(span.start, 'role');
     if (role === undefined || scan.string(role) !== 'user') continue;
     const content = scan.member(span.start, 'content');
     const text = content === undefined ? '' : textOf(scan.parse(content));
-    if (text.trim() !== '') return text;
+    if (text.trim() !== '' && questions.push(text) > EARLIER_QUESTIONS) break;
   }
+  const [text, ...earlier] = questions;
+  if (text !== undefined) return { text, ...(earlier.length > 0 && { earlier: earlier.join('\n') }) };
   throw invalid(name, 'the request has no user message to search for; send `warmpath.retrieval.query`');
+}
+
+/** How Open WebUI begins what it asks of a model for itself: titles, tags, follow-up questions, search queries. */
+const OPEN_WEBUI_TASK = /^\s*### Task:[\s\S]*(?:<chat_history>|### Chat History)/i;
+/** How LibreChat, NextChat, Chatbox and others ask for a title. */
+const TITLE_REQUEST = new RegExp(
+  String.raw`^\s*(?:please |based on [^.]{0,60}, )?(?:analy[sz]e|detect|provide|generate|create|write|give|summari[sz]e)\b` +
+    String.raw`[\s\S]{0,300}?\b(?:title\b[\s\S]{0,120}\b(?:conversation|chat|session)` +
+    String.raw`|(?:conversation|chat|session)\b[\s\S]{0,200}\btitle|this (?:conversation|chat|session) a (?:\w+ )?name)\b`,
+  'i',
+);
+
+/** Whether a chat interface asks this for itself, which no document answers. */
+function isChore(text: string): boolean {
+  return OPEN_WEBUI_TASK.test(text) || TITLE_REQUEST.test(text);
 }
 
 function textOf(content: unknown): string {

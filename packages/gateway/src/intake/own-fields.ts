@@ -102,6 +102,39 @@ const stages = whole(1, MAX_STAGES).optional().meta({
   description: 'The search ends with its n-th stage, if it has as many. Stage 1 searches by words alone.',
 });
 
+const MAX_FIELDS = 16;
+const MAX_VALUES = 100;
+const MAX_EXPAND = 10;
+
+const bound = z.union([z.number(), text()], { error: 'a number or a string was expected' }).optional();
+const value = z.union([text(), z.number(), z.boolean()]);
+const condition = z.strictObject({
+  in: z.array(value).min(1).max(MAX_VALUES).optional(),
+  gt: bound,
+  gte: bound,
+  lt: bound,
+  lte: bound,
+  prefix: text().optional(),
+});
+
+/** What a search may be narrowed by. */
+const narrowing = {
+  where: z
+    .record(name, z.union([value, condition], { error: 'a value, or one or more of in, gt, gte, lt, lte, prefix' }))
+    .refine((fields) => Object.keys(fields).length <= MAX_FIELDS, { error: `at most ${MAX_FIELDS} fields` })
+    .optional()
+    .meta({
+      description:
+        'Which passages may be found, by their metadata: `{"lang": "de", "year": {"gte": 2020}, "source": {"prefix": "docs/"}}`. All fields hold.',
+    }),
+  minScore: z.number({ error: 'a number was expected' }).optional().meta({
+    description: 'Passages of a lower score are left out. Scores of words, vectors and rerankers differ in scale.',
+  }),
+  expand: whole(0, MAX_EXPAND).optional().meta({
+    description: 'So many passages before and behind each one come along.',
+  }),
+};
+
 /** `warmpath.retrieval`. */
 export const retrieval = z
   .strictObject({
@@ -109,11 +142,12 @@ export const retrieval = z
     k: whole(1, MAX_PASSAGES).optional().meta({ description: 'How many passages.' }),
     query: text().optional().meta({ description: 'What to look for. Default: the last message of the user.' }),
     stages,
+    ...narrowing,
   })
   .meta({ description: 'Retrieves documents for this request, where collections are configured.' });
 
 /** `POST /v1/collections/{name}/search`. */
-export const search = z.strictObject({ query: text(), k: whole(1, MAX_RESULTS).optional(), stages });
+export const search = z.strictObject({ query: text(), k: whole(1, MAX_RESULTS).optional(), stages, ...narrowing });
 
 /** A document that is put into a collection. */
 export const newDocument = z.looseObject({
@@ -194,8 +228,8 @@ export function readFields<Schema extends z.ZodObject>(schema: Schema, value: un
   const { issues } = result.error;
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]!;
   if (issue.code === 'unrecognized_keys') {
-    const known = Object.keys(schema.shape).join(', ');
-    throw wrong([path, issue.keys[0]!], `unknown field; known ones are ${known}`);
+    const known = issue.path.length === 0 ? `; known ones are ${Object.keys(schema.shape).join(', ')}` : '';
+    throw wrong([path, ...issue.path, issue.keys[0]!], `unknown field${known}`);
   }
   throw wrong([path, ...issue.path], issue.path.length === 0 ? 'an object was expected' : issue.message);
 }

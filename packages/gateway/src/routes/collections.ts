@@ -81,10 +81,10 @@ export function collectionsRoutes(app: FastifyInstance, { config, collections, n
     const { name } = request.params;
     const tenant = tenantOf(request);
     await collections.searchable(tenant, name);
-    const { query, k = RESULTS, stages } = readFields(searchFields, readObject(bodyOf(request)), '');
+    const { query: text, k = RESULTS, ...asked } = readFields(searchFields, readObject(bodyOf(request)), '');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
     const search = (signal: AbortSignal) =>
-      collections.search(request, { tenant, name, text: query, k, stages, signal });
+      collections.search(request, { tenant, name, query: { text }, k, ...asked, signal });
     return searched(request, reply, { collections, name, search, isStreamed });
   });
 

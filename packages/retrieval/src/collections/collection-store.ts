@@ -5,6 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import type { ChunkSettings } from '../parse/chunk.js';
+import { matchesWhere, type Where } from '../where.js';
 import { checkMetaPages, checkPages } from './check-database.js';
 import { isAlive, requireRoom, thisProcess, unwritable, type WriterRecord } from './folder.js';
 import {
@@ -32,6 +33,8 @@ interface State {
   readonly nextOrdinal: number;
   readonly nextDocument: number;
   readonly totals: CollectionTotals;
+  /** Transactions that may have changed documents or their fields. */
+  readonly edits?: number;
   readonly deleted?: true;
   readonly embedding?: StoredEmbedding;
   readonly chunks?: ChunkSettings;
@@ -56,6 +59,10 @@ const EMPTY: State = {
 const KEPT_CHANGES = 100_000;
 /** Passages that are looked at for vectors before others get their turn. */
 const LOOKED_AT_ONCE = 1024;
+/** Documents that a passage names as its sources, and of which one must be as a filter says. */
+const MAX_SOURCES = 100;
+/** Filters whose passages are remembered. */
+const MAX_FILTERS = 8;
 /** How often a writer says that it lives. */
 const RENEWAL_MS = 5_000;
 
@@ -85,6 +92,8 @@ export class CollectionStore {
   readonly #leftVectors: Database<Buffer, string>;
   /** The file as it was when it was last looked at. It never becomes shorter. */
   #file: { readonly ino: number; readonly size: number };
+  /** Ordinals by filter, the last ones. */
+  readonly #matching = new Map<string, Promise<ReadonlySet<number>>>();
   #renewal: NodeJS.Timeout | undefined;
   #isClosed = false;
   #wasCut = false;
@@ -158,14 +167,19 @@ export class CollectionStore {
     return this.#read().deleted === true;
   }
 
-  /** A passage by its ordinal, under the first document that holds it; undefined where it has left. */
-  passage(ordinal: number): StoredPassage | undefined {
+  /**
+   * A passage by its ordinal, under the first document that holds it and is as `where` says; undefined where there is
+   * none. `sources` are all such documents, where there are several.
+   */
+  passage(ordinal: number, where: Where = {}): StoredPassage | undefined {
     if (this.#isClosed) return undefined;
     return this.#reading(() => {
       const record = this.#passageAt(ordinal);
       if (record === undefined) return undefined;
-      const [number] = this.#holders.getValues(ordinal, { limit: 1 });
-      const document = number === undefined ? undefined : this.#documentAt(number);
+      const holders = [...this.#holders.getValues(ordinal, { limit: MAX_SOURCES })]
+        .flatMap((number) => this.#documentAt(number) ?? [])
+        .filter((holder) => matchesWhere(where, fieldsOf(holder)));
+      const [document] = holders;
       if (document === undefined) return undefined;
       const { hash, title, content } = record;
       return {
@@ -176,9 +190,56 @@ export class CollectionStore {
           ...document.metadata,
           ...document.places?.[document.passages.indexOf(ordinal)],
           source: document.id,
+          ...(holders.length > 1 && { sources: holders.map(({ id }) => id) }),
         },
       };
     });
+  }
+
+  /**
+   * Which ordinals are in a document that is as `where` says. Remembers the answers for the last filters.
+   * O(documents) after a change.
+   */
+  async matching(where: Where): Promise<(ordinal: number) => boolean> {
+    const key = `${this.#read().edits} ${JSON.stringify(where)}`;
+    let matching = this.#matching.get(key);
+    if (matching === undefined) {
+      if (this.#matching.size === MAX_FILTERS) this.#matching.delete(this.#matching.keys().next().value!);
+      matching = this.#findMatching(where);
+      matching.catch(() => this.#matching.delete(key));
+      this.#matching.set(key, matching);
+    }
+    const ordinals = await matching;
+    return (ordinal) => ordinals.has(ordinal);
+  }
+
+  async #findMatching(where: Where): Promise<ReadonlySet<number>> {
+    const found = new Set<number>();
+    let looked = 0;
+    for (const document of this.documents()) {
+      if (matchesWhere(where, fieldsOf(document))) for (const ordinal of document.passages) found.add(ordinal);
+      // Others get their turn, and may delete the collection.
+      if (++looked % LOOKED_AT_ONCE === 0) await new Promise(setImmediate);
+    }
+    return found;
+  }
+
+  /** The passages that stand before and behind one in its document. */
+  neighbours(
+    { title, content, metadata }: Omit<StoredPassage, 'metadata'> & Partial<StoredPassage>,
+    count: number,
+  ): { readonly before: StoredPassage[]; readonly after: StoredPassage[] } {
+    const hash = passageHash({ ...(title !== undefined && { title }), content });
+    const ordinal = this.#reading(() => this.#ordinals.get(hash));
+    const source = String(metadata?.['source']);
+    const passages = this.document(source)?.passages ?? [];
+    const place = passages.indexOf(ordinal ?? Number.NaN);
+    if (place < 0) return { before: [], after: [] };
+    const at = (ordinals: readonly number[]) => ordinals.flatMap((each) => this.passage(each, { source }) ?? []);
+    return {
+      before: at(passages.slice(Math.max(0, place - count), place)),
+      after: at(passages.slice(place + 1, place + 1 + count)),
+    };
   }
 
   /** Ordinals and texts of passages as search reads them, title first. */
@@ -266,7 +327,7 @@ export class CollectionStore {
         this.#changes.put(draft.version, { from: before.nextOrdinal, to: draft.nextOrdinal, removed });
         this.#changes.remove(draft.version - KEPT_CHANGES);
       }
-      this.#state.put('state', draft);
+      this.#state.put('state', { ...draft, edits: (before.edits ?? 0) + 1 });
     });
     return applied;
   }
@@ -579,6 +640,11 @@ function checked(record: PassageRecord | undefined): PassageRecord | undefined {
 function checkedDocument(record: DocumentRecord | undefined): DocumentRecord | undefined {
   if (record === undefined || (typeof record.id === 'string' && Array.isArray(record.passages))) return record;
   throw new Error('a document has no id or passages');
+}
+
+/** What a filter sees of a document. */
+function fieldsOf({ id, metadata }: DocumentRecord): Readonly<Record<string, unknown>> {
+  return { ...metadata, source: id };
 }
 
 /** The collection's file; undefined where there is none. */

@@ -15,6 +15,7 @@ import { type CutDocument, cutDocument, type DocumentText, linesOf, tooLong } fr
 import { Bm25Retriever } from '../lexical/bm25-retriever.js';
 import { LexicalIndex } from '../lexical/lexical-index.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
+import { RefinedRetriever } from '../refined-retriever.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { CollectionSearch } from '../vector/collection-vectors.js';
 import { type CollectionStore, checkEmbedding } from './collection-store.js';
@@ -78,11 +79,13 @@ export class Collection {
     this.#files = files;
     const lexical = new Bm25Retriever({
       current: () => this.#index.current(),
-      passage: (ordinal) => store.passage(ordinal),
+      passage: (ordinal, where) => store.passage(ordinal, where),
+      filter: (where) => store.matching(where),
     });
     this.#search = endpoint && new CollectionSearch(store, endpoint, lexical);
     const retriever = this.#search ?? lexical;
-    this.retriever = reranker === undefined ? retriever : new RerankRetriever({ retriever, endpoint: reranker });
+    const ranked = reranker === undefined ? retriever : new RerankRetriever({ retriever, endpoint: reranker });
+    this.retriever = new RefinedRetriever(ranked, (passage, count) => store.neighbours(passage, count));
   }
 
   get totals(): CollectionTotals {

@@ -11,6 +11,7 @@ import type { CutDocument, DocumentFile, DocumentText, FileDocument } from '../i
 import { readBounds } from '../ingest/reader-process.js';
 import { DEFAULT_CHUNKS } from '../parse/chunk.js';
 import { type DocumentFormat, formatOfPath, MEDIA_TYPES } from '../parse/formats.js';
+import { RefinedRetriever } from '../refined-retriever.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
@@ -218,8 +219,9 @@ export class Collections {
   async #openStore(name: string): Promise<StoredCollection> {
     const store = await openStore(name, this.#stores[name]!, this.#endpoint);
     const endpoint = this.#reranker;
-    if (endpoint === undefined) return store;
-    return { ...store, retriever: new RerankRetriever({ retriever: store.retriever, endpoint }) };
+    const { retriever } = store;
+    const ranked = endpoint === undefined ? retriever : new RerankRetriever({ retriever, endpoint });
+    return { ...store, retriever: new RefinedRetriever(ranked) };
   }
 
   #isStored(tenant: string, name: string): boolean {

@@ -130,7 +130,7 @@ export function placeOf({ pages, lines }: PassagePlace): PassagePlace {
 }
 
 /** The same for passages of the same words. */
-export function passageHash({ title, content }: NewPassage): string {
+export function passageHash({ title, content }: Pick<NewPassage, 'title' | 'content'>): string {
   return hashOf(`${title ?? ''}\0${content}`);
 }
 

@@ -1,4 +1,4 @@
-import type { Query } from '../staged-retriever.js';
+import { type Query, textWithEarlier } from '../staged-retriever.js';
 
 /** Models may treat a question and a passage differently. */
 export type EmbeddingPurpose = 'query' | 'passage';
@@ -16,10 +16,10 @@ export interface Embedder {
 
 /** What a question is searched by: its own vector, or its text's; `undefined` where there is nothing to be found. */
 export async function queryVector(
-  { text, vector }: Query,
+  query: Query,
   embedder: Embedder,
   signal: AbortSignal,
 ): Promise<Float32Array | undefined> {
-  const found = vector ?? (await embedder.embed([text], 'query', signal))[0]!;
+  const found = query.vector ?? (await embedder.embed([textWithEarlier(query)], 'query', signal))[0]!;
   return found.every((value) => value === 0) ? undefined : found;
 }

@@ -39,8 +39,8 @@ export class HybridRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal, stages } = options;
-    const inner = { signal, k: Math.min(MAX_CANDIDATES, Math.max(MIN_DEPTH, 2 * k)) };
+    const { k, signal, stages, where } = options;
+    const inner = { signal, where, k: Math.min(MAX_CANDIDATES, Math.max(MIN_DEPTH, 2 * k)) };
     const searchDense = () => new InnerSearch(this.#dense, query, inner);
     // Whoever wants one stage wants none of an embedding either.
     let dense = stages === 1 ? undefined : searchDense();

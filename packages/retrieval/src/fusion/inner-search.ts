@@ -12,10 +12,10 @@ export class InnerSearch {
   readonly #abort = () => this.#end.abort(this.#signal.reason);
   #next: Promise<IteratorResult<Stage>>;
 
-  constructor(retriever: StagedRetriever, query: Query, { k, signal, stages }: SearchOptions) {
+  constructor(retriever: StagedRetriever, query: Query, { signal, ...options }: SearchOptions) {
     this.#signal = signal;
     signal.addEventListener('abort', this.#abort);
-    this.#stages = retriever.search(query, { k, signal: this.#end.signal, stages })[Symbol.asyncIterator]();
+    this.#stages = retriever.search(query, { ...options, signal: this.#end.signal })[Symbol.asyncIterator]();
     this.#next = this.#advance();
   }
 

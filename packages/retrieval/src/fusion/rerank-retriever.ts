@@ -30,9 +30,9 @@ export class RerankRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal, stages } = options;
+    const { k, signal } = options;
     const depth = Math.min(MAX_CANDIDATES, Math.max(k, this.#endpoint.candidates));
-    const inner = new InnerSearch(this.#retriever, query, { k: depth, signal, stages });
+    const inner = new InnerSearch(this.#retriever, query, { ...options, k: depth });
     try {
       let last: Stage = { candidates: [], index: -1, final: true };
       for await (const stage of inner.stages()) {

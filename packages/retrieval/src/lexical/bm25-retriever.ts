@@ -7,6 +7,7 @@ import {
   type SearchOptions,
   type Stage,
 } from '../staged-retriever.js';
+import { matchesWhere, type Where } from '../where.js';
 import { Bm25 } from './bm25.js';
 import { phrasesFirst, phrasesIn } from './phrases.js';
 import { PostingsBuilder } from './postings.js';
@@ -16,7 +17,10 @@ type Passage = Omit<ScoredDocument, 'score'>;
 /** Where BM25 finds: an index, and the passage of an ordinal, undefined where it has left meanwhile. */
 export interface LexicalSource {
   current(): Promise<Bm25>;
-  passage(ordinal: number): Passage | undefined;
+  /** Under a document that is as `where` says. */
+  passage(ordinal: number, where: Where | undefined): Passage | undefined;
+  /** Which ordinals may be found. */
+  filter(where: Where): Promise<(ordinal: number) => boolean>;
 }
 
 /**
@@ -37,18 +41,25 @@ export class Bm25Retriever implements StagedRetriever {
       builder.add(ordinal, title === undefined ? content : `${title}\n${content}`);
     }
     const index = new Bm25(builder.build());
-    return new Bm25Retriever({ current: async () => index, passage: (ordinal) => documents[ordinal] });
+    return new Bm25Retriever({
+      current: async () => index,
+      passage: (ordinal) => documents[ordinal],
+      filter: async (where) => (ordinal) => matchesWhere(where, documents[ordinal]!.metadata),
+    });
   }
 
-  async *search({ text }: Query, options: SearchOptions): AsyncGenerator<Stage, void, undefined> {
+  async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void, undefined> {
     checkSearch(options);
-    const { k, signal } = options;
+    const { k, signal, where } = options;
+    const mayBeFound = where && (await this.#source.filter(where));
     const index = await this.#source.current();
     signal.throwIfAborted();
-    const phrases = phrasesIn(text);
+    const { ordinals } = index.postings;
+    const accepts = mayBeFound && ((document: number) => mayBeFound(ordinals[document]!));
+    const phrases = phrasesIn(query.text);
     const candidates: ScoredDocument[] = [];
-    for (const { document, score } of index.search({ text }, phrases.length === 0 ? k : MAX_CANDIDATES)) {
-      const passage = this.#source.passage(index.postings.ordinals[document]!);
+    for (const { document, score } of index.search(query, phrases.length === 0 ? k : MAX_CANDIDATES, accepts)) {
+      const passage = this.#source.passage(ordinals[document]!, where);
       if (passage !== undefined) candidates.push({ ...passage, score });
     }
     yield { candidates: phrasesFirst(candidates, phrases).slice(0, k), index: 0, final: true };

@@ -1,3 +1,4 @@
+import type { Query } from '../staged-retriever.js';
 import { Analyser, wordsOf } from './analyse.js';
 import { languagesBy, languagesOf } from './languages.js';
 import { phrasesIn } from './phrases.js';
@@ -21,15 +22,8 @@ export interface Hit {
   readonly score: number;
 }
 
-/** What is searched for. */
-export interface LexicalQuery {
-  readonly text: string;
-  /** What the text may refer to: its terms count for less. */
-  readonly earlier?: string | undefined;
-}
-
 /** What a term of earlier turns counts beside one of the question. */
-const EARLIER_WEIGHT = 0.3;
+export const EARLIER_WEIGHT = 0.3;
 
 /** BM25 over postings, exact: the k best documents by score, then by position. */
 export class Bm25 {
@@ -52,7 +46,7 @@ export class Bm25 {
    * The k best documents that have a term of the text. O(postings of its terms + documents).
    * @param accepts Which documents may be among them; asked only for those that would be.
    */
-  search(query: LexicalQuery, k: number, accepts?: (document: number) => boolean): Hit[] {
+  search(query: Query, k: number, accepts?: (document: number) => boolean): Hit[] {
     const { starts, documents, frequencies } = this.postings;
     const scores = this.#scores;
     const norms = this.#norms;
@@ -71,7 +65,7 @@ export class Bm25 {
   }
 
   /** The terms that are searched, each with its weight: those of stop words only where there are no others. */
-  #terms({ text, earlier }: LexicalQuery): [term: number, weight: number][] {
+  #terms({ text, earlier }: Query): [term: number, weight: number][] {
     const languages = languagesBy(this.postings.languages);
     const analyser = new Analyser(languages);
     const weights = new Map<number, number>();

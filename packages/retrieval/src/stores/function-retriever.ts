@@ -8,6 +8,8 @@ import {
   untilAborted,
 } from '../staged-retriever.js';
 
+import { matchesWhere } from '../where.js';
+
 /** What a function finds. Without scores, the order is the ranking. */
 export type FoundDocument = Omit<ScoredDocument, 'score'> & { readonly score?: number };
 
@@ -16,7 +18,7 @@ export type SearchFunction = (
   options: SearchOptions,
 ) => readonly FoundDocument[] | Promise<readonly FoundDocument[]>;
 
-/** Any function as a retriever with one stage, which is final. */
+/** Any function as a retriever with one stage, which is final. What it finds is filtered, if it did not filter. */
 export class FunctionRetriever implements StagedRetriever {
   readonly #find: SearchFunction;
 
@@ -26,10 +28,11 @@ export class FunctionRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal } = options;
+    const { k, signal, where = {} } = options;
     const found = await untilAborted(Promise.resolve(this.#find(query, options)), signal);
     const unique = new Map<string, ScoredDocument>();
     for (const [rank, document] of found.entries()) {
+      if (!matchesWhere(where, document.metadata)) continue;
       if (!unique.has(document.id)) unique.set(document.id, { ...document, score: document.score ?? -rank });
     }
     const candidates = [...unique.values()].sort((a, b) => b.score - a.score).slice(0, k);

@@ -8,6 +8,7 @@ import {
   type Stage,
   type StagedRetriever,
 } from '../staged-retriever.js';
+import { conditionsOf, refuseWhere, type Where, type WhereValue } from '../where.js';
 import { documentFrom, type Metric, rankedDocuments, type StoredFields } from './stored-fields.js';
 import { QUERY_TIMEOUT_MS, withinTime } from './time-limit.js';
 
@@ -23,6 +24,7 @@ export interface LanceDbVectorQuery {
   distanceType(metric: Metric): LanceDbVectorQuery;
   select(columns: string[]): LanceDbVectorQuery;
   limit(rows: number): LanceDbVectorQuery;
+  where(filter: string): LanceDbVectorQuery;
   nprobes(partitions: number): LanceDbVectorQuery;
   ef(candidates: number): LanceDbVectorQuery;
   refineFactor(factor: number): LanceDbVectorQuery;
@@ -72,7 +74,7 @@ export class LanceDbRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal } = options;
+    const { k, signal, where } = options;
     const {
       table,
       embedder,
@@ -88,29 +90,30 @@ export class LanceDbRetriever implements StagedRetriever {
     for (const [index, breadth] of breadths.entries()) {
       let rows: readonly unknown[];
       try {
-        const answer = this.#query(vector, k, breadth).toArray({ timeoutMs: Math.ceil(timeoutMs) });
+        const answer = this.#query(vector, k, breadth, where).toArray({ timeoutMs: Math.ceil(timeoutMs) });
         rows = await withinTime(answer, { path: table.name, timeoutMs, signal });
       } catch (error) {
         if (signal.aborted) throw signal.reason;
         throw storeError(error, table.name);
       }
       const found = rows.map((row) => this.#documentFrom(row));
-      yield { candidates: rankedDocuments(found, k), index, final: index === breadths.length - 1 };
+      yield { candidates: rankedDocuments(found, options), index, final: index === breadths.length - 1 };
       signal.throwIfAborted();
     }
   }
 
-  #query(vector: Float32Array, k: number, breadth: number): LanceDbVectorQuery {
+  #query(vector: Float32Array, k: number, breadth: number, where: Where | undefined): LanceDbVectorQuery {
     const { table, vectorColumn = 'vector', fields = {}, metric = 'cosine', index = 'none' } = this.#options;
     const { id = 'id', content = 'content', title, metadata } = fields;
     // LanceDB refuses a column that is named twice. The vectors are not read.
     const columns = new Set([id, content, title, metadata, DISTANCE].filter((name) => name !== undefined));
-    const query = table
+    const all = table
       .vectorSearch(vector)
       .column(vectorColumn)
       .distanceType(metric)
       .select([...columns])
       .limit(k);
+    const query = where === undefined ? all : all.where(sqlOf(where, metadata));
     if (index === 'none') return query.bypassVectorIndex();
     const refined = query.refineFactor(REFINE_FACTOR);
     // LanceDB refuses an `ef` below the number of candidates.
@@ -124,6 +127,29 @@ export class LanceDbRetriever implements StagedRetriever {
     if (record[id] === undefined) return undefined;
     return documentFrom(record[id], record, -Number(distance), { ...fields, id });
   }
+}
+
+const SQL_OPERATORS: Readonly<Record<string, string>> = { gt: '>', gte: '>=', lt: '<', lte: '<=' };
+
+/** A filter as LanceDB takes it; it filters before it searches. */
+function sqlOf(where: Where, metadata: string | undefined): string {
+  const tests = conditionsOf(where).flatMap(([field, { in: accepted, prefix, ...bounds }]) => {
+    if (metadata === undefined)
+      refuseWhere(field, 'the table has no metadata; name their column in `fields.metadata`.');
+    const column = [metadata, ...field.split('.')].map((name) => `\`${name.replaceAll('`', '``')}\``).join('.');
+    return [
+      ...(accepted === undefined ? [] : [`${column} IN (${accepted.map(literal).join(', ')})`]),
+      ...(prefix === undefined ? [] : [`starts_with(${column}, ${literal(prefix)})`]),
+      ...Object.entries(bounds).flatMap(([name, bound]) =>
+        bound === undefined ? [] : [`${column} ${SQL_OPERATORS[name]} ${literal(bound)}`],
+      ),
+    ];
+  });
+  return tests.join(' AND ');
+}
+
+function literal(value: WhereValue): string {
+  return typeof value === 'string' ? `'${value.replaceAll("'", "''")}'` : String(value);
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   type StagedRetriever,
   untilAborted,
 } from '../staged-retriever.js';
+import { conditionsOf, refuseWhere, type Where } from '../where.js';
 import { documentFrom, type Metric, rankedDocuments, type StoredFields } from './stored-fields.js';
 import { QUERY_TIMEOUT_MS, withinTime } from './time-limit.js';
 
@@ -42,6 +43,13 @@ export interface PgVectorOptions {
 }
 
 const OPERATORS: Readonly<Record<Metric, string>> = { cosine: '<=>', dot: '<#>', l2: '<->' };
+const JSON_PATH_OPERATORS: Readonly<Record<string, string>> = {
+  gt: '>',
+  gte: '>=',
+  lt: '<',
+  lte: '<=',
+  prefix: 'starts with',
+};
 const SETTINGS = { hnsw: 'hnsw.ef_search', ivfflat: 'ivfflat.probes' };
 const BREADTHS = { hnsw: [16, 64, 256], ivfflat: [1, 4, 16], none: [0] };
 /** What pgvector accepts. */
@@ -60,8 +68,11 @@ export class PgVectorRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal } = options;
-    const { pool, table, embedder, index: kind = 'none', breadths = BREADTHS[kind], fields = {} } = this.#options;
+    const { k, signal, where } = options;
+    const { pool, table, embedder, fields = {} } = this.#options;
+    // An index finds the closest rows before they are filtered, and of a rare value none: all rows are compared.
+    const kind = where === undefined ? (this.#options.index ?? 'none') : 'none';
+    const breadths = where === undefined ? (this.#options.breadths ?? BREADTHS[kind]) : BREADTHS.none;
     const { id = 'id' } = fields;
     const { timeoutMs = QUERY_TIMEOUT_MS } = this.#options;
     const vector = await queryVector(query, embedder, signal);
@@ -69,8 +80,8 @@ export class PgVectorRetriever implements StagedRetriever {
       yield { candidates: [], index: 0, final: true };
       return;
     }
-    const sql = this.#sql();
-    const values = [`[${vector.join(',')}]`, k];
+    const values: unknown[] = [`[${vector.join(',')}]`, k];
+    const sql = this.#sql(this.#filter(where, values));
     const client = await this.#connect(pool, signal);
     const limit = { path: table, timeoutMs, signal };
     const run = (text: string, parameters?: unknown[]) => withinTime(client.query(text, parameters), limit);
@@ -81,6 +92,7 @@ export class PgVectorRetriever implements StagedRetriever {
         `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}`,
       );
       for (const [index, breadth] of breadths.entries()) {
+        if (where !== undefined) await run('SET LOCAL enable_indexscan = off');
         if (kind !== 'none') {
           const value = Math.min(MAX_BREADTH[kind], kind === 'hnsw' ? Math.max(breadth, k) : breadth);
           await run('SELECT set_config($1, $2, true)', [SETTINGS[kind], String(value)]);
@@ -94,7 +106,7 @@ export class PgVectorRetriever implements StagedRetriever {
           await run('COMMIT');
           isOpen = false;
         }
-        yield { candidates: rankedDocuments(found, k), index, final };
+        yield { candidates: rankedDocuments(found, options), index, final };
         signal.throwIfAborted();
       }
     } catch (error) {
@@ -118,13 +130,34 @@ export class PgVectorRetriever implements StagedRetriever {
     }
   }
 
-  #sql(): string {
+  /** SQL of a filter over the metadata, whose values it adds: in a path of JSON other types are no match. */
+  #filter(where: Where | undefined, values: unknown[]): string {
+    const { metadata } = this.#options.fields ?? {};
+    const tests = conditionsOf(where ?? {}).map(([field, { in: accepted = [], ...bounds }]) => {
+      if (metadata === undefined)
+        refuseWhere(field, 'the table has no metadata; name their column in `fields.metadata`.');
+      const given = Object.entries(bounds).filter(([, bound]) => bound !== undefined);
+      const isOneOf = accepted.map((_, i) => `@ == $in${i}`).join(' || ');
+      const holds = [
+        ...(accepted.length > 0 ? [`(${isOneOf})`] : []),
+        ...given.map(([name]) => `@ ${JSON_PATH_OPERATORS[name]} $${name}`),
+      ];
+      const names = field.split('.').map((name) => `.${JSON.stringify(name)}`);
+      const path = `$${names.join('')} ? (${holds.join(' && ')})`;
+      const variables = Object.fromEntries([...accepted.map((value, i) => [`in${i}`, value]), ...given]);
+      values.push(path, JSON.stringify(variables));
+      return `jsonb_path_exists(${identifier(metadata)}, $${values.length - 1}::jsonpath, $${values.length}::jsonb)`;
+    });
+    return tests.length === 0 ? '' : ` WHERE ${tests.join(' AND ')}`;
+  }
+
+  #sql(filter: string): string {
     const { table, vectorColumn = 'embedding', fields = {}, metric = 'cosine' } = this.#options;
     const { id = 'id', content = 'content', title, metadata } = fields;
     const columns = [id, content, title, metadata].filter((name) => name !== undefined).map(identifier);
     const distance = `${identifier(vectorColumn)} ${OPERATORS[metric]} $1::vector`;
     return `SELECT ${columns.join(', ')}, -(${distance}) AS warmpath_score
-      FROM ${table.split('.').map(identifier).join('.')} ORDER BY ${distance} LIMIT $2`;
+      FROM ${table.split('.').map(identifier).join('.')}${filter} ORDER BY ${distance} LIMIT $2`;
   }
 }
 

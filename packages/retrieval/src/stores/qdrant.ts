@@ -2,7 +2,8 @@ import { WarmpathError } from '@warmpath/core';
 import { type Embedder, queryVector } from '../embeddings/embedder.js';
 import { JsonService, type JsonServiceOptions } from '../remote/json-service.js';
 import { checkSearch, type Query, type SearchOptions, type Stage, type StagedRetriever } from '../staged-retriever.js';
-import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
+import { conditionsOf, refuseWhere, type Where, type WhereValue } from '../where.js';
+import { documentFrom, rankedDocuments, type StoredFields, storedName } from './stored-fields.js';
 
 export interface QdrantOptions extends JsonServiceOptions {
   readonly collection: string;
@@ -32,7 +33,7 @@ export class QdrantRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal } = options;
+    const { k, signal, where } = options;
     const { collection, embedder, fields = {}, vectorName, breadths = [16, 64, 256], filter } = this.#options;
     const vector = await queryVector(query, embedder, signal);
     if (vector === undefined) {
@@ -47,7 +48,7 @@ export class QdrantRetriever implements StagedRetriever {
         with_payload: true,
         params: { hnsw_ef: Math.max(breadth, k) },
         ...(vectorName !== undefined && { using: vectorName }),
-        ...(filter !== undefined && { filter }),
+        ...filterOf(filter, where, fields),
       };
       const answer = (await this.#service.post(path, body, signal)) as {
         readonly result?: { readonly points?: unknown };
@@ -60,7 +61,7 @@ export class QdrantRetriever implements StagedRetriever {
         });
       }
       const found = points.map(({ id, score, payload }) => documentFrom(id, payload ?? {}, score, fields));
-      yield { candidates: rankedDocuments(found, k), index, final: index === breadths.length - 1 };
+      yield { candidates: rankedDocuments(found, options), index, final: index === breadths.length - 1 };
       signal.throwIfAborted();
     }
   }
@@ -68,4 +69,31 @@ export class QdrantRetriever implements StagedRetriever {
   async close(): Promise<void> {
     await this.#service.close();
   }
+}
+
+/** The filter of the options and that of the search, both of which hold. */
+function filterOf(filter: unknown, where: Where | undefined, fields: StoredFields): { readonly filter?: unknown } {
+  const own = filter === undefined ? [] : [filter];
+  const must = [
+    ...own,
+    ...conditionsOf(where ?? {}).flatMap(([field, given]) => {
+      const { in: values, prefix, ...range } = given;
+      if (prefix !== undefined) refuseWhere(field, 'Qdrant cannot search by the beginning of a field.');
+      const key = storedName(field, fields);
+      const bounds = Object.entries(range).filter(([, bound]) => bound !== undefined);
+      const isText = bounds.some(([, bound]) => typeof bound === 'string');
+      if (isText) refuseWhere(field, 'Qdrant compares numbers, and no strings.');
+      return [
+        ...(values === undefined ? [] : [{ should: values.map((value) => equalTo(key, value)) }]),
+        ...(bounds.length === 0 ? [] : [{ key, range: Object.fromEntries(bounds) }]),
+      ];
+    }),
+  ];
+  return must.length === 0 ? {} : { filter: filter !== undefined && must.length === 1 ? filter : { must } };
+}
+
+/** Qdrant matches strings, whole numbers and booleans; other numbers are a range of one. */
+function equalTo(key: string, value: WhereValue): object {
+  if (typeof value === 'number' && !Number.isSafeInteger(value)) return { key, range: { gte: value, lte: value } };
+  return { key, match: { value } };
 }

@@ -1,4 +1,5 @@
-import type { ScoredDocument } from '../staged-retriever.js';
+import type { ScoredDocument, SearchOptions } from '../staged-retriever.js';
+import { matchesWhere } from '../where.js';
 
 /** How a database compares vectors. `l2`: by their distance. */
 export type Metric = 'cosine' | 'dot' | 'l2';
@@ -45,11 +46,20 @@ export function documentFrom(
   };
 }
 
-/** Best first, each id once, at most `k`: what a stage holds, whatever the database sent. */
-export function rankedDocuments(found: readonly (ScoredDocument | undefined)[], k: number): ScoredDocument[] {
+/** Best first, each id once, at most `k`, as `where` says: what a stage holds, whatever the database sent. */
+export function rankedDocuments(
+  found: readonly (ScoredDocument | undefined)[],
+  { k, where = {} }: Pick<SearchOptions, 'k' | 'where'>,
+): ScoredDocument[] {
   const unique = new Map<string, ScoredDocument>();
   for (const document of found) {
-    if (document !== undefined && !unique.has(document.id)) unique.set(document.id, document);
+    if (document === undefined || unique.has(document.id) || !matchesWhere(where, document.metadata)) continue;
+    unique.set(document.id, document);
   }
   return [...unique.values()].sort((a, b) => b.score - a.score).slice(0, k);
+}
+
+/** A field of the metadata by the name that the database has it under. */
+export function storedName(field: string, { metadata }: StoredFields): string {
+  return metadata === undefined ? field : `${metadata}.${field}`;
 }

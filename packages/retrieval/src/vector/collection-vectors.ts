@@ -130,7 +130,11 @@ export class CollectionSearch implements StagedRetriever {
         name: endpoint.name,
         embed: async (...question) => checkedVectors(await endpoint.embed(...question), store.embedding!),
       },
-      passages: (ids) => ids.map((id) => store.passage(Number(id))),
+      passages: (ids, where) => ids.map((id) => store.passage(Number(id), where)),
+      filter: async (where) => {
+        const mayBeFound = await store.matching(where);
+        return (id) => mayBeFound(Number(id));
+      },
     });
     this.#hybrid = new HybridRetriever({ lexical, dense });
   }

@@ -100,14 +100,20 @@ export class VectorIndex {
 
   /**
    * The closest vectors, after each stage. Other work has its turn within and between stages.
+   * @param accepts Which vectors may be found.
    * @throws WARMPATH_INVALID_VECTOR, WARMPATH_INVALID_REQUEST for `k`, the signal's reason.
    */
-  async *search(vector: ArrayLike<number>, options: SearchOptions): AsyncGenerator<VectorStage, void> {
+  async *search(
+    vector: ArrayLike<number>,
+    options: SearchOptions,
+    accepts?: (id: string) => boolean,
+  ): AsyncGenerator<VectorStage, void> {
     checkSearch(options);
     const { k, signal } = options;
     const table = this.#table;
     const query = table.prepare(vector, 'query.vector');
     const best = new BestRows(k);
+    const mayBeFound = accepts && ((row: number) => accepts(this.#ids[row]!));
     const turn = new Turn();
     const lists = this.#lists.closest(query);
     const ends = lists.length === 1 ? [1] : STAGES.map((share) => Math.ceil(share * lists.length));
@@ -116,7 +122,7 @@ export class VectorIndex {
       for (; read < end; read++) {
         const list = lists[read]!;
         for (let from = 0; from < list.length; from += BATCH) {
-          this.#scoreBatch(query, list, from, best);
+          this.#scoreBatch(query, list.slice(from, from + BATCH), best, mayBeFound);
           if (!turn.isOver) continue;
           await turn.next();
           signal.throwIfAborted();
@@ -131,12 +137,16 @@ export class VectorIndex {
     }
   }
 
-  #scoreBatch(query: Float32Array, list: readonly number[], from: number, best: BestRows): void {
+  #scoreBatch(
+    query: Float32Array,
+    rows: readonly number[],
+    best: BestRows,
+    mayBeFound: ((row: number) => boolean) | undefined,
+  ): void {
     const { ids, scores } = this.#table;
-    const end = Math.min(list.length, from + BATCH);
     let count = 0;
-    for (let at = from; at < end; at++) {
-      if (this.#deleted.size === 0 || !this.#deleted.has(list[at]!)) ids[count++] = list[at]!;
+    for (const row of rows) {
+      if (!this.#deleted.has(row) && mayBeFound?.(row) !== false) ids[count++] = row;
     }
     this.#table.score(query, count);
     for (let i = 0; i < count; i++) if (scores[i]! >= best.threshold) best.add(ids[i]!, scores[i]!);
