@@ -125,13 +125,13 @@ const narrowing = {
     .optional()
     .meta({
       description:
-        'Which passages may be found, by their metadata: `{"lang": "de", "year": {"gte": 2020}, "source": {"prefix": "docs/"}}`. All fields hold.',
+        'Only passages with such metadata: `{"lang": "de", "year": {"gte": 2020}, "source": {"prefix": "docs/"}}`.',
     }),
   minScore: z.number({ error: 'a number was expected' }).optional().meta({
-    description: 'Passages of a lower score are left out. Scores of words, vectors and rerankers differ in scale.',
+    description: 'Passages of a lower score are left out.',
   }),
   expand: whole(0, MAX_EXPAND).optional().meta({
-    description: 'So many passages before and behind each one come along.',
+    description: 'Passages before and behind each one that come along.',
   }),
 };
 
