@@ -11,8 +11,8 @@ export type Neighbours = (
 type Passage = Omit<ScoredDocument, 'score'>;
 
 /**
- * What any search can be asked for on top: phrases first, a least score, neighbours. A neighbour is a passage of its own,
- * with the score of the one that it stands beside, so `expand` gives up to `1 + 2 · expand` passages for each of `k`.
+ * What any search can be asked for on top: phrases first, a least score, neighbours. A neighbour is a passage of its
+ * own, with the score of the one that it stands beside: `expand` gives up to `1 + 2 · expand` passages for each of `k`.
  */
 export class RefinedRetriever implements StagedRetriever {
   readonly #retriever: StagedRetriever;

@@ -86,6 +86,10 @@ class FakeQuery implements LanceDbVectorQuery {
     return this;
   }
 
+  where(): never {
+    throw new Error('nothing was recorded with a filter');
+  }
+
   limit(rows: number): this {
     this.#calls.push(['limit', rows]);
     this.#limit = rows;
