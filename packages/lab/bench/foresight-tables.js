@@ -6,7 +6,10 @@ export const FIGURES_FILE = fileURLToPath(new URL('./foresight-figures.json', im
 export const PAGE_FILE = fileURLToPath(new URL('../../../docs/research/foresight.md', import.meta.url));
 
 /** Workloads that the page leaves out, because others show the same. The JSON has all of them. */
-const HIDDEN_WORKLOADS = ['headline-2000', 'k-3', 'k-7', 'two-phase', 'sessions', 'hybrid'];
+const HIDDEN_WORKLOADS = [
+  ...['headline-2000', 'k-3', 'k-7', 'two-phase', 'sessions', 'hybrid'],
+  ...['geospatial', 'sessions-settled', 'zipf'],
+];
 
 /** Markdown by the name of the table's marks in the page. */
 export function tablesOf(cells) {
@@ -32,7 +35,7 @@ function workloadTable(cells) {
 }
 
 function dataTable(cells) {
-  const names = Object.keys(cells).filter((name) => name.startsWith('data/'));
+  const names = Object.keys(cells).filter((name) => name.startsWith('data/') && name.endsWith('/5'));
   const rows = names.map((name) => {
     const [, title, topK] = name.split('/');
     const { exact, none, ahead } = cells[name];
