@@ -376,7 +376,8 @@ describe('collections over HTTP', () => {
       const small = pdf([['x'.repeat(30)], ['x'.repeat(30)]]);
       expect(json(await put(one, PDF, small))).toMatchObject({ added: 1 });
       const { data } = json(await send(one.at('collections/handbook/documents'))) as unknown as { data: object[] };
-      expect(data).toMatchObject([{ id: 'a', bytes: 60 }]);
+      // A paragraph that goes on across pages is joined with a space.
+      expect(data).toMatchObject([{ id: 'a', bytes: 61 }]);
       expect(errorOf(await put(one, 'text/plain', text.slice(1), 'id=b')).code).toBe('WARMPATH_BODY_TOO_LARGE');
       expect(await ids(one)).toEqual(['a']);
     });
@@ -1075,7 +1076,9 @@ describe('an answer from a collection', () => {
       'What is the weight of Velka in this conversation?',
     ]) {
       const reply = await send(one.at('chat/completions'), question(asked, { model: 'handbook' }));
-      expect(json(reply)).toMatchObject({ warmpath: { sources: expect.arrayContaining([]) as unknown } });
+      expect(json(reply)).toMatchObject({
+        warmpath: { sources: expect.arrayContaining([expect.anything()]) as unknown },
+      });
     }
   });
 

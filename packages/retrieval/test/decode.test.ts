@@ -15,6 +15,8 @@ const cp1251 = Buffer.from(
   [...RUSSIAN].map((sign) => (sign.charCodeAt(0) > 0x7f ? sign.charCodeAt(0) - 0x410 + 0xc0 : sign.charCodeAt(0))),
 );
 
+const ENGLISH = '\nls lists what is there; '.repeat(20);
+
 describe('the encoding of a text', () => {
   it.each<[string, Buffer, Parameters<typeof decode>[1], string]>([
     ['its byte order mark', Buffer.from('\ufeffä', 'utf16le'), { charset: 'iso-8859-1' }, 'ä'],
@@ -63,6 +65,13 @@ describe('the encoding of a text', () => {
       /1 char/,
     ],
     ['Cyrillic letters', cp1251, {}, RUSSIAN, /read as windows-1251/],
+    [
+      'a few Chinese letters',
+      bytesOf([0xd3, 0xc3, 0xbb, 0xa7], ENGLISH, [0xc3, 0xfc]),
+      {},
+      `用户${ENGLISH}命`,
+      /gb18030/,
+    ],
     ['escapes of Japanese', bytesOf('\x1b$BF|K\\\x1b(B'), {}, '日本', /read as iso-2022-jp/],
     [
       'UTF-16 without a mark',

@@ -92,10 +92,20 @@ async function guess(bytes: Uint8Array): Promise<DecodedText> {
   if (damaged !== undefined && !BINARY.test(damaged.text)) return damaged;
   const { default: detector } = await import('jschardet');
   const found = detector.detect(Buffer.from(bytes.subarray(0, GUESS_BYTES)), { minimumThreshold: 0 });
-  const label = labelOf(found?.encoding ?? '') ?? 'windows-1252';
+  const detected = labelOf(found?.encoding ?? '') ?? 'windows-1252';
+  const label = detected === 'windows-1252' && isPaired(bytes) ? 'gb18030' : detected;
   const read = guessed(bytes, label);
   // Any bytes may look like UTF-16. Only a text has no lone surrogate.
   return label.startsWith('utf-16') && read.text.includes('\ufffd') ? guessed(bytes, 'windows-1252') : read;
+}
+
+/** Whether letters beyond ASCII stand in pairs of bytes: a little Chinese, which the detector takes for Latin letters. */
+function isPaired(bytes: Uint8Array): boolean {
+  const runs =
+    Buffer.from(bytes.subarray(0, GUESS_BYTES))
+      .toString('latin1')
+      .match(/[\x80-\xff]+/g) ?? [];
+  return runs.length > 1 && runs.every(({ length }) => length % 2 === 0);
 }
 
 /** UTF-16 by its zeros: every other byte of most letters in the West. */
