@@ -326,7 +326,7 @@ describe('warmpath ask', () => {
       const { code, stdout } = await run([...ask, '-k', '1']);
       expect(code).toBe(0);
       expect(stdout).toMatch(
-        /Passages\n {2}1 {2}Velka {2}docs\/velka\.md {2}[\d.]+\n {5}The weight of Velka is 42 kg\.\n/,
+        /Passages\n {2}1 {2}Velka {2}docs\/velka\.md {2}lines \d+(?:-\d+)? {2}[\d.]+\n {5}The weight of Velka is 42 kg\.\n/,
       );
       expect(stdout).not.toContain('\u001b');
       const told = JSON.parse((await run([...ask, '--json'])).stdout) as { answer: string; sources: object[] };

@@ -31,13 +31,16 @@ interface Source {
   readonly label?: string;
   readonly title?: string | undefined;
   readonly source?: string | undefined;
+  /** Where it stands in its file: `3`, `3-4`. */
+  readonly pages?: string | undefined;
+  readonly lines?: string | undefined;
   readonly score: number;
   readonly content: string;
 }
 
 /** A passage as the search tells it. */
-interface Candidate extends Omit<Source, 'label' | 'source'> {
-  readonly metadata?: { readonly source?: string };
+interface Candidate extends Pick<Source, 'id' | 'title' | 'score' | 'content'> {
+  readonly metadata?: Pick<Source, 'source' | 'pages' | 'lines'>;
 }
 
 /** What the gateway tells beside an answer. */
@@ -173,6 +176,8 @@ async function search(
       score,
       content,
       source: metadata?.source,
+      pages: metadata?.pages,
+      lines: metadata?.lines,
     }));
   } catch {
     // A model may answer from a collection that others may not search; what else is wrong, the question meets again.
@@ -190,9 +195,10 @@ function printSources(terminal: Terminal, question: string, sources: readonly So
   terminal.line(bold('Passages'));
   const words = markedWords(question);
   const length = Math.max(SHORTEST_LINE, Math.min(LINE_LENGTH, terminal.columns - INDENT.length));
-  for (const [place, { title, source, id, score, content }] of sources.entries()) {
+  for (const [place, { title, source, pages, lines, id, score, content }] of sources.entries()) {
     const name = title ?? source ?? id;
-    const from = source === undefined || source === name ? '' : dim(`  ${source}`);
+    const part = pages === undefined ? lines && `  lines ${lines}` : `  pages ${pages}`;
+    const from = dim(`${source === undefined || source === name ? '' : `  ${source}`}${part ?? ''}`);
     terminal.line(`${String(place + 1).padStart(3)}  ${cyan(name)}${from}  ${dim(shownScore(score))}`);
     for (const line of excerpt(content, words, length)) terminal.line(INDENT + marked(line, words, bold));
   }

@@ -123,8 +123,8 @@ export class SourcedAnswer implements ResponseBody {
 
   #sourcesJson(): string {
     const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
-      const { source, sources } = metadata ?? {};
-      return { id, label: this.#labels.get(id.slice(-500)), title, score, source, sources, content };
+      const { source, sources, pages, lines } = metadata ?? {};
+      return { id, label: this.#labels.get(id.slice(-500)), title, score, source, sources, pages, lines, content };
     });
     return JSON.stringify({ sources, ...this.#sources.clientWarnings });
   }
