@@ -50,7 +50,9 @@ export function postings() {
     const sizes = sections.map(({ length }) => length);
     const sum = crc32(Buffer.concat(sections));
     return Buffer.concat([
-      Buffer.from(`${JSON.stringify({ magic: 'warmpath-postings-1', version: 1, terms, sizes, sum })}\n`),
+      Buffer.from(
+        `${JSON.stringify({ magic: 'warmpath-postings-2', version: 1, terms, languages: ['english'], sizes, sum })}\n`,
+      ),
       ...sections,
     ]);
   };
