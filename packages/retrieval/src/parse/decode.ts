@@ -99,7 +99,7 @@ async function guess(bytes: Uint8Array): Promise<DecodedText> {
   return label.startsWith('utf-16') && read.text.includes('\ufffd') ? guessed(bytes, 'windows-1252') : read;
 }
 
-/** Whether letters beyond ASCII stand in pairs of bytes: a little Chinese, which the detector takes for Latin letters. */
+/** Whether letters beyond ASCII stand in pairs of bytes: a little Chinese, which the detector takes for Latin. */
 function isPaired(bytes: Uint8Array): boolean {
   const runs =
     Buffer.from(bytes.subarray(0, GUESS_BYTES))
