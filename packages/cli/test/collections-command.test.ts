@@ -418,7 +418,10 @@ describe('warmpath ask', () => {
     try {
       const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url];
       const { code, stdout, stderr } = await run(ask);
-      expect([code, stdout]).toEqual([0, expect.stringMatching(/Velka {2}docs\/velka\.md {2}0\.\d*[1-9]/)]);
+      expect([code, stdout]).toEqual([
+        0,
+        expect.stringMatching(/Velka {2}docs\/velka\.md {2}lines [\d-]+ {2}0\.\d*[1-9]/),
+      ]);
       expect(stderr).toMatch(/The search went without a part: .*\(WARMPATH_RETRIEVAL_\w+\)/);
       const refused = await run([...ask, '--collection', 'none']);
       expect(refused).toMatchObject({ code: 1, stdout: '' });

@@ -211,7 +211,7 @@ describe('collections over HTTP', () => {
       ['text/plain', Buffer.from('\ufeffThe weight of Velka is 42 kg.', 'utf16le'), undefined],
       [
         'text/markdown',
-        `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords and words.\n\n'.repeat(9_000)}`,
+        `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords and words.\n\n'.repeat(2_000)}`,
         'Velka',
       ],
     ])('of type %s is taken in as one document', async (type, body, title) => {
@@ -423,7 +423,7 @@ describe('collections over HTTP', () => {
       const one = await here();
       const { started, next } = processes();
       const isRead = next();
-      const content = `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords *and* words.\n\n'.repeat(9_000)}`;
+      const content = `# Velka\n\nThe weight of Velka is 42 kg.\n\n${'## Long\n\nWords *and* words.\n\n'.repeat(2_000)}`;
       const documents = [...DOCUMENTS, { id: 'long', content, format: 'markdown', metadata: { page: 7 } }];
       const order: string[] = [];
       const answered = send(one.at('collections/handbook/documents'), { documents }).then((reply) => {

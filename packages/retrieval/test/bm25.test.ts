@@ -71,7 +71,7 @@ describe('BM25', () => {
       return Math.floor((state / 2 ** 32) * below);
     };
     const word = () => `w${Math.floor(3000 * (draw(1e6) / 1e6) ** 4)}`;
-    const texts = Array.from({ length: 9000 }, () => Array.from({ length: 3 + draw(12) }, word).join(' '));
+    const texts = Array.from({ length: runs(9000) }, () => Array.from({ length: 3 + draw(12) }, word).join(' '));
     const index = new Bm25(build(texts));
     for (const asked of ['w0 w1 w2999', 'w0 w1 w2 w3 w4 w5', 'w100 w2000', 'w0', 'w7 w7 w7 w900 w0', 'none']) {
       for (const k of [1, 10, 300]) expectExact(index, texts, asked, k);

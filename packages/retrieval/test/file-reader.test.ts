@@ -49,7 +49,7 @@ function isRunning(id: number): boolean {
 
 describe('a file that is handed in', () => {
   it.each<[DocumentFile['format'], Uint8Array | string]>([
-    ['markdown', '# Velka\n\nIts weight is 42 kg.\n\n## Colour\n\nIt is teal.\n\n'.repeat(3_000)],
+    ['markdown', '# Velka\n\nIts weight is 42 kg.\n\n## Colour\n\nIt is teal.\n\n'.repeat(500)],
     ['text', 'The weight of Velka is 42 kg.\n\n'.repeat(20_000)],
     ['text', 'short'],
     ['html', `<title>Velka</title>${'<p>Its weight is 42 kg.'.repeat(5_000)}`],
