@@ -33,7 +33,7 @@ function kindsSection() {
     ['encrypted, broken, too large', 'refused'],
   ];
   const rule =
-    'Rows of a CSV file with a column `text` or `content` are documents with metadata; so are objects of a JSON list.';
+    'Rows of a CSV file with a column `text` or `content` are documents with metadata. Objects of a JSON list are, too.';
   return `## Kinds of files\n\n${table(['files', ''], rows)}\n\n${rule}`;
 }
 

@@ -47,7 +47,7 @@ export async function withEmbeddedGateway<Result>(
       const config = await gatewaySettings(options, engine.url, { environment, defaults });
       const collections = await offered(config.collections ?? { folder: collectionsFolder(environment) }, engine);
       const upstream = {
-        // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
+        // Only this gateway uses the engine, and the engine knows salts: the gateway keeps tenants apart by default.
         cacheSaltKey: randomBytes(32).toString('base64url'),
         ...config.upstream,
         dialect: 'embedded' as const,
@@ -87,7 +87,7 @@ async function offered(collections: CollectionsInput, { model }: EngineProcess):
   }
 }
 
-/** Where the engine tells this gateway, and nobody else, what it holds. */
+/** Addresses at which the engine sends its KV events to this gateway alone. */
 interface PrivateEvents {
   readonly endpoint: string;
   readonly replayEndpoint: string;

@@ -45,14 +45,14 @@ describe('the encoding of a text', () => {
     ['a program', bytesOf('#!/bin/x\n# -*- coding: latin-1 -*-\n\xe9'), {}, '#!/bin/x\n# -*- coding: latin-1 -*-\né'],
     ['an editor', bytesOf('# vim: set fileencoding=koi8-u :\n\xa4'), {}, '# vim: set fileencoding=koi8-u :\nє'],
     ['the sender, in letters of Windows', bytesOf([0x84, 0xfc, 0x93, 0x80]), { charset: 'cp1252' }, '„ü“€'],
-    ['nobody, in UTF-8', Buffer.from('日本'), {}, '日本'],
+    ['the bytes, in UTF-8', Buffer.from('日本'), {}, '日本'],
     [
       'a page that cannot be in UTF-16',
       Buffer.from('<meta charset=utf-16>é'),
       { isHtml: true },
       '<meta charset=utf-16>é',
     ],
-  ])('is what says %s', async (_, bytes, options, text) => {
+  ])('is read from %s', async (_, bytes, options, text) => {
     expect(await decode(bytes, options)).toEqual({ text, doubts: [] });
   });
 

@@ -516,7 +516,7 @@ describe('a Responses request', () => {
       { type: 'computer_call', pending_safety_checks: [], actions: [{ type: 'screenshot' }] },
       'computer {"actions":[{"type":"screenshot"}]}',
     ],
-    ['a call of a tool that nobody knows', { type: 'new_call', id: 'n', member: 1 }, 'new {"member":1}'],
+    ['a call of a tool that the gateway does not know', { type: 'new_call', id: 'n', member: 1 }, 'new {"member":1}'],
     [
       'a search for tools',
       { type: 'tool_search_call', execution: 'client', arguments: { query: 'x' } },

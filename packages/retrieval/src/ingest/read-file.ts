@@ -5,7 +5,14 @@ import { DOCUMENT_FIELDS, isRecord, readRawDocument, TEXT_PLACES } from '@warmpa
 import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
 import { decode } from '../parse/decode.js';
-import { type FilePlace, type ParsedDocument, type ParseOptions, titleHeading, unreadable } from '../parse/document.js';
+import {
+  type FilePlace,
+  type ParsedDocument,
+  type ParseOptions,
+  titleHeading,
+  unreadable,
+  withoutLines,
+} from '../parse/document.js';
 import {
   type DocumentFormat,
   leftOutReason,
@@ -68,7 +75,7 @@ export async function cutDocument(
 ): Promise<CutDocument> {
   const parsed = await parseText(content, format);
   // Lines are those of a file.
-  const blocks = parsed.blocks.map(({ line: _, lines: __, ...block }) => block);
+  const blocks = withoutLines(parsed.blocks);
   return assemble({ id, title, metadata, bytes: Buffer.byteLength(content) }, { ...parsed, blocks }, settings);
 }
 

@@ -72,9 +72,13 @@ export class Archive {
 
   /** Title and language of an Office Open XML file. */
   properties(): { title?: string; language?: string } {
-    const core = this.xml('docProps/core.xml');
-    const title = textOf(find(core, 'title')).trim();
-    const language = textOf(find(core, 'language')).trim();
-    return { ...(title !== '' && { title }), ...(language !== '' && { language }) };
+    return propertiesIn(this.xml('docProps/core.xml'));
   }
+}
+
+/** Title and language as the terms of Dublin Core say them. */
+export function propertiesIn(element: XmlElement | undefined): { title?: string; language?: string } {
+  const title = textOf(find(element, 'title')).trim();
+  const language = textOf(find(element, 'language')).trim();
+  return { ...(title !== '' && { title }), ...(language !== '' && { language }) };
 }

@@ -117,6 +117,11 @@ export function titleHeading(blocks: readonly Block[]): Heading | undefined {
   return first !== undefined && blocks.every(({ headings }) => headings[0] === first) ? first : undefined;
 }
 
+/** Blocks of a text whose lines are none of a file. */
+export function withoutLines(blocks: readonly Block[]): Block[] {
+  return blocks.map(({ line: _, lines: __, ...block }) => block);
+}
+
 export function unreadable(detail: string, cause?: unknown): WarmpathError {
   return new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail, cause });
 }

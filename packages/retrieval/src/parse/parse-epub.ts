@@ -1,9 +1,9 @@
 import { posix } from 'node:path';
-import { Archive } from './archive.js';
+import { Archive, propertiesIn } from './archive.js';
 import { decode } from './decode.js';
-import { type Block, type ParsedDocument, unreadable } from './document.js';
+import { type Block, type ParsedDocument, unreadable, withoutLines } from './document.js';
 import { parseHtml } from './parse-html.js';
-import { elementsOf, find, findAll, textOf } from './xml.js';
+import { elementsOf, find, findAll } from './xml.js';
 
 /** Reads an EPUB: its chapters as HTML, in the order of the spine. */
 export async function parseEpub(bytes: Uint8Array): Promise<ParsedDocument> {
@@ -26,12 +26,9 @@ export async function parseEpub(bytes: Uint8Array): Promise<ParsedDocument> {
     if (content === undefined) continue;
     const { text } = await decode(content, { isHtml: true });
     // Lines of a chapter are none of the file.
-    for (const { line: _, lines: __, ...block } of parseHtml(text).blocks) blocks.push(block);
+    for (const block of withoutLines(parseHtml(text).blocks)) blocks.push(block);
   }
-  const metadata = find(book, 'metadata');
-  const title = textOf(find(metadata, 'title')).trim();
-  const language = textOf(find(metadata, 'language')).trim();
-  return { ...(title !== '' && { title }), ...(language !== '' && { language }), blocks, unread: [] };
+  return { ...propertiesIn(find(book, 'metadata')), blocks, unread: [] };
 }
 
 function decoded(href: string): string {

@@ -1,5 +1,6 @@
 import { type DefaultTreeAdapterTypes, defaultTreeAdapter, parse } from 'parse5';
 import { type Block, BlockWriter, type ParsedDocument } from './document.js';
+import { SUBSCRIPTS, SUPERSCRIPTS } from './signs.js';
 
 type Node = DefaultTreeAdapterTypes.ChildNode;
 type Element = DefaultTreeAdapterTypes.Element;
@@ -29,8 +30,6 @@ const HEADING = /^h[1-6]$/;
 const DECORATION = new Set(['a', 'span', 'i', 'button']);
 const EDIT_LINK = /\bmw-editsection\b/;
 export const PERMALINK = /^[\s¶#§†🔗⚓∞\u200b\ufeff]*$/u;
-const SUPERSCRIPTS = new Map([...'0123456789+-−=()'].map((sign, at) => [sign, [...'⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾'][at]!]));
-const SUBSCRIPTS = new Map([...'0123456789+-−=()'].map((sign, at) => [sign, [...'₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎'][at]!]));
 /** Raised letters that are read as a part of the word: 1st, 2ᵉ, ™. */
 const RAISED_LETTERS = /^(?:st|nd|rd|th|er|re|e|ème|o|a|os|as|tm|sm|r|c|mo|ma)$/i;
 

@@ -29,14 +29,19 @@ interface Segment {
 
 /** Reads Markdown as CommonMark has it, with GitHub's tables. The text of blocks stays as it was written. O(length). */
 export async function parseMarkdown(text: string): Promise<ParsedDocument> {
-  return looksLikeMdx(text) ? parseMdx(text) : readSegments(text, (segment) => nodesOf(segment.text));
+  const source = splitFrontMatter(text);
+  return looksLikeMdx(source.body) ? readMdx(source) : readSegments(source, (segment) => nodesOf(segment.text));
 }
 
 /** Reads MDX. What is no valid MDX is read as Markdown, without its imports and exports. */
-export async function parseMdx(text: string): Promise<ParsedDocument> {
+export function parseMdx(text: string): Promise<ParsedDocument> {
+  return readMdx(splitFrontMatter(text));
+}
+
+async function readMdx(source: SplitText): Promise<ParsedDocument> {
   const { mdxjs } = await import('micromark-extension-mdxjs');
   const { mdxFromMarkdown } = await import('mdast-util-mdx');
-  const { body } = splitFrontMatter(text);
+  const { body } = source;
   if (body.length <= MAX_MDX_LENGTH && !DEEPEST_NESTING.test(body)) {
     try {
       // An id behind a heading would be an expression.
@@ -50,17 +55,16 @@ export async function parseMdx(text: string): Promise<ParsedDocument> {
           mdastExtensions: [gfmTableFromMarkdown(), mdxFromMarkdown()],
         },
       );
-      return readSegments(text, () => children, Number.POSITIVE_INFINITY);
+      return readSegments(source, () => children, Number.POSITIVE_INFINITY);
     } catch {
       // Read as Markdown.
     }
   }
-  return readSegments(text, ({ text: part }) => nodesOf(part).filter((node) => !isModuleCode(node, part)));
+  return readSegments(source, ({ text: part }) => nodesOf(part).filter((node) => !isModuleCode(node, part)));
 }
 
 /** Whether a text called Markdown is MDX: documentation tools take it under either name. */
-function looksLikeMdx(text: string): boolean {
-  const { body } = splitFrontMatter(text);
+function looksLikeMdx(body: string): boolean {
   return /^\s*import\s[^\n]*['"]/.test(body.slice(0, 1_000)) && /^[ \t]*<[A-Z]/m.test(body);
 }
 
@@ -71,11 +75,10 @@ function isModuleCode(node: RootContent, text: string): boolean {
 }
 
 function readSegments(
-  text: string,
+  { body, lines, fields }: SplitText,
   nodesIn: (segment: Segment) => readonly RootContent[],
   segmentLength = SEGMENT_LENGTH,
 ): ParsedDocument {
-  const { body, lines, fields } = splitFrontMatter(text);
   const writer = new BlockWriter();
   for (const { text: part, lineOffset } of segmentsOf(body, segmentLength)) {
     const segment = { text: part, lineOffset: lines + lineOffset };
@@ -260,12 +263,14 @@ function nodesOf(segment: string): readonly RootContent[] {
 }
 
 /** The fields between two lines of `---` at the beginning, and the text behind them. */
-function splitFrontMatter(text: string): {
+interface SplitText {
   readonly body: string;
   /** Lines before the body. */
   readonly lines: number;
   readonly fields: Readonly<Record<string, unknown>>;
-} {
+}
+
+function splitFrontMatter(text: string): SplitText {
   const [matter = '', source = ''] = FRONT_MATTER.exec(text) ?? [];
   const fields = matter === '' ? undefined : readFields(source);
   if (fields === undefined) return { body: text, lines: 0, fields: {} };

@@ -1,5 +1,5 @@
 import { isRecord } from '@warmpath/core/internal';
-import { type Block, type ParsedDocument, unreadable } from './document.js';
+import { type ParsedDocument, unreadable, withoutLines } from './document.js';
 import { parseMarkdown } from './parse-markdown.js';
 
 /** Characters of one output. */
@@ -28,7 +28,7 @@ export async function parseNotebook(text: string): Promise<ParsedDocument> {
   });
   const parsed = await parseMarkdown(source.join('\n\n'));
   // Lines of the joined text are none of the file.
-  return { ...parsed, blocks: parsed.blocks.map(({ line, lines, ...block }): Block => block) };
+  return { ...parsed, blocks: withoutLines(parsed.blocks) };
 }
 
 function recordOf(value: unknown): Readonly<Record<string, unknown>> {

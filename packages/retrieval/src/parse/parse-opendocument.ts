@@ -1,8 +1,8 @@
-import { Archive } from './archive.js';
+import { Archive, propertiesIn } from './archive.js';
 import { BlockWriter, type ParsedDocument, unreadable } from './document.js';
 import { raised } from './signs.js';
 import { writeTable } from './write-table.js';
-import { elementsOf, find, findAll, textOf, type XmlElement } from './xml.js';
+import { elementsOf, find, findAll, type XmlElement } from './xml.js';
 
 /** Elements whose text is not shown. */
 const SILENT = new Set([
@@ -23,9 +23,6 @@ export function parseOpenDocument(bytes: Uint8Array): ParsedDocument {
   const archive = Archive.open(bytes);
   if (find(archive.xml('META-INF/manifest.xml'), 'encryption-data') !== undefined) throw unreadable('it is encrypted');
   const content = archive.main('content.xml');
-  const meta = archive.xml('meta.xml');
-  const title = textOf(find(meta, 'title')).trim();
-  const language = textOf(find(meta, 'language')).trim();
   const writer = new BlockWriter();
   const superscripts = new Set(
     findAll(content, 'style').flatMap((style) =>
@@ -104,12 +101,7 @@ export function parseOpenDocument(bytes: Uint8Array): ParsedDocument {
   }
   const text = find(body, 'text');
   if (text !== undefined) walk(text);
-  return {
-    ...(title !== '' && { title }),
-    ...(language !== '' && { language }),
-    blocks: writer.finish(),
-    unread: [],
-  };
+  return { ...propertiesIn(archive.xml('meta.xml')), blocks: writer.finish(), unread: [] };
 }
 
 function repeatsOf({ attributes }: XmlElement, kind: 'columns' | 'rows'): number {
